@@ -1,4 +1,4 @@
-"""The clock of leases and deadlines, and time zones."""
+"""The clocks of leases and of messages, and time zones."""
 
 import os
 import time
@@ -6,25 +6,25 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-#: Differs from machine to machine and from boot to boot; the containers of a machine share it.
+#: The file with the id of this boot. Containers on one machine share the id.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boottime() -> float:
-    """Return seconds since boot, the time that the machine slept included (CLOCK_BOOTTIME).
+    """Return the seconds since boot, including the time in suspend (CLOCK_BOOTTIME).
 
-    A lease must not look fresh to a worker that slept through it.
+    A lease therefore also expires for a worker whose machine was suspended.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def now_ms() -> int:
-    """Return milliseconds since 1970, as messages and records count them."""
+    """Return the milliseconds since 1970, the unit of timestamps in messages and records."""
     return int(time.time() * 1000)
 
 
-def in_words(milliseconds: int) -> str:
-    """Return a duration as people say it, in its largest unit."""
+def format_duration(milliseconds: int) -> str:
+    """Return a duration as text for people, in its largest unit, such as "5 min"."""
     seconds = max(milliseconds, 0) // 1000
     if seconds < 60:
         return f"{seconds} s"
@@ -36,7 +36,7 @@ def in_words(milliseconds: int) -> str:
 
 
 def boot_id() -> str:
-    """Return the id of this boot of this machine; `unknown` where the kernel has none."""
+    """Return the id of this boot of this machine; `unknown` if the kernel provides none."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -44,7 +44,7 @@ def boot_id() -> str:
 
 
 def named_zone(name: str | None) -> ZoneInfo | None:
-    """Return the time zone with an IANA name; None for no name and for one that isn't known."""
+    """Return the time zone with the IANA name `name`; None if `name` is empty or unknown."""
     try:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
@@ -52,21 +52,21 @@ def named_zone(name: str | None) -> ZoneInfo | None:
 
 
 def local_time(timestamp_ms: int, zone: str | None) -> datetime:
-    """Return a time in a zone that is named, else in the host's."""
-    here = named_zone(zone)
-    # A platform's timestamp can be nonsense; a wrong clock must not cost the message.
+    """Return a time in the zone named `zone`, or in the host's zone if that is None or unknown."""
+    tz = named_zone(zone)
+    # A platform's timestamp may be out of range, for which `fromtimestamp()` would raise.
     seconds = min(max(timestamp_ms / 1000, 0), 32_503_680_000)
-    return datetime.fromtimestamp(seconds, tz=here).astimezone(here)
+    return datetime.fromtimestamp(seconds, tz=tz).astimezone(tz)
 
 
 def host_zone() -> str:
-    """Return the IANA name of this host's time zone; UTC if it has no name."""
-    linked = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
-    written = Path("/etc/timezone")  # where the other one is a copy
+    """Return the IANA name of this host's time zone; UTC if the zone has no name."""
+    linked_name = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    name_file = Path("/etc/timezone")  # for hosts whose /etc/localtime is a copy, not a link
     for name in (
         os.environ.get("TZ", "").removeprefix(":"),
-        linked,
-        written.read_text().strip() if written.is_file() else "",
+        linked_name,
+        name_file.read_text().strip() if name_file.is_file() else "",
     ):
         if zone := named_zone(name):
             return zone.key

@@ -1,4 +1,4 @@
-"""Models whose attributes are described by the docstrings behind them."""
+"""A base class of models whose fields are described by the docstrings after them."""
 
 import ast
 import functools
@@ -12,46 +12,46 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-#: CPython counts the depth of what it parses for all threads at once: two that parse, such as one
-#: that imports the MCP door, end in a SystemError.
+#: CPython's parser counts its recursion depth for all threads together, so two threads that parse
+#: at the same time, one of them in an import, can fail with SystemError.
 _PARSING = threading.Lock()
 
 
 class DescribedModel(BaseModel):
-    """A model whose JSON schema has its attributes' docstrings as their descriptions.
+    """A model whose JSON schema has the fields' docstrings as descriptions.
 
-    pydantic's own `use_attribute_docstrings` reads the source when a class is made, which is half
-    of the import of all settings and tools; few processes ask for a schema.
+    pydantic's `use_attribute_docstrings` does the same when a class is created, which takes half of
+    the import time of all settings and tools; only a few processes need a schema.
     """
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
     ) -> JsonSchemaValue:
-        """Return the schema with descriptions; one that a `Field` gives stays."""
+        """Return the schema with the descriptions, of which those in a `Field` have priority."""
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, description in _descriptions(cls).items():
             field = cls.model_fields[name]
-            alias = field.validation_alias, field.serialization_alias
-            shown = alias[handler.mode == "serialization"]
-            properties[shown or name].setdefault("description", description)
+            aliases = field.validation_alias, field.serialization_alias
+            alias = aliases[handler.mode == "serialization"]
+            properties[alias or name].setdefault("description", description)
         return schema
 
 
 @functools.cache
 def _descriptions(model: type[DescribedModel]) -> Mapping[str, str]:
-    """Return the docstrings behind a model's fields, by the fields' names."""
-    found: dict[str, str] = {}
+    """Return the docstrings after the fields of a model, by the fields' names."""
+    descriptions: dict[str, str] = {}
     for cls in reversed(model.__mro__[: model.__mro__.index(DescribedModel)]):
         with _PARSING:
             (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         assert isinstance(definition, ast.ClassDef), "it is a class"
-        for statement, behind in itertools.pairwise(definition.body):
-            match statement, behind:
+        for statement, following in itertools.pairwise(definition.body):
+            match statement, following:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ) if name in model.model_fields:
-                    found[name] = inspect.cleandoc(text)
-    return found
+                    descriptions[name] = inspect.cleandoc(text)
+    return descriptions

@@ -1,4 +1,4 @@
-"""Events of an agent, and the result of its run."""
+"""The events that an agent reports during a turn, and the turn's result."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
@@ -18,13 +18,13 @@ class AgentUsage:
 
     @property
     def new_tokens(self) -> int:
-        """What was read and written, without what came from the provider's cache."""
+        """The tokens that the model read and wrote, except those from the provider's cache."""
         return self.input_tokens + self.cache_write_tokens + self.output_tokens
 
     def __add__(self, other: "AgentUsage") -> "AgentUsage":
-        """Return the sum."""
+        """Return the sum, field by field."""
         pairs = zip(astuple(self), astuple(other), strict=True)
-        return AgentUsage(*(one + another for one, another in pairs))
+        return AgentUsage(*(left + right for left, right in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,24 @@ class AgentRunResult:
     session_id: str | None = None
     """The CLI's own id of the conversation, with which it can be resumed."""
     duration_ms: int = 0
-    """Milliseconds that the turn took, from its begin at the bridge to the agent's last word."""
+    """Milliseconds from the turn's start in the bridge to the agent's last message."""
     usage: AgentUsage = field(default_factory=AgentUsage)
     aborted: bool = False
     total_cost_usd: float | None = None
-    """This turn's cost in US dollars, where the CLI knows it."""
+    """The turn's cost in US dollars; None if the CLI does not report it."""
     num_turns: int | None = None
-    """Model requests that the turn took, where the CLI counts them."""
+    """The number of requests to the model in this turn; None if the CLI does not report it."""
     stop_reason: str | None = None
     error_subtype: str | None = None
-    """The category of the failure, with `context_window` for an overflow; none on success."""
+    """The category of the failure, `context_window` for an overflow; None on success."""
     permission_denials: tuple[str, ...] = ()
-    """Names of the tools that the agent wanted and was not allowed to use."""
+    """The names of the tools that the agent asked for and was denied."""
 
     def followed_by(self, after: "AgentRunResult") -> "AgentRunResult":
-        """Return both as one: numbers are added, else the later one counts."""
+        """Merge this result with the one `after` it.
+
+        Numbers are summed, texts and denials are joined, and all other fields are those of `after`.
+        """
         costs = [run.total_cost_usd for run in (self, after) if run.total_cost_usd is not None]
         counts = [run.num_turns for run in (self, after) if run.num_turns is not None]
         return replace(
@@ -65,16 +68,16 @@ class AgentRunResult:
 
 @dataclass(frozen=True, slots=True)
 class TextEvent:
-    """More of the assistant's answer."""
+    """The next piece of the assistant's answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextResetEvent:
-    """The last `chars` characters of text were withdrawn; what follows replaces them.
+    """The last `chars` characters of the answer are withdrawn; the next text replaces them.
 
-    A CLI whose stream broke asks again without streaming and then reports the whole text.
+    A CLI whose stream broke off repeats the request without streaming and reports the whole text.
     """
 
     chars: int
@@ -82,14 +85,14 @@ class TextResetEvent:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingEvent:
-    """More of the model's reasoning."""
+    """The next piece of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseEvent:
-    """The agent starts to use a tool."""
+    """The agent starts a tool call."""
 
     tool_name: str
     tool_id: str
@@ -98,7 +101,7 @@ class ToolUseEvent:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultEvent:
-    """A tool came back."""
+    """A tool call has returned."""
 
     tool_id: str
     output: str
@@ -107,94 +110,95 @@ class ToolResultEvent:
 
 @dataclass(frozen=True, slots=True)
 class SteeredEvent:
-    """The agent has taken up a message that it was given while it worked."""
+    """The agent has taken up a message that was sent to it during the turn."""
 
     key: str
-    """The name under which it was given."""
+    """The key under which the message was sent (`AgentProcess.steer`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerEndEvent:
-    """One answer is complete, and another follows in the same turn.
+    """One answer is complete, and another one follows in the same turn.
 
-    A message that was given to the agent too late to change its answer gets one of its own.
+    A message that arrives too late to change the current answer gets a separate one.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What an agent would do with a tool, in one vocabulary for all CLIs: that of `allow`.
+    """The action of a tool call, in the same terms for all CLIs: those of the `allow` rules.
 
-    It says only what the CLI itself will do, never what a model claims about that.
+    It describes only what the CLI itself will do, never what the model claims about it.
     """
 
     tool: str
     """`Bash`, `Edit`, `Read`, `WebFetch`, `WebSearch`, or `mcp__SERVER__TOOL`."""
     command: str = ""
-    """The command, as a shell is given it."""
+    """The command line for the shell."""
     cwd: str = ""
-    """The directory in which it runs, if that may be another than the workspace."""
+    """The directory in which the command runs; empty for the workspace."""
     paths: tuple[str, ...] = ()
-    """All files that it reads or changes, and directories that it looks through."""
+    """All files that the tool reads or changes, and all directories that it searches."""
     url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of the agent's own to a person."""
+    """A question that the agent asks a person."""
 
     text: str
     header: str = ""
-    """What it is about, in a word or two."""
+    """The subject, in one or two words."""
     choices: tuple[tuple[str, str], ...] = ()
-    """The answers that it proposes, each with what it means."""
+    """The proposed answers, each with its explanation."""
     is_multiple: bool = False
-    """Whether several can be chosen."""
+    """Whether several choices can be selected."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionEvent:
-    """The agent waits for the decision whether it may use a tool, or for answers."""
+    """The agent waits for permission to use a tool, or for answers to its questions."""
 
     id: str
-    """The name under which it is answered (`AgentProcess.answer`)."""
+    """The id of the request, for `AgentProcess.answer`."""
     tool_name: str
     input: Mapping[str, Any]
     """The arguments of the tool."""
     server: str | None = None
-    """The MCP server that has the tool, where the CLI itself tells; never taken from a title."""
+    """The tool's MCP server, if the CLI itself reports it; never derived from a title."""
     intent: Intent | None = None
-    """What it is for, where that is certain."""
-    shown: str = ""
-    """What would be done, as people are shown it; the bridge says so."""
-    whole: str = ""
-    """The same with its middle, if that is left out there."""
-    where: str = ""
-    """The agent's workspace; the bridge says so."""
+    """The action that the permission is for; None if it can't be determined reliably."""
+    description: str = ""
+    """The action as people read it, without the middle of a long text; set by the bridge."""
+    full_description: str = ""
+    """The action with that middle; empty if `description` is complete. Set by the bridge."""
+    workspace: str = ""
+    """The agent's workspace; set by the bridge."""
     questions: tuple[Question, ...] = ()
-    """What it asks a person itself: no permission, but answers are wanted."""
+    """The agent's questions: with any, the request asks for answers, not for a permission."""
     plan: str | None = None
-    """The plan that it wants to go on with: a person approves it, or has it go on planning."""
+    """The plan that the agent wants to carry out; a person approves it or has it revised."""
     awaits_edits: bool = False
-    """Whether the agent's permission to change files would allow it, or follow a plan; the bridge
-    says so."""
+    """Whether the permission to change files (`edits`) would allow the action or follow the plan;
+    set by the bridge."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionWithdrawnEvent:
-    """The agent does not wait for a decision any more."""
+    """The agent has withdrawn a request for a permission."""
 
     id: str
+    """The id of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormEvent:
-    """A form for a person was cancelled: nothing fills it in."""
+    """A form for a person was cancelled, because RemoteClaw has no way to fill it in."""
 
     server: str
-    """The MCP server that it is of; empty for the agent's own."""
+    """The MCP server that sent the form; empty if the agent itself did."""
     message: str
-    """What it was to ask."""
+    """The text of the form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ class PlanStep:
 
     @classmethod
     def of(cls, text: str, state: Any) -> Self:
-        """Return a step as a CLI tells it; one in a state that is unknown has yet to be done."""
+        """Return a step from a CLI's report; an unknown `state` counts as pending."""
         match state:
             case "completed":
                 return cls(text, "completed")
@@ -217,7 +221,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """The agent's plan, whole with each change."""
+    """The agent's whole plan, reported again at each change."""
 
     steps: tuple[PlanStep, ...]
 
@@ -231,32 +235,32 @@ class UsageEvent:
 
 @dataclass(frozen=True, slots=True)
 class NoticeEvent:
-    """Something the person should know while they wait; not part of the answer."""
+    """A notice for the waiting person that is not part of the answer."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """The turn failed. `detail` is what the CLI said, for logs and operators only."""
+    """The turn has failed. `detail` is the CLI's message, for logs and operators only."""
 
     category: ErrorCategory
     detail: str
     ends_agent: bool = False
-    """Whether the process can't be trusted with another turn: its worker has to end it."""
+    """Whether the process must not be used for another turn: the worker has to end it."""
     is_repaired: bool = False
-    """Whether the CLI has taken out of the conversation what the failure came from."""
+    """Whether the CLI has removed the cause of the failure from the conversation."""
     retry_at_ms: int | None = None
-    """The time when the provider takes requests again, in milliseconds since 1970, if known."""
+    """When the provider accepts requests again, in milliseconds since 1970; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoneEvent:
-    """The turn is over: exactly one, always the last."""
+    """The turn is over. Each turn reports exactly one, as its last event."""
 
     result: AgentRunResult
     ends_agent: bool = False
-    """Whether the process can't be trusted with another turn, although this one is complete."""
+    """Whether the process must not be used for another turn, although this one is complete."""
 
 
 AgentEvent = (
@@ -280,13 +284,13 @@ AgentEvent = (
 
 @dataclass(frozen=True, slots=True)
 class ToolActivity:
-    """A tool that an agent uses at the moment, as live text shows it."""
+    """A tool call of the running turn, as live text shows it."""
 
     tool: str
-    """Its name."""
+    """The tool's name."""
     argument: str
-    """The argument that tells most, on one short line and without secrets; or nothing."""
+    """The most informative argument, on one short line and without secrets; empty if none is."""
     since_ms: int
-    """Its start, in milliseconds since 1970."""
+    """The start of the call, in milliseconds since 1970."""
     seconds: float | None = None
-    """Its duration; None while it runs."""
+    """The duration of the call in seconds; None while it runs."""

@@ -1,7 +1,8 @@
-"""Limits of files, for programs that don't load messages as well."""
+"""Limits on files, in a module of their own for programs that don't import the messages."""
 
-#: How many files one message may have, how large each may be, and all together, in bytes. Chat
-#: platforms give bots files of 20 to 25 MB.
+#: The maximum number of files in one message.
 MAX_ATTACHMENTS = 10
+#: The maximum size of one file, in bytes. Chat platforms give bots files of up to 20 or 25 MB.
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
+#: The maximum total size of the files in one message, in bytes.
 MAX_ATTACHMENTS_BYTES = 40 * 1024 * 1024

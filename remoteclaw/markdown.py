@@ -1,7 +1,7 @@
-"""Markdown as blocks and spans: the one reading of it, for terminals, chats and pages.
+"""Markdown as blocks and spans, for terminals, chats and pages.
 
-pyromark parses; `blocks_of()` walks over its events. What looks like HTML is text, and a link leads
-to the web or to an address of mail, or is none.
+pyromark parses, and `blocks_of()` builds the blocks from its events. HTML stays text. A link with
+another scheme than http, https and mailto becomes text.
 """
 
 import re
@@ -13,25 +13,26 @@ import pyromark
 
 Align = Literal["none", "left", "center", "right"]
 
-#: How deep blocks and spans are told apart; what is deeper inside is text.
+#: The maximum nesting of blocks and spans; deeper content becomes plain text.
 MAX_DEPTH = 24
-#: How much of a line behind an empty one shows what it is, in characters: `1000. x` is an item.
-SURE_LENGTH = 8
+#: The length, in characters, at which a line after an empty one can't become another kind of block
+#: any more: with fewer, it may still become an item of a list, such as `1000. x`.
+CERTAIN_CHARS = 8
 
 _OPTIONS = (
     pyromark.Options.ENABLE_TABLES
     | pyromark.Options.ENABLE_STRIKETHROUGH
     | pyromark.Options.ENABLE_TASKLISTS
 )
-#: The addresses that a link may lead to; a script or a file is none.
+#: The addresses that a link may have: never a script or a file.
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+\Z", re.IGNORECASE)
-#: An address that stands bare in a text; a full stop or a bracket behind it ends the sentence.
+#: An address in plain text, without the punctuation after it.
 _BARE_LINK = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,:;!?)\]}*_]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of text with one format. A line break is its own span, `"\\n"`."""
+    """A piece of text with one format. A line break is a span of its own, `"\\n"`."""
 
     text: str
     is_bold: bool = False
@@ -39,7 +40,7 @@ class Span:
     is_struck: bool = False
     is_code: bool = False
     link: str | None = None
-    """The address that it leads to: http, https or mailto."""
+    """The address of a link: http, https or mailto; None if the span is no link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,12 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
-    """A block of code; its `language` is empty where none is named."""
+    """A block of code."""
 
     language: str
+    """The language in the first line; empty if there is none."""
     text: str
-    """The code, without a line break at its end."""
+    """The code, without the last line break."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +74,21 @@ class Item:
 
     blocks: "tuple[Block, ...]"
     is_checked: bool | None = None
-    """Whether the box of a task is checked; None if it is no task."""
+    """Whether the item's checkbox is checked; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListBlock:
-    """A list; `start` is the number of the first item, None for bullets."""
+    """A list."""
 
     start: int | None
+    """The number of the first item; None for a list with bullets."""
     items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: for each cell its spans; all rows are as long as the head."""
+    """A table; a cell is a tuple of spans, and all rows are as long as the head."""
 
     aligns: tuple[Align, ...]
     head: tuple[tuple[Span, ...], ...]
@@ -100,31 +103,31 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule between two parts."""
+class HorizontalRule:
+    """A horizontal line between two parts of a text."""
 
 
-Block = Paragraph | Heading | CodeBlock | ListBlock | Table | Quote | Rule
+Block = Paragraph | Heading | CodeBlock | ListBlock | Table | Quote | HorizontalRule
 
 
 def blocks_of(text: str) -> tuple[Block, ...]:
     """Return the blocks of a Markdown text."""
-    return _Walk(iter(pyromark.events(_clean(text), options=_OPTIONS))).blocks(None)
+    return _Builder(iter(pyromark.events(_valid(text), options=_OPTIONS))).blocks(None)
 
 
 class MarkdownStream:
-    """Markdown that is still being written: each block is complete once, when the next one begins.
+    """Markdown that is still being written: returns each block once, when the next one begins.
 
-    Only what is behind the last complete block is parsed again, so a long answer costs what its
-    last block costs.
+    Only the text after the last complete block is parsed again, so the cost doesn't depend on the
+    length of the whole text.
     """
 
     def __init__(self) -> None:
         self._text = ""
-        self._done = 0
-        """The length of what is complete, in characters."""
-        self._looked_at = ""
-        """What was parsed last: most letters that come add nothing that is sure."""
+        self._complete_chars = 0
+        """The length of the complete blocks, in characters."""
+        self._parsed = ""
+        """The text that was parsed last, to skip a parse while nothing certain is added."""
 
     @property
     def text(self) -> str:
@@ -133,52 +136,52 @@ class MarkdownStream:
 
     @property
     def open_text(self) -> str:
-        """The text of the block that may go on."""
-        return self._text[self._done :]
+        """The text after the last complete block."""
+        return self._text[self._complete_chars :]
 
     def continues(self, text: str) -> bool:
-        """Return whether a text says all that is complete already."""
-        return text.startswith(self._text[: self._done])
+        """Return whether a text begins with the blocks that were returned."""
+        return text.startswith(self._text[: self._complete_chars])
 
     def feed(self, text: str) -> tuple[Block, ...]:
-        """Take the whole text so far; return the blocks that are complete by now."""
+        """Set the whole text so far; return the blocks that have become complete."""
         self._text = text
-        sure = _sure(self.open_text)
-        if sure == self._looked_at:
+        certain = _certain_part(self.open_text)
+        if certain == self._parsed:
             return ()
-        self._looked_at = sure
-        raw = _clean(sure).encode()
+        self._parsed = certain
+        raw = _valid(certain).encode()
         starts = [*_top_level_starts(raw)]
         if len(starts) < 2:
             return ()
         complete = raw[: starts[-1]].decode()
-        self._done += len(complete)
+        self._complete_chars += len(complete)
         return blocks_of(complete)
 
     def finish(self) -> tuple[Block, ...]:
-        """Return the blocks that are left, at the end of the text."""
+        """Return the remaining blocks, at the end of the text."""
         rest = self.open_text
-        self._done = len(self._text)
+        self._complete_chars = len(self._text)
         return blocks_of(rest)
 
 
-def _clean(text: str) -> str:
-    """Return a text that UTF-8 can hold, of the same length."""
+def _valid(text: str) -> str:
+    """Return a text of the same length in which `?` replaces lone surrogates."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _sure(text: str) -> str:
-    """Return a text without a last line that may turn out to go on with the block before.
+def _certain_part(text: str) -> str:
+    """Return a text without its last line, if that may still continue the block before it.
 
-    A row of a table looks like a paragraph as long as it is short, and so does an item of a list.
+    While a row of a table, or an item of a list, is short, it looks like a paragraph.
     """
     before, line_break, last = text.rpartition("\n")
-    is_apart = before.endswith("\n") and len(last.strip()) >= SURE_LENGTH
-    return text if is_apart else before + line_break
+    is_new_block = before.endswith("\n") and len(last.strip()) >= CERTAIN_CHARS
+    return text if is_new_block else before + line_break
 
 
 def _top_level_starts(raw: bytes) -> Iterator[int]:
-    """Yield where each block of a text begins, in bytes."""
+    """Yield the position of each top-level block of a text, in bytes."""
     depth = 0
     for event, place in pyromark.events_with_range(raw.decode(), options=_OPTIONS):
         match event:
@@ -192,23 +195,23 @@ def _top_level_starts(raw: bytes) -> Iterator[int]:
                 yield place["start"]
 
 
-class _Walk:
-    """A walk over events; each method reads to the end of what has just begun."""
+class _Builder:
+    """Builds blocks from events; each method reads up to the end of the element that has begun."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
         self._boxes: list[bool | None] = []
-        """For each item that has begun, whether its box is checked."""
+        """For each item that has begun and not ended, whether its checkbox is checked."""
         self._depth = 0
 
     def blocks(self, end: str | None) -> tuple[Block, ...]:
-        """Return the blocks up to the end of what holds them."""
-        found: list[Block] = []
+        """Return the blocks up to the end of the element `end`; None for the end of the text."""
+        blocks: list[Block] = []
         loose: list[Span] = []
 
         def flush() -> None:
             if loose:
-                found.append(Paragraph(_joined(loose)))
+                blocks.append(Paragraph(_merged(loose)))
                 loose.clear()
 
         for event in self._events:
@@ -217,17 +220,17 @@ class _Walk:
                     break
                 case {"Start": tag} if reader := _READERS.get(_name(tag)):
                     flush()
-                    found.append(self._deeper(reader, tag))
+                    blocks.append(self._nested(reader, tag))
                 case "Rule":
                     flush()
-                    found.append(Rule())
+                    blocks.append(HorizontalRule())
                 case _:
-                    # A tight list's items have their text without a paragraph.
-                    self._inline(event, loose, Span(""))
+                    # The items of a tight list have text without a paragraph.
+                    self._add_inline(event, loose, Span(""))
         flush()
-        return tuple(found)
+        return tuple(blocks)
 
-    def _deeper(self, reader: "_Reader", tag: Any) -> Block:
+    def _nested(self, reader: "_Reader", tag: Any) -> Block:
         if self._depth == MAX_DEPTH:
             return Paragraph(tuple(self._flat(Span(""))))
         self._depth += 1
@@ -236,8 +239,8 @@ class _Walk:
         return block
 
     def _flat(self, style: Span) -> list[Span]:
-        """Return what is inside of what has just begun, as one text."""
-        found: list[str] = []
+        """Return the content of an element as one span of plain text."""
+        texts: list[str] = []
         depth = 1
         for event in self._events:
             match event:
@@ -246,48 +249,50 @@ class _Walk:
                 case {"End": _}:
                     depth -= 1
                 case {"Text": text} | {"Code": text} | {"InlineHtml": text} | {"Html": text}:
-                    found.append(text)
+                    texts.append(text)
                 case "SoftBreak" | "HardBreak":
-                    found.append(" ")
+                    texts.append(" ")
             if depth == 0:
                 break
-        return [replace(style, text="".join(found))]
+        return [replace(style, text="".join(texts))]
 
     def _spans(self, end: str, style: Span) -> list[Span]:
-        found: list[Span] = []
+        """Return the spans up to the end of the element `end`, in the format of `style`."""
+        spans: list[Span] = []
         for event in self._events:
             match event:
                 case {"End": tag} if _name(tag) == end:
                     break
                 case _:
-                    self._inline(event, found, style)
-        return found
+                    self._add_inline(event, spans, style)
+        return spans
 
-    def _inline(self, event: Any, found: list[Span], style: Span) -> None:
+    def _add_inline(self, event: Any, spans: list[Span], style: Span) -> None:
+        """Add the spans of an inline event, in the format of `style`, to `spans`."""
         match event:
             case {"Text": text}:
-                found.extend(_linked(text, style))
+                spans.extend(_linked(text, style))
             case {"Code": text}:
-                found.append(replace(style, text=text, is_code=True))
+                spans.append(replace(style, text=text, is_code=True))
             case {"InlineHtml": text} | {"Html": text}:
-                found.append(replace(style, text=text))
+                spans.append(replace(style, text=text))
             case {"TaskListMarker": is_checked} if self._boxes:
                 self._boxes[-1] = is_checked
             case "SoftBreak" | "HardBreak":
-                # Models break a line where they mean to.
-                found.append(Span("\n"))
+                # Models mean their line breaks, so a soft break is one, too.
+                spans.append(Span("\n"))
             case {"Start": _} if self._depth == MAX_DEPTH:
-                found.extend(self._flat(style))
+                spans.extend(self._flat(style))
             case {"Start": tag}:
                 self._depth += 1
-                found.extend(self._spans(_name(tag), _styled(style, tag)))
+                spans.extend(self._spans(_name(tag), _styled(style, tag)))
                 self._depth -= 1
 
     def _paragraph(self, tag: Any) -> Block:
-        return Paragraph(_joined(self._spans(_name(tag), Span(""))))
+        return Paragraph(_merged(self._spans(_name(tag), Span(""))))
 
     def _heading(self, tag: Any) -> Block:
-        return Heading(int(tag["Heading"]["level"][1]), _joined(self._spans("Heading", Span(""))))
+        return Heading(int(tag["Heading"]["level"][1]), _merged(self._spans("Heading", Span(""))))
 
     def _code(self, tag: Any) -> Block:
         kind = tag["CodeBlock"]
@@ -299,7 +304,7 @@ class _Walk:
         text = "".join(span.text for span in self._literal("HtmlBlock"))
         lines = text.removesuffix("\n").split("\n")
         spans = [Span(part) for line in lines for part in ("\n", line)]
-        return Paragraph(_joined(spans[1:]))
+        return Paragraph(_merged(spans[1:]))
 
     def _literal(self, end: str) -> Iterator[Span]:
         for event in self._events:
@@ -331,7 +336,7 @@ class _Walk:
                 case {"End": "Table"}:
                     break
                 case {"Start": "TableCell"}:
-                    cells.append(_joined(self._spans("TableCell", Span(""))))
+                    cells.append(_merged(self._spans("TableCell", Span(""))))
                 case {"End": "TableHead" | "TableRow"}:
                     rows.append(tuple(cells))
                     cells = []
@@ -339,20 +344,20 @@ class _Walk:
         return Table(aligns, rows[0] if rows else (), tuple(rows[1:]))
 
 
-_Reader = Callable[[_Walk, Any], Block]
+_Reader = Callable[[_Builder, Any], Block]
 _READERS: Mapping[str, _Reader] = {
-    "Paragraph": _Walk._paragraph,
-    "Heading": _Walk._heading,
-    "CodeBlock": _Walk._code,
-    "HtmlBlock": _Walk._html,
-    "List": _Walk._list,
-    "BlockQuote": _Walk._quote,
-    "Table": _Walk._table,
+    "Paragraph": _Builder._paragraph,
+    "Heading": _Builder._heading,
+    "CodeBlock": _Builder._code,
+    "HtmlBlock": _Builder._html,
+    "List": _Builder._list,
+    "BlockQuote": _Builder._quote,
+    "Table": _Builder._table,
 }
 
 
 def _name(tag: Any) -> str:
-    """Return the name of a tag, which is a text, or the one key of a mapping."""
+    """Return the name of a tag: the tag itself, or the only key of a mapping."""
     return tag if isinstance(tag, str) else next(iter(tag))
 
 
@@ -378,28 +383,28 @@ def _address(link: Mapping[str, Any]) -> str | None:
 
 
 def _linked(text: str, style: Span) -> Iterator[Span]:
-    """Yield a text in spans: the bare addresses in it are links."""
+    """Yield the spans of a text, in which plain addresses become links."""
     at = 0
-    for found in _BARE_LINK.finditer(text) if style.link is None else ():
-        if found.start() > at:
-            yield replace(style, text=text[at : found.start()])
-        yield replace(style, text=found[0], link=found[0])
-        at = found.end()
+    for match in _BARE_LINK.finditer(text) if style.link is None else ():
+        if match.start() > at:
+            yield replace(style, text=text[at : match.start()])
+        yield replace(style, text=match[0], link=match[0])
+        at = match.end()
     if text[at:]:
         yield replace(style, text=text[at:])
 
 
-def _joined(spans: list[Span]) -> tuple[Span, ...]:
-    """Return spans of which no two neighbours have the same look."""
-    found: list[Span] = []
+def _merged(spans: list[Span]) -> tuple[Span, ...]:
+    """Return the spans, with neighbours of the same format merged into one."""
+    merged: list[Span] = []
     for span in spans:
-        before = found[-1] if found else None
+        before = merged[-1] if merged else None
         if (
             before
             and "\n" not in (before.text, span.text)
             and replace(before, text="") == replace(span, text="")
         ):
-            found[-1] = replace(before, text=before.text + span.text)
+            merged[-1] = replace(before, text=before.text + span.text)
         else:
-            found.append(span)
-    return tuple(found)
+            merged.append(span)
+    return tuple(merged)

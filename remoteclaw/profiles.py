@@ -1,8 +1,8 @@
-"""The registry of channels: the profile of each, and where its settings and its adapter are.
+"""The registry of channels: the profile of each, and the classes of its settings and its adapter.
 
-A channel is a line here, or comes with another package, whose entry point in the group
-`remoteclaw.channels` is a `Channel`. A profile imports the vocabulary alone, so that the
-configuration and the policy read it without loading an adapter.
+A channel is an entry of `CHANNELS`, or belongs to another package, as a `Channel` in the group
+`remoteclaw.channels` of entry points. A profile imports only the vocabulary, so that the
+configuration and the policy can read it without loading an adapter.
 """
 
 import functools
@@ -16,7 +16,7 @@ from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
 from remoteclaw.errors import ConfigError
 from remoteclaw.protocols import ChannelProfile
 
-#: The group of entry points by which other packages bring channels.
+#: The group of entry points in which other packages register channels.
 ENTRY_POINTS = "remoteclaw.channels"
 
 
@@ -26,24 +26,24 @@ class Channel:
 
     profile: ChannelProfile
     settings: str = ""
-    """The class of its settings, as `module:Class`: a `ChannelConfig` that is an `AccountConfig`,
-    too. Empty for a channel without an adapter of its own."""
+    """The class of the channel's settings, as `module:Class`: a subclass of both `ChannelConfig`
+    and `AccountConfig`. Empty for a channel without an adapter."""
     adapter: str = ""
-    """The class of its adapter, a `PlatformAdapter`, likewise. It is imported when an account
-    starts, and called with the account's settings."""
+    """The class of the channel's `PlatformAdapter`, as `module:Class`. It is imported when an
+    account starts, and called with the account's settings."""
     extra: str = ""
-    """The extra of RemoteClaw that installs the platform's library; its versions and their hashes
-    are in `requirements.txt` beside the adapter."""
+    """The extra of RemoteClaw that installs the platform's library, with the versions and hashes in
+    `requirements.txt` next to the adapter; empty if it needs none."""
     is_gateways: bool = False
-    """Whether each gateway runs its account, which is there without being configured."""
+    """Whether each gateway runs the channel's account, even if it isn't configured."""
     sign_up: str = ""
-    """How a person gets an account there, in a sentence; without it, `channel add` adds none."""
+    """How to get an account on the platform, in a sentence; empty if `channel add` adds none."""
 
 
-#: The channels by name, as messages and the configuration call them.
+#: The channels, by the name that they have in messages and in the configuration.
 CHANNELS: dict[str, Channel] = {
     "console": Channel(profile=CONSOLE),
-    "cli": Channel(profile=ChannelProfile(is_local=True)),  # on which `remoteclaw send` writes
+    "cli": Channel(profile=ChannelProfile(is_local=True)),  # the channel of `remoteclaw send`
     "telegram": Channel(
         profile=TELEGRAM,
         settings="remoteclaw.channels.telegram.settings:TelegramConfig",
@@ -67,26 +67,26 @@ _UNKNOWN = ChannelProfile()
 
 
 def channel_of(name: str) -> Channel | None:
-    """Return a channel; None if there is none of that name.
+    """Return the channel of a name; None if there is none.
 
-    Raises `ConfigError` for one of another package that can't be imported.
+    Raises `ConfigError` if the channel of another package can't be imported.
     """
     return CHANNELS.get(name) or _installed(name)
 
 
 @functools.cache
 def _installed(name: str) -> Channel | None:
-    """Return the channel that another package brings."""
+    """Return the channel that another package has registered; None if none has."""
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         try:
-            found = entry.load()
+            channel = entry.load()
         except Exception as error:  # noqa: BLE001 - the code is another package's
             raise ConfigError(
                 f"The channel {name!r} can't be loaded from {entry.value}: "
                 f"{type(error).__name__}: {error}."
             ) from None
-        if isinstance(found, Channel):
-            return found
+        if isinstance(channel, Channel):
+            return channel
         raise ConfigError(f"The channel {name!r} can't be loaded: {entry.value} is no Channel.")
     return None
 
@@ -97,10 +97,10 @@ def is_gateways(channel: str) -> bool:
 
 
 def profile_of(channel: str) -> ChannelProfile:
-    """Return a channel's profile; one that is not known counts as one that can do everything.
+    """Return the profile of a channel; that of an unknown channel has no restrictions.
 
-    Its adapter refuses what it can't do. Whether an adapter runs makes no difference, so that the
-    tools of a session stay the same.
+    An adapter refuses what it can't do. The profile doesn't depend on a running adapter, so that
+    the tools of a session stay the same.
     """
-    found = channel_of(channel)
-    return found.profile if found else _UNKNOWN
+    known = channel_of(channel)
+    return known.profile if known else _UNKNOWN

@@ -1,11 +1,11 @@
-"""Random chaos on real processes, and a look at what became of every message.
+"""Random chaos on real processes, and a check of what happened to every message.
 
     python -m tests.chaos [--seconds 180] [--seed 1] [--workers 4] [--sessions 12]
 
-Workers, work-horses, agents and Redis are killed, work-horses are frozen past their lease, hints
-are taken away, and platforms send messages twice.
-In the end nothing may be lost, doubled or out of order, and nothing may be left running.
-It is a smoke test: what must hold at each step is proven in `tests/session/test_failpoints.py`.
+Workers, work-horses, agents and Redis are killed, work-horses are frozen for longer than their
+lease lasts, hints are deleted, and platforms send messages twice.
+At the end, no message may be lost, doubled or out of order, and no process may be left running.
+This is a smoke test: `tests/session/test_failpoints.py` proves each step by itself.
 """
 
 import argparse
@@ -29,16 +29,16 @@ from remoteclaw.config.model import QueueMode, QueueOverride
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.holder.runs import listens
+from remoteclaw.holder.runs import has_holder
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import HANG_S, eventually
 
 LEASE_S = 2.0
-#: What must be 0 in the end.
+#: The counts that must be 0 at the end.
 PROMISES = ("lost", "doubled", "out of order", "orphans")
-#: An agent that answers with the number that it was asked, after a moment in which it listens.
+#: An agent that repeats the number in its prompt, after a pause in which it reads further messages.
 AGENT = """
 import random, select
 pipe = open(0, 'rb', buffering=0, closefd=False)
@@ -62,14 +62,14 @@ while True:
     say(type='text', text=chr(10) * 2 + 'answer ' + word)
     say(type='done', aborted=aborted)
 """
-#: What is done to a fleet.
-WAYS = ("kill_worker", "kill_horse", "freeze_horse", "kill_agent", "kill_redis", "stop")
-#: What becomes of a message to a busy session, by session.
+#: The disruptions of a fleet.
+DISRUPTIONS = ("kill_worker", "kill_horse", "freeze_horse", "kill_agent", "kill_redis", "stop")
+#: The queue modes for messages to a busy session; the sessions use them in turn.
 MODES: tuple[QueueMode, ...] = ("followup", "steer", "collect", "interrupt")
 
 
 class Chaos:
-    """A fleet, a saboteur, and a list of all that was accepted."""
+    """A fleet under disruption, and all entries that it accepted."""
 
     def __init__(self, stack: Stack, *, seed: int, workers: int, sessions: int) -> None:
         self.stack = stack
@@ -77,14 +77,14 @@ class Chaos:
         self.workers = workers
         self.sessions = [f"person-{number}" for number in range(sessions)]
         self.accepted: dict[str, list[Accepted]] = collections.defaultdict(list)
-        self.happened: collections.Counter[str] = collections.Counter()
+        self.disruptions: collections.Counter[str] = collections.Counter()
         self._sweeper: subprocess.Popen[bytes] | None = None
         self._frozen: set[int] = set()
         self.orphans = 0
-        """Agents, and what they started, that belong to no session when all is at rest."""
+        """The number of agents, and processes of agents, that belong to no session at the end."""
 
     async def run(self, seconds: float) -> None:
-        """Do it all for so long; then let the fleet come to rest."""
+        """Disrupt the fleet for `seconds`; then wait until it is idle."""
         until = boottime() + seconds
         keeping = asyncio.create_task(self._keep_running())
         try:
@@ -104,19 +104,19 @@ class Chaos:
                 self._sweeper.kill()
                 self._sweeper.wait()
 
-    # -- what people do ----------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
-    def _goes_on(self, until: float) -> bool:
-        """Whether it is not yet time to rest: everything happens once, however slow it all is."""
-        has_all_happened = all(self.happened[way] for way in WAYS)
-        return boottime() < until or (not has_all_happened and boottime() < until + HANG_S)
+    def _is_running(self, until: float) -> bool:
+        """Whether to continue: until the time is over and each disruption has happened once."""
+        has_all = all(self.disruptions[name] for name in DISRUPTIONS)
+        return boottime() < until or (not has_all and boottime() < until + HANG_S)
 
     async def _talk(self, until: float) -> None:
         number = 0
-        while self._goes_on(until):
+        while self._is_running(until):
             person = self.random.choice(self.sessions)
             number += 1
-            # While Redis is away an adapter would try again; here it is not sent.
+            # While Redis is away, an adapter would try again; this test skips the message.
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 accepted = await self._append(f"m{number}", person)
                 self.accepted[person].append(accepted)
@@ -126,7 +126,7 @@ class Chaos:
                     assert again.entry_id == accepted.entry_id
                 if self.random.random() < 0.05:
                     await self.stack.fleet.sessions.stop(accepted.session.sid)
-                    self.happened["stop"] += 1
+                    self.disruptions["stop"] += 1
             await asyncio.sleep(self.random.random() * 0.15)
 
     async def _append(self, text: str, person: str) -> Accepted:
@@ -136,16 +136,16 @@ class Chaos:
         mode = MODES[self.sessions.index(person) % len(MODES)]
         await self.stack.fleet.sessions.configure(accepted.session, QueueOverride(mode=mode))
 
-    # -- what goes wrong ---------------------------------------------------------------------------
+    # -- disruptions -------------------------------------------------------------------------------
 
     async def _break(self, until: float) -> None:
-        ways = [self._kill_worker, self._kill_horse, self._freeze_horse, self._kill_agent]
-        ways += [self._lose_hints, self._lose_hints, self._kill_redis]
-        while self._goes_on(until):
-            for way in self.random.sample(ways, len(ways)):
+        disrupt = [self._kill_worker, self._kill_horse, self._freeze_horse, self._kill_agent]
+        disrupt += [self._lose_hints, self._lose_hints, self._kill_redis]
+        while self._is_running(until):
+            for method in self.random.sample(disrupt, len(disrupt)):
                 with contextlib.suppress(OSError, IndexError):
-                    await way()
-                    self.happened[way.__name__.removeprefix("_")] += 1
+                    await method()
+                    self.disruptions[method.__name__.removeprefix("_")] += 1
                 await asyncio.sleep(self.random.random() * 0.6)
 
     def _horses(self) -> list[int]:
@@ -176,7 +176,7 @@ class Chaos:
         self.stack.redis.kill()
         await asyncio.to_thread(self.stack.redis.start)
 
-    # -- who looks after it ------------------------------------------------------------------------
+    # -- supervision -------------------------------------------------------------------------------
 
     async def _keep_running(self) -> None:
         while True:
@@ -205,7 +205,7 @@ class Chaos:
         return not await self._orphans()
 
     async def _orphans(self) -> list[int]:
-        """Return what no session knows of: processes without a holder, 0 for holders."""
+        """Return the processes without a holder, and a 0 for each holder that no session names."""
         client: Any = self.stack.fleet.scripts.client
         known = set()
         for accepted in self.accepted.values():
@@ -214,12 +214,12 @@ class Chaos:
                 known.add(Path(orjson.loads(record)["path"]).parent.name)
         runs = [run for run in self.stack.home.runs.iterdir() if run.name not in known]
         strays = [pid for pid in marked_processes(self.stack.home) if not _has_holder(pid)]
-        return strays + [0 for run in runs if listens(run)]
+        return strays + [0 for run in runs if has_holder(run)]
 
-    # -- what became of it -------------------------------------------------------------------------
+    # -- result ------------------------------------------------------------------------------------
 
     async def verdict(self) -> dict[str, int]:
-        """Return how many messages were lost, doubled and out of order, of how many."""
+        """Return the numbers of all messages and of those lost, doubled and out of order."""
         client: Any = self.stack.fleet.scripts.client
         known = {each.entry_id for accepted in self.accepted.values() for each in accepted}
         finals: dict[str, list[str]] = collections.defaultdict(list)
@@ -230,12 +230,13 @@ class Chaos:
             finals[reply["sid"]] += reply["entries"]
         lost = doubled = disordered = retried = joined = 0
         for accepted in self.accepted.values():
-            said = finals[accepted[0].session.sid]
+            answered = finals[accepted[0].session.sid]
             ids = [each.entry_id for each in accepted]
-            lost += len(set(ids) - set(said))
-            # What was never accepted is a message that was taken for two.
-            doubled += len(said) - len(set(said)) + len(set(said) - known)
-            disordered += said != sorted(said, key=lambda entry: tuple(map(int, entry.split("-"))))
+            lost += len(set(ids) - set(answered))
+            # An answer to an unknown entry means that one message became two entries.
+            doubled += len(answered) - len(set(answered)) + len(set(answered) - known)
+            ordered = sorted(answered, key=lambda entry: tuple(map(int, entry.split("-"))))
+            disordered += answered != ordered
             for each in accepted:
                 outcome = await self.stack.fleet.outcomes.read(each.session.sid, each.entry_id)
                 lost += outcome is None or not outcome.is_final
@@ -255,7 +256,7 @@ class Chaos:
 
 
 def _has_holder(pid: int) -> bool:
-    """Whether a process is a holder, or one's that lives; one that has just ended is no stray."""
+    """Whether a process is a holder, belongs to a running holder, or has just ended."""
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -271,7 +272,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 async def chaos(seconds: float, *, seed: int, workers: int, sessions: int) -> dict[str, int]:
-    """Run it on a fleet of its own; return the verdict, and what was done to the fleet."""
+    """Run chaos on a new fleet; return the verdict, and the number of each disruption."""
     with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name:
         stack = Stack(Home(Path(name) / "home").create())
         await stack.start()
@@ -284,12 +285,12 @@ async def chaos(seconds: float, *, seed: int, workers: int, sessions: int) -> di
             await work.run(seconds)
             verdict = await work.verdict()
         finally:
-            await stack.stop()  # which sees that nothing is left running
-        return {**verdict, **work.happened}
+            await stack.stop()  # it checks that nothing is left running
+        return {**verdict, **work.disruptions}
 
 
 def main() -> int:
-    """Run chaos as the command line says; return 1 if a promise was broken."""
+    """Run chaos with the options of the command line; return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(description=__doc__, prog="scripts/chaos")
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--seed", type=int, default=1)

@@ -22,7 +22,7 @@ from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.host.process import is_alive
-from remoteclaw.tty.renewal import end
+from remoteclaw.tty.renewal import end_program
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
@@ -31,28 +31,28 @@ from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, running_stack
 from tests.support.telegram import Telegram, TelegramBot
 
-#: Set before a release: run the tests that are marked `thorough`, too.
+#: Set before a release: also run the tests that are marked `thorough`.
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
-#: Set by CI: what is missing there is a failure, not a reason to skip.
+#: Set by CI: a missing CLI fails its tests, and does not skip them.
 REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
 
 PROGRAMS = installed_servers()
 
 
 def shifted(source: str) -> str:
-    """Return a script that sees Redis' clock and what `let_pass` has added to it."""
+    """Return a script whose time is Redis' clock plus the time that `let_pass` has added."""
     now = "return time[1] * 1000"
     assert now in source
     return source.replace(now, f"return (redis.call('GET', 'test:shift') or 0) + {now[7:]}")
 
 
-# In the background of a shell SIGINT is ignored, and so it is by all that is started there.
+# A shell ignores SIGINT in its background jobs, and the processes that they start inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run three tests per core: each waits for processes and clocks for most of its time."""
+    """Run three tests per core: a test spends most of its time waiting for processes and clocks."""
     return 3 * len(os.sched_getaffinity(0))
 
 
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Skip what shows for one more CLI, or in one more form, what other tests show already."""
+    """Skip tests marked `thorough`: they repeat a proof for one more CLI or one more form."""
     marker = item.get_closest_marker("thorough")
     if marker is None or THOROUGH:
         return
@@ -76,9 +76,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have each worker begin with its share of what takes long: tests with a state directory.
+    """Have each worker begin with its share of the slow tests, those with a state directory.
 
-    xdist gives each worker a part of the list as it stands, and nobody waits for a last long one.
+    xdist gives each worker a part of the list in its order, so that no slow test runs last.
     """
     items.sort(key=lambda item: "home" not in getattr(item, "fixturenames", ()))
     count = getattr(config, "workerinput", {}).get("workercount", 1)
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Have no search for garbage look through thousands of tests, neither here nor in a fork."""
+    """Keep the garbage collector from scanning thousands of tests, here and in forks."""
     gc.disable()
     collected = yield
     gc.enable()
@@ -96,14 +96,14 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
-# A busy machine is no failure; a test that hangs is ended by its time limit.
+# A busy machine must not fail a test; the time limit ends a test that hangs.
 settings.register_profile("ours", deadline=None, max_examples=100 if THOROUGH else 25)
 settings.load_profile("ours")
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory with a path short enough for unix sockets, as pytest's own is not."""
+    """A directory whose path is short enough for unix sockets; the one of pytest is not."""
     path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -111,19 +111,19 @@ def directory() -> Iterator[Path]:
 
 @pytest.fixture
 def home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A state directory of the test's own, also for what it calls in this process."""
+    """A state directory for one test, also used by code that the test calls in this process."""
     for name in list(os.environ):
         if name.startswith("REMOTECLAW_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("REMOTECLAW_HOME", str(directory / "home"))
     monkeypatch.setenv("HOME", str(directory / "user"))
-    monkeypatch.setenv("REMOTECLAW__GATEWAY__PORT", "0")  # tests run beside each other
+    monkeypatch.setenv("REMOTECLAW__GATEWAY__PORT", "0")  # tests run in parallel
     (directory / "user").mkdir()
     return Home.default().create()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests of leases, queues and scripts on each server, and those of cron jobs on one."""
+    """Run tests of leases, queues and scripts on each server, and tests of cron jobs on one."""
     programs: list[ServerProgram | None] = [*PROGRAMS]
     if metafunc.module.__name__.startswith("tests.cron."):
         del programs[1:]
@@ -136,16 +136,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def any_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Each of the servers that are installed, in turn."""
+    """Each installed server, in turn."""
     with _running(request.param) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def any_client(request: pytest.FixtureRequest) -> Iterator[Callable[[], Redis]]:
-    """A function that opens a client: of each installed server in turn, and of fakeredis.
+    """A function that opens a client of each installed server in turn, and of fakeredis.
 
-    fakeredis is quick and shows what single scripts do; atomicity is what it can't show.
+    fakeredis is fast and shows what a single script does, but not that the script is atomic.
     """
     if request.param is None:
         yield fakeredis.FakeAsyncRedis
@@ -164,7 +164,7 @@ def _running(program: ServerProgram) -> Iterator[Server]:
 
 @pytest.fixture
 async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
-    """A fleet on an empty server, whose clock the test can shift with `let_pass`."""
+    """A fleet on an empty server; `let_pass` shifts the server's clock."""
     client = any_client()
     await client.flushall()
     scripts = Scripts(client, edit=shifted)
@@ -175,14 +175,14 @@ async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
-    """A Redis of the test's own and a state directory; workers are started by the test."""
+    """A Redis and a state directory for one test; the test starts the workers."""
     async with running_stack(home, monkeypatch) as stack:
         yield stack
 
 
 @pytest.fixture
 async def swept(stack: Stack) -> AsyncIterator[Stack]:
-    """A stack whose sweeper frees the sessions of dead owners at once."""
+    """A stack whose sweeper releases the sessions of dead owners at once."""
 
     async def sweep() -> None:
         while True:
@@ -196,12 +196,12 @@ async def swept(stack: Stack) -> AsyncIterator[Stack]:
     sweeping.cancel()
     await asyncio.wait((sweeping,))
     for held in await stack.fleet.terminals.held(stack.home.host_id):
-        await end(held, interrupt=False)
+        await end_program(held, interrupt=False)
 
 
 @pytest.fixture
 async def gateway(stack: Stack) -> AsyncIterator[None]:
-    """A gateway of the stack, which commands ask."""
+    """A gateway of the stack, for commands that call one."""
     async with gateway_process(stack):
         yield
 
@@ -217,7 +217,7 @@ def model_server() -> Iterator[ModelServerProcess]:
 
 @pytest.fixture(scope="session")
 def telegram(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Telegram]:
-    """A Telegram of our own on loopback; all workers of a run share it."""
+    """A fake Telegram on loopback; all workers of a run share it."""
     own = tmp_path_factory.getbasetemp()
     with Telegram.shared((own if worker_id == "master" else own.parent) / "telegram") as server:
         yield server
@@ -225,12 +225,12 @@ def telegram(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def bot(telegram: Telegram) -> TelegramBot:
-    """A bot there that nobody has written to."""
+    """A bot of the fake Telegram that has no messages."""
     return telegram.bot()
 
 
 def required(name: str, model: ModelServerProcess) -> AgentCli:
-    """Return a real CLI, pointed at the scripted model; skip the test where it is not installed."""
+    """Return a real CLI that uses the scripted model; skip the test if it is not installed."""
     program = find_cli(name)
     if program is None:
         message = f"{name} is not installed (looked on PATH and in $REMOTECLAW_TEST_CLIS)"
@@ -242,11 +242,11 @@ def required(name: str, model: ModelServerProcess) -> AgentCli:
 
 @pytest.fixture
 def claude(model_server: ModelServerProcess) -> AgentCli:
-    """The real claude, pointed at the scripted model."""
+    """The real claude, using the scripted model."""
     return required("claude", model_server)
 
 
 @pytest.fixture
 def codex(model_server: ModelServerProcess) -> AgentCli:
-    """The real codex, the quickest of them, pointed at the scripted model."""
+    """The real codex, the fastest of the CLIs, using the scripted model."""
     return required("codex", model_server)

@@ -1,4 +1,4 @@
-"""Maps and rules of the repository: names in documents exist, and forbidden things don't."""
+"""Rules of the repository: names in documents exist, and forbidden code and text doesn't."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ from tests.support.agents import ROOT
 
 
 def tracked(suffix: str = "") -> list[Path]:
-    """Return every file that is, or is about to be, in the repository."""
+    """Return every file that is in the repository or can be added to it."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [
@@ -55,14 +55,14 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (document.parent / target).exists(), f"{document}: {target}"
 
 
-def test_every_decision_is_in_the_list() -> None:
+def test_every_decision_page_is_listed() -> None:
     folder = ROOT / "docs" / "decisions"
     listed = set(re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text()))
 
     assert listed == {file.name for file in folder.glob("0*.md")}
 
 
-def test_every_room_is_on_a_level() -> None:
+def test_architecture_md_names_every_package_and_module() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     rooms = {f"remoteclaw/{file.parent.name}" for file in (ROOT / "remoteclaw").glob("*/*.py")}
     rooms |= {f"remoteclaw/{file.name}" for file in (ROOT / "remoteclaw").glob("[a-z]*.py")}
@@ -70,15 +70,15 @@ def test_every_room_is_on_a_level() -> None:
     assert {name for name in rooms if f"`{name}" not in text} == set()
 
 
-def test_every_key_is_in_the_reference() -> None:
+def test_every_redis_key_is_in_the_reference() -> None:
     text = (ROOT / "docs" / "reference" / "keys.md").read_text()
     prefixes = re.findall(r'"(rc:\w+)', (ROOT / "remoteclaw" / "fleet" / "keys.py").read_text())
 
     assert {prefix for prefix in prefixes if f"`{prefix}" not in text} == set()
 
 
-def test_the_workers_command_is_everywhere_the_same() -> None:
-    """Without one of its flags it would run other people's jobs, or end when Redis is away."""
+def test_the_worker_command_is_the_same_in_every_document() -> None:
+    """Without one of its flags, a worker would run foreign jobs, or end when Redis is away."""
     command = "rq " + " ".join(worker_command()[1:])
     documents = ("Procfile", "compose.yaml", "docs/operations.md", "workers/settings.py")
 
@@ -92,8 +92,8 @@ def test_every_command_is_in_the_changelog() -> None:
 
 
 @pytest.mark.parametrize("room", rooms())
-def test_every_mutant_has_its_place(room: str) -> None:
-    """`scripts/mutants` takes minutes; that each of them can be made is seen here."""
+def test_every_mutant_matches_one_place_and_names_one_test(room: str) -> None:
+    """`scripts/mutants` takes minutes; this test checks that each mutant can be made."""
     sources, tests = sources_of(room), index_of_tests()
     lua = import_module("lupa.lua51").LuaRuntime()
     parse = {".py": ast.parse, ".lua": lua.compile, ".js": str}
@@ -105,8 +105,8 @@ def test_every_mutant_has_its_place(room: str) -> None:
         assert file_of_test(mutant, tests), f"{mutant.name}: {mutant.test}"
 
 
-def test_the_processes_that_are_named_are_real() -> None:
-    """Procfile and compose.yaml start programs that are installed, with flags that work."""
+def test_procfile_and_compose_start_existing_programs() -> None:
+    """The programs are installed, and accept the first argument."""
     commands = [
         line.partition(": ")[2]
         for line in (ROOT / "Procfile").read_text().splitlines()
@@ -126,24 +126,24 @@ def test_the_processes_that_are_named_are_real() -> None:
         )
 
 
-def test_honcho_starts_what_the_procfile_says_as_often_as_it_says() -> None:
+def test_honcho_starts_the_processes_of_the_procfile_in_the_given_numbers() -> None:
     text = (ROOT / "Procfile").read_text()
     (line,) = re.findall(r"`honcho ([^`]+)`", text)
 
     command, environ = import_module("honcho.command"), import_module("honcho.environ")
-    asked = command.parser.parse_args(shlex.split(line))
-    numbers = command._parse_concurrency(asked.concurrency)
-    found = environ.parse_procfile(text).processes
-    started = environ.expand_processes(found, concurrency=numbers)
+    options = command.parser.parse_args(shlex.split(line))
+    concurrency = command._parse_concurrency(options.concurrency)
+    declared = environ.parse_procfile(text).processes
+    started = environ.expand_processes(declared, concurrency=concurrency)
 
-    assert asked.command == "start"
+    assert options.command == "start"
     names = [process.name for process in started]
     assert names[:4] == [f"worker.{number}" for number in (1, 2, 3, 4)]
     assert names[4:] == ["gateway.1", "sweep.1", "channels.1"]
 
 
-def test_nothing_points_out_of_the_repository() -> None:
-    """No path of a person's machine, no package registry's address, no secret."""
+def test_no_file_has_a_secret_or_a_path_outside_the_repository() -> None:
+    """The repository has no path of a developer's machine, no registry address and no secret."""
     forbidden = re.compile(
         r"\.\./shared|/root/|/home/(?!me/)[a-z]+/|/Users/|files\.pythonhosted|registry\.npmjs|"
         r"pypi\.org/simple|--index-url|-----BEGIN|sk-ant-|ghp_[A-Za-z0-9]{20}"
@@ -160,7 +160,7 @@ def test_nothing_points_out_of_the_repository() -> None:
 
 
 def test_no_test_imports_a_test() -> None:
-    """What two tests share is in `tests/support/`; a fixture is in a `conftest.py`."""
+    """Code that tests share belongs in `tests/support/`, and a fixture in a `conftest.py`."""
     imported = re.compile(r"^(?:from|import) tests\.[\w.]*\btest_\w+", re.MULTILINE)
     found = [
         f"{file.relative_to(ROOT)}: {match[0]}"
@@ -171,8 +171,8 @@ def test_no_test_imports_a_test() -> None:
     assert found == []
 
 
-def test_a_module_gives_a_name_once() -> None:
-    """A second constant of the same name would count for all that stands above it, too."""
+def test_no_module_assigns_a_global_name_twice() -> None:
+    """A second constant of the same name would also change the functions above it."""
     found = []
     for file in (ROOT / "remoteclaw").rglob("*.py"):
         names = Counter(
@@ -187,22 +187,23 @@ def test_a_module_gives_a_name_once() -> None:
     assert found == []
 
 
-def test_tests_name_redis_keys_as_the_product_does() -> None:
-    """A key that is renamed in `fleet/keys.py` is renamed everywhere."""
+def test_tests_take_redis_key_names_from_keys_py() -> None:
+    """A rename of a key in `fleet/keys.py` then reaches the tests."""
     files = (ROOT / "tests").rglob("test_*.py")
 
     assert [file.name for file in files if re.search(r"""["']rc:[a-z]""", file.read_text())] == []
 
 
-def test_tests_wait_with_one_patience() -> None:
-    """A bound that a busy machine meets is no promise; HANG_S only ends what hangs."""
+def test_tests_use_the_common_time_limit() -> None:
+    """A shorter limit fails on a busy machine; HANG_S only ends a test that hangs."""
     own = re.compile(
         r"mark\.timeout\(|asyncio\.timeout\([1-9]|within_s=\d+\b(?! \*)|\bwait\([1-9]\d*\)"
     )
-    # Each of these has its reason where it stands.
+    # Each of these files gives the reason for its own limit.
     allowed = {"chaos.py", "load.py", "test_leaving.py", "test_doors.py", "test_session_access.py"}
-    allowed |= {"test_conversation.py"}  # as long as three tests
-    allowed |= {"tty.py", "dialogs.py"}  # a dialog that is drawn loses an Enter: it is tried again
+    allowed |= {"test_conversation.py"}  # takes as long as three tests
+    # A dialog can drop a key press while it is being drawn, so the tests press Enter again.
+    allowed |= {"tty.py", "dialogs.py"}
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name not in allowed]
     found = [
         f"{file.name}: {match[0]}" for file in files for match in own.finditer(file.read_text())
@@ -219,12 +220,12 @@ def test_requirements_are_exact_and_hashed() -> None:
         assert all(re.match(r"[\w.\[\]-]+==\S+ ", package) for package in packages), name
 
 
-def test_every_error_is_documented() -> None:
+def test_every_error_class_documents_when_it_is_raised() -> None:
     for error in RemoteClawError.__subclasses__():
         assert (error.__doc__ or "").startswith("Raised "), error.__name__
 
 
-def test_every_trap_has_the_test_that_is_named() -> None:
+def test_tests_named_in_agents_md_exist() -> None:
     page = (ROOT / "docs" / "agents.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
 

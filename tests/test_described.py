@@ -1,4 +1,4 @@
-"""Docstrings behind attributes are their descriptions in the schema."""
+"""Schema descriptions from the docstrings after attributes."""
 
 from typing import Annotated
 
@@ -11,14 +11,14 @@ class Base(DescribedModel):
     model_config = ConfigDict(alias_generator=str.upper)
 
     first: int = 1
-    """What comes first,
+    """The first one,
     on two lines."""
     plain: str = ""
 
 
 class Model(Base):
     second: Annotated[int, Field(description="As the type says.")]
-    """Not told."""
+    """Not used."""
     third: list[Base] = Field(default=[], serialization_alias="out")
     """A list."""
 
@@ -29,13 +29,13 @@ def descriptions(schema: dict[str, object]) -> dict[str, object]:
     return {name: part.get("description") for name, part in properties.items()}
 
 
-def test_an_attribute_is_described_by_the_docstring_behind_it() -> None:
-    first = "What comes first,\non two lines."
-    taken = Model.model_json_schema()
-    told = Model.model_json_schema(mode="serialization")
+def test_the_docstring_after_an_attribute_becomes_its_schema_description() -> None:
+    first = "The first one,\non two lines."
+    input_schema = Model.model_json_schema()
+    output_schema = Model.model_json_schema(mode="serialization")
 
-    assert descriptions(taken) == {
+    assert descriptions(input_schema) == {
         "FIRST": first, "PLAIN": None, "SECOND": "As the type says.", "THIRD": "A list.",
     }  # fmt: skip
-    assert descriptions(told)["out"] == "A list."
-    assert descriptions(taken["$defs"]["Base"]) == {"FIRST": first, "PLAIN": None}
+    assert descriptions(output_schema)["out"] == "A list."
+    assert descriptions(input_schema["$defs"]["Base"]) == {"FIRST": first, "PLAIN": None}

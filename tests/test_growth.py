@@ -1,4 +1,4 @@
-"""Linear time for everything that reads texts of people, models and CLIs."""
+"""Linear time in all code that parses texts of people, models and CLIs."""
 
 from collections.abc import Callable
 
@@ -10,17 +10,17 @@ from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.bridge.untrusted import clean, clean_name
 from remoteclaw.errors import classify_error
 from remoteclaw.events import ToolUseEvent
-from remoteclaw.fleet.commands import at_once
+from remoteclaw.fleet.commands import immediate_effect
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import file_name
-from remoteclaw.runtimes.gemini import _COMMENTS, GeminiRuntime
+from remoteclaw.runtimes.gemini.runtime import _COMMENTS, GeminiRuntime
 from remoteclaw.runtimes.model_wait import retry_at_ms
-from remoteclaw.runtimes.opencode import OpencodeRuntime
+from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 from remoteclaw.session.record import digest
 from tests.support.growth import is_linear
 from tests.support.stack import message
 
-#: What a pattern tries at each place, or goes back over: runs, halves of pairs, words it looks for.
+#: Texts at which a pattern starts a match or backtracks: runs, halves of pairs, searched words.
 PIECES = (
     *("a", " ", "\n", "-", "|", "*", "`", "1", "\\", '"', '\\"', "/*", "//", "[[", "a=", 'a="'),
     *("NO_REPLY ", "```\n", " ```", " \u0301", "| a |\n", "|-|\n", "image", "model ", "usage "),
@@ -48,7 +48,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "gemini's log": GeminiRuntime().read_log,
     "gemini's settings": lambda text: _COMMENTS.sub(r"\1", text),
     "opencode's log": OpencodeRuntime().read_log,
-    "command": lambda text: at_once(message(f"/{text}")),
+    "command": lambda text: immediate_effect(message(f"/{text}")),
     "data": clean,
     "name": clean_name,
     "file": file_name,
@@ -69,11 +69,11 @@ def test_no_text_takes_more_than_linear_time(reader: str) -> None:
 
 
 @pytest.mark.parametrize("digits", [400, 5_000])
-def test_no_number_is_too_long(digits: int) -> None:
+def test_very_long_numbers_are_parsed_without_an_error(digits: int) -> None:
     number = "9" * digits
 
     assert retry_at_ms(f"try again in {number} hours") is None
-    for said in (f"Retrying after {number}ms", f"Attempt {number} failed. Retrying with backoff"):
-        assert GeminiRuntime().read_log(said) is None
-    said = f"Attempt 1 failed with status {number}. Retrying with backoff"
-    assert GeminiRuntime().read_log(said) is not None
+    for line in (f"Retrying after {number}ms", f"Attempt {number} failed. Retrying with backoff"):
+        assert GeminiRuntime().read_log(line) is None
+    line = f"Attempt 1 failed with status {number}. Retrying with backoff"
+    assert GeminiRuntime().read_log(line) is not None

@@ -1,4 +1,4 @@
-"""Markdown as blocks and spans."""
+"""Parsing Markdown into blocks and spans."""
 
 import pytest
 from hypothesis import given
@@ -8,12 +8,12 @@ from remoteclaw.markdown import (
     MAX_DEPTH,
     CodeBlock,
     Heading,
+    HorizontalRule,
     Item,
     ListBlock,
     MarkdownStream,
     Paragraph,
     Quote,
-    Rule,
     Span,
     Table,
     blocks_of,
@@ -91,7 +91,7 @@ BLOCKS = (
         (((Span("1"),), (Span("2", is_italic=True),)),),
     ),
     Quote((Paragraph((Span("said"),)), Quote((Paragraph((Span("before"),)),)))),
-    Rule(),
+    HorizontalRule(),
     Paragraph((Span("The end."),)),
 )
 
@@ -100,27 +100,27 @@ def texts(*spans: Span) -> list[tuple[str, str | None]]:
     return [(span.text, span.link) for span in spans]
 
 
-def test_each_kind_of_block_and_span_is_read() -> None:
+def test_each_kind_of_block_and_span_is_parsed() -> None:
     assert blocks_of(EVERYTHING) == BLOCKS
 
 
 @for_each("step", [1, 2, 3, 5, 8, 13, 100])
-def test_a_text_that_grows_has_the_same_blocks_in_the_end_each_told_once(step: int) -> None:
+def test_a_streamed_text_yields_the_same_blocks_each_once(step: int) -> None:
     stream = MarkdownStream()
 
-    told = [
+    blocks = [
         block
         for end in range(0, len(EVERYTHING) + step, step)
         for block in stream.feed(EVERYTHING[:end])
     ]
-    before_the_end = len(told)
-    told += stream.finish()
+    streamed = len(blocks)
+    blocks += stream.finish()
 
-    assert tuple(told) == BLOCKS
-    assert before_the_end >= len(BLOCKS) - 2
+    assert tuple(blocks) == BLOCKS
+    assert streamed >= len(BLOCKS) - 2
 
 
-def test_a_stream_parses_only_what_is_not_complete_yet() -> None:
+def test_a_stream_parses_only_the_incomplete_last_block_again() -> None:
     stream = MarkdownStream()
     text = "A paragraph.\n\n" * 2000 + "the last one"
 
@@ -144,13 +144,13 @@ def test_a_stream_parses_only_what_is_not_complete_yet() -> None:
         ("[x](//a.org)", None),
     ],
 )
-def test_a_link_leads_to_the_web_or_to_an_address_of_mail(written: str, link: str | None) -> None:
+def test_only_web_and_mail_links_are_kept(written: str, link: str | None) -> None:
     (paragraph,) = blocks_of(written)
 
     assert paragraph == Paragraph((Span("x", link=link),))
 
 
-def test_bare_addresses_are_links_without_the_sentence_around_them() -> None:
+def test_bare_urls_and_mail_addresses_become_links_without_punctuation() -> None:
     (paragraph,) = blocks_of("See https://a.org/b?c=d, (http://e.org) and <me@f.org>.")
 
     assert isinstance(paragraph, Paragraph)
@@ -165,7 +165,7 @@ def test_bare_addresses_are_links_without_the_sentence_around_them() -> None:
     ]
 
 
-def test_what_looks_like_html_is_text() -> None:
+def test_html_is_shown_as_text() -> None:
     inline, block = blocks_of("say <b>it</b>\n\n<div>\n<script>x</script>\n</div>")
 
     assert inline == Paragraph((Span("say <b>it</b>"),))
@@ -182,7 +182,7 @@ def test_what_looks_like_html_is_text() -> None:
         "![" * 3000 + "x" + "](http://a)" * 3000,
     ],
 )
-def test_what_is_nested_without_end_is_read_to_a_depth(text: str) -> None:
+def test_nesting_is_parsed_up_to_a_maximum_depth(text: str) -> None:
     def depth(value: object) -> int:
         inner = getattr(value, "blocks", ()) or getattr(value, "items", ())
         return 1 + max(map(depth, inner), default=0)
@@ -194,7 +194,7 @@ def test_what_is_nested_without_end_is_read_to_a_depth(text: str) -> None:
 
 
 @given(st.text(alphabet="ab*`_~[]()<>#-|>!\n\n\n 1.\t\ud800é🙂"), st.integers(1, 9))
-def test_any_text_is_read_in_pieces_of_any_size(text: str, step: int) -> None:
+def test_any_text_is_parsed_in_pieces_of_any_size(text: str, step: int) -> None:
     stream = MarkdownStream()
 
     for end in range(0, len(text) + step, step):

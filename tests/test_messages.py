@@ -1,4 +1,4 @@
-"""Messages and session keys: what is accepted, what is refused, what can't be confused."""
+"""Messages and session keys: accepted and refused fields, and keys that never collide."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ ids = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_si
 
 
 @given(st.builds(SessionKey, ids, ids, ids, ids, ids, st.none() | ids))
-def test_a_session_key_survives_being_text(key: SessionKey) -> None:
+def test_a_session_key_is_the_same_after_parsing_its_text(key: SessionKey) -> None:
     assert SessionKey.parse(str(key)) == key
 
 
@@ -36,20 +36,20 @@ def test_two_session_keys_never_collide(one: SessionKey, other: SessionKey) -> N
 
 
 def test_ids_with_separators_do_not_collide() -> None:
-    """Matrix ids hold colons: `a:b` in chat `c` is not `b` in chat `c:a`."""
+    """Matrix ids contain colons: `a:b` in chat `c` is not `b` in chat `c:a`."""
     one = SessionKey("main", "matrix", "default", "c", "a:b")
     other = SessionKey("main", "matrix", "default", "c:a", "b")
 
     assert one.sid != other.sid
 
 
-def test_a_thread_that_is_called_underscore_is_a_thread() -> None:
+def test_a_thread_named_underscore_differs_from_no_thread() -> None:
     assert str(SessionKey("a", "p", "x", "c", "u", "_")).endswith(":%5F")
     assert str(SessionKey("a", "p", "x", "c", "u")).endswith(":_")
 
 
 @for_each("text", ["", "a", "a/b/c", "a/b/c/d", "a/b/c/d:e", "a/b/c/d:e:f:", "a/b/c/d:e:f:g:h"])
-def test_what_is_no_session_key(text: str) -> None:
+def test_an_invalid_session_key_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="unpack"):
         SessionKey.parse(text)
 
@@ -89,8 +89,8 @@ OTHER_SPELLINGS = (
 
 
 @for_each("name", OTHER_SPELLINGS)
-def test_a_channel_has_one_spelling(name: str) -> None:
-    """Else the rules of `[channels.telegram]` would not hold for what says `Telegram`."""
+def test_a_channel_name_has_only_one_valid_spelling(name: str) -> None:
+    """Otherwise the rules of `[channels.telegram]` would not hold for the channel `Telegram`."""
     with pytest.raises(MessageRefused, match="message was refused: provider "):
         ChannelMessage.checked(**{**message("hi").model_dump(), "provider": name})
     wrong: tuple[dict[str, Any], ...] = (
@@ -103,21 +103,21 @@ def test_a_channel_has_one_spelling(name: str) -> None:
             Config.model_validate(tables)
 
 
-def test_a_session_that_there_is_keeps_its_id() -> None:
+def test_the_id_of_an_existing_session_never_changes() -> None:
     key = SessionKey.parse("main/Telegram/default/1:1:_")
 
     assert key.sid == "36d596d99d6112504ec4157e2f83ff3d"
 
 
-def test_emoji_in_ids_are_fine() -> None:
+def test_an_id_may_contain_emoji() -> None:
     assert SessionKey.of(message("hi", from_="🦀 crab"), agent="main").user == "🦀 crab"
 
 
-def test_a_broken_character_costs_itself_and_not_the_message() -> None:
+def test_an_invalid_character_is_replaced_and_the_message_is_kept() -> None:
     assert message("a\ud800b").text == "a?b"
 
 
-# -- what only adorns a message must not cost it ---------------------------------------------------
+# -- optional fields: a wrong one is corrected or dropped, and the message is kept ----------------
 
 
 @for_each(
@@ -133,7 +133,7 @@ def test_a_broken_character_costs_itself_and_not_the_message() -> None:
         (None, None),
     ],
 )
-def test_a_name(name: object, kept: str | None) -> None:
+def test_a_user_name_is_cleaned_or_dropped(name: object, kept: str | None) -> None:
     assert message("hi", user_name=name).user_name == kept
 
 
@@ -152,14 +152,14 @@ def test_a_name(name: object, kept: str | None) -> None:
         (7, None),
     ],
 )
-def test_a_time_zone(zone: object, kept: str | None) -> None:
+def test_an_invalid_time_zone_is_dropped(zone: object, kept: str | None) -> None:
     assert message("hi", timezone=zone).timezone == kept
 
 
 @pytest.mark.parametrize(
     ("at", "kept"), [(10**30, MAX_TIMESTAMP_MS), (-(10**30), 0), (1_795_000_000_000,) * 2]
 )
-def test_a_time(at: int, kept: int) -> None:
+def test_a_timestamp_out_of_range_is_clamped(at: int, kept: int) -> None:
     assert message("hi", timestamp=at).timestamp == kept
 
 
@@ -201,40 +201,40 @@ def test_a_time(at: int, kept: int) -> None:
         ("", None, ErrorCategory.FATAL),
     ],
 )
-def test_what_clis_say_gets_its_category(
+def test_error_messages_of_clis_are_classified(
     text: str, status: int | None, category: ErrorCategory
 ) -> None:
     assert classify_error(text, status=status) is category
 
 
 @for_each("category", ErrorCategory)
-def test_each_category_has_a_sentence_for_the_person(category: ErrorCategory) -> None:
-    words = sentence(category, agent="main", reference="8f3a2b1c-1-0")
+def test_each_error_category_has_a_sentence_for_the_user(category: ErrorCategory) -> None:
+    text = sentence(category, agent="main", reference="8f3a2b1c-1-0")
 
-    assert words.endswith((".", ".)", "(8f3a2b1c-1-0)"))
-    assert "{" not in words
+    assert text.endswith((".", ".)", "(8f3a2b1c-1-0)"))
+    assert "{" not in text
 
 
-def test_a_limit_says_when_it_ends_and_a_wrong_model_where_it_is_set() -> None:
-    def words(category: ErrorCategory, until: str = "") -> str:
+def test_error_sentences_name_the_end_of_a_limit_and_the_key_of_a_wrong_model() -> None:
+    def text(category: ErrorCategory, until: str = "") -> str:
         return sentence(category, agent="main", reference="1-0", until=until)
 
-    assert "plan allows until 06:27 UTC." in words(ErrorCategory.USAGE_LIMIT, "06:27 UTC")
-    assert "send it again after 06:27 UTC." in words(ErrorCategory.RETRYABLE, "06:27 UTC")
-    assert "06:27" not in words(ErrorCategory.AUTH, "06:27 UTC")
-    assert "`model` under [agents.main]" in words(ErrorCategory.UNKNOWN_MODEL)
+    assert "plan allows until 06:27 UTC." in text(ErrorCategory.USAGE_LIMIT, "06:27 UTC")
+    assert "send it again after 06:27 UTC." in text(ErrorCategory.RETRYABLE, "06:27 UTC")
+    assert "06:27" not in text(ErrorCategory.AUTH, "06:27 UTC")
+    assert "`model` under [agents.main]" in text(ErrorCategory.UNKNOWN_MODEL)
 
 
 @pytest.mark.parametrize(
-    ("overdue", "said"),
+    ("overdue", "beginning"),
     [
         (Overdue("start_s", 90), "main did not start within 90 s."),
         (Overdue("stall_s", 300), "main gave no sign of life for 5 minutes,"),
         (Overdue("turn_s", 21600), "main took longer than 6 hours in all,"),
     ],
 )
-def test_a_time_limit_says_which_it_was(overdue: Overdue, said: str) -> None:
-    words = sentence(ErrorCategory.TIMEOUT, agent="main", reference="1-0", overdue=overdue)
+def test_a_timeout_names_the_exceeded_limit(overdue: Overdue, beginning: str) -> None:
+    text = sentence(ErrorCategory.TIMEOUT, agent="main", reference="1-0", overdue=overdue)
 
-    assert words.startswith(said)
-    assert f"(Limit: {overdue.setting}.)" in words
+    assert text.startswith(beginning)
+    assert f"(Limit: {overdue.setting}.)" in text

@@ -1,4 +1,4 @@
-"""The scripted model itself: that it speaks each API as the CLI that reads it expects."""
+"""The scripted model: it speaks each API as the CLIs expect."""
 
 import json
 from collections.abc import AsyncIterator
@@ -18,11 +18,11 @@ GEMINI = "/v1beta/models/some:streamGenerateContent?alt=sse"
 every_api = pytest.mark.parametrize("path", [MESSAGES, RESPONSES, CHAT, GEMINI])
 
 HEADER = '[remoteclaw {"from":"alice","note":"she said SAY:no"}]\n\n'
-#: What the CLIs put into the user's message themselves.
+#: Texts that the CLIs add to the user's message.
 REMINDER = "<system-reminder>\nSAY:reminder\n</system-reminder>"
 ENVIRONMENT = "<environment_context>\nSAY:environment\n</environment_context>"
 SESSION = "<session_context>\nSAY:session\n</session_context>"
-#: The shells as they are offered.
+#: The schemas with which CLIs declare their shell tools.
 COMMAND: dict[str, Any] = {"properties": {"command": {}, "description": {}}}
 CMD: dict[str, Any] = {"properties": {"cmd": {}, "yield_time_ms": {}}}
 
@@ -36,7 +36,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 async def ask(client: Client, path: str, text: str) -> ClientResponse:
-    """Ask as the API's CLI does."""
+    """Send a prompt in the form that the CLI of this API uses."""
     text = HEADER + text
     bodies: dict[str, dict[str, Any]] = {
         MESSAGES: {
@@ -85,7 +85,7 @@ async def events(response: ClientResponse) -> list[dict[str, Any]]:
 
 
 def text_of(event: dict[str, Any]) -> str:
-    """Return the piece of the answer that an event of any API carries."""
+    """Return the part of the answer in an event of any API."""
     match event:
         case {"type": "content_block_delta", "delta": {"text": str(text)}}:
             return text
@@ -99,7 +99,7 @@ def text_of(event: dict[str, Any]) -> str:
 
 
 @every_api
-async def test_it_streams_what_the_user_asked_for_and_not_what_the_cli_added(
+async def test_the_model_obeys_the_user_and_not_the_text_that_the_cli_adds(
     client: Client, path: str
 ) -> None:
     answer = await events(await ask(client, path, "please\nSAY:a sentence of more than one piece"))
@@ -118,7 +118,9 @@ async def test_it_streams_what_the_user_asked_for_and_not_what_the_cli_added(
         (GEMINI, {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 7}}),
     ],
 )
-async def test_it_ends_as_the_api_does(client: Client, path: str, end: dict[str, Any]) -> None:
+async def test_the_model_ends_its_stream_as_each_api_does(
+    client: Client, path: str, end: dict[str, Any]
+) -> None:
     last = (await events(await ask(client, path, "SAY:x")))[-1]
 
     assert_has(last.get("response", last), end)
@@ -132,7 +134,7 @@ def assert_has(whole: dict[str, Any], part: dict[str, Any]) -> None:
             assert whole[key] == value
 
 
-async def test_it_uses_claudes_shell(client: Client) -> None:
+async def test_the_model_calls_the_shell_of_claude(client: Client) -> None:
     answer = await events(await ask(client, MESSAGES, "SHELL:echo SAY:hi"))
 
     start = next(each for each in answer if each["type"] == "content_block_start")
@@ -141,7 +143,7 @@ async def test_it_uses_claudes_shell(client: Client) -> None:
     assert json.loads(delta["delta"]["partial_json"])["command"] == "echo SAY:hi"
 
 
-async def test_it_uses_codexs_shell(client: Client) -> None:
+async def test_the_model_calls_the_shell_of_codex(client: Client) -> None:
     answer = await events(await ask(client, RESPONSES, "SHELL:echo SAY:hi"))
 
     item = next(each for each in answer if each["type"] == "response.output_item.done")["item"]
@@ -149,8 +151,8 @@ async def test_it_uses_codexs_shell(client: Client) -> None:
     assert json.loads(item["arguments"])["cmd"] == "echo SAY:hi"
 
 
-async def test_it_uses_codexs_shell_from_code(client: Client) -> None:
-    """As the newer models do."""
+async def test_the_model_calls_the_shell_of_codex_from_code(client: Client) -> None:
+    """Newer models call tools from code."""
     declaration = "### `exec_command`\ntools: { exec_command(args: {\n  cmd: string;\n}): Promise"
     runner = {"type": "custom", "name": "exec", "description": f"Run code\n{declaration}"}
     offer = {"type": "additional_tools", "role": "developer", "tools": [runner]}
@@ -163,7 +165,7 @@ async def test_it_uses_codexs_shell_from_code(client: Client) -> None:
     assert item["input"] == 'text(await tools.exec_command({"cmd": "echo hi"}))'
 
 
-async def test_it_uses_opencodes_shell(client: Client) -> None:
+async def test_the_model_calls_the_shell_of_opencode(client: Client) -> None:
     answer = await events(await ask(client, CHAT, "SHELL:echo SAY:hi"))
 
     choice = next(each for each in answer if "tool_calls" in each["choices"][0]["delta"])
@@ -172,7 +174,7 @@ async def test_it_uses_opencodes_shell(client: Client) -> None:
     assert json.loads(function["arguments"])["command"] == "echo SAY:hi"
 
 
-async def test_it_uses_geminis_shell(client: Client) -> None:
+async def test_the_model_calls_the_shell_of_gemini(client: Client) -> None:
     answer = await events(await ask(client, GEMINI, "SHELL:echo SAY:hi"))
 
     call = answer[-1]["candidates"][0]["content"]["parts"][0]["functionCall"]
@@ -181,7 +183,7 @@ async def test_it_uses_geminis_shell(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "about", "status", "error"),
+    ("path", "failure", "status", "error"),
     [
         (MESSAGES, "context", 400, {"type": "invalid_request_error"}),
         (RESPONSES, "context", 400, {"code": "context_length_exceeded"}),
@@ -193,17 +195,17 @@ async def test_it_uses_geminis_shell(client: Client) -> None:
         (GEMINI, "credit", 429, {"status": "RESOURCE_EXHAUSTED"}),
     ],
 )
-async def test_what_has_a_name_fails_as_each_api_does(
-    client: Client, path: str, about: str, status: int, error: dict[str, str]
+async def test_a_named_failure_has_the_form_of_each_api(
+    client: Client, path: str, failure: str, status: int, error: dict[str, str]
 ) -> None:
-    response = await ask(client, path, f"HTTP:400:{about}")
+    response = await ask(client, path, f"HTTP:400:{failure}")
 
     assert response.status == status
     assert_has((await response.json())["error"], error)
 
 
 @every_api
-async def test_it_fails_as_often_as_it_was_told(client: Client, path: str) -> None:
+async def test_the_model_fails_as_often_as_the_prompt_says(client: Client, path: str) -> None:
     text = "HTTP:429*1 RETRYAFTER:3\nSAY:back"
     first, second = [await ask(client, path, text) for _ in range(2)]
 
@@ -212,7 +214,9 @@ async def test_it_fails_as_often_as_it_was_told(client: Client, path: str) -> No
 
 
 @every_api
-async def test_it_cuts_an_answer_off_in_the_middle(client: Client, path: str) -> None:
+async def test_the_model_can_drop_the_connection_in_the_middle_of_an_answer(
+    client: Client, path: str
+) -> None:
     response = await ask(client, path, "DROP")
 
     assert response.status == 200
@@ -220,7 +224,7 @@ async def test_it_cuts_an_answer_off_in_the_middle(client: Client, path: str) ->
         await response.read()
 
 
-async def test_what_a_cli_asks_for_itself_obeys_nothing(client: Client) -> None:
+async def test_requests_of_the_cli_itself_do_not_run_scripted_commands(client: Client) -> None:
     system = {"role": "system", "content": "You are a title generator."}
     title = {"messages": [system, {"role": "user", "content": "SAY:obeyed"}]}
     schema = {"type": "OBJECT", "properties": {"score": {"type": "INTEGER"}}}

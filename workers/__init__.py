@@ -1,1 +1,1 @@
-"""Loaded by `rq worker`: its settings, the one job it runs, and the class that allows no other."""
+"""Modules that `rq worker` loads: settings, the only job, and the class that allows no other."""

@@ -1,8 +1,8 @@
 """rq-dashboard on this fleet's Redis: queues, workers and hints in a browser, on loopback.
 
-It is rq-dashboard itself, with two things changed. It would read every job with pickle, which fails
-on our hints and would run code that another client put there. And it would answer any page of the
-owner's browser, and delete and requeue for it: here it answers under its own names, and only shows.
+This is stock rq-dashboard with two changes. It reads jobs as JSON: pickle fails on hints, and would
+run code that another client stored. And it is read-only and refuses requests from other web pages:
+otherwise any page in the owner's browser could delete and requeue jobs.
 """
 
 import sys
@@ -18,7 +18,7 @@ from remoteclaw.gateway.guard import is_own_name
 
 
 def main() -> None:
-    """Run rq-dashboard; its own options may follow, and `--help` shows them."""
+    """Run rq-dashboard with its own options from the command line; `--help` shows them."""
     rq.serializers.PickleSerializer = rq.serializers.JSONSerializer  # type: ignore[assignment]
     try:
         from rq_dashboard.cli import run as dashboard
@@ -34,25 +34,26 @@ def main() -> None:
     except RemoteClawError as error:
         sys.exit(f"remoteclaw: {error}")
     _guard(config.gateway)
-    # A job's argument is the id of a session, from which a person's id could be computed.
+    # Shows the description instead of the argument, a session's id, from which a person's id could
+    # be computed.
     Job.get_call_string = lambda job: job.description  # type: ignore[method-assign,assignment]
     arguments = ["--redis-url", url, "--json", "--disable-delete", "--bind", "127.0.0.1"]
     dashboard([*arguments, *sys.argv[1:]], prog_name="remoteclaw dashboard")
 
 
 def _guard(config: GatewayConfig) -> None:
-    """Refuse requests to other names, from other pages, and those that change something."""
+    """Refuse requests under other host names, from other pages, and those that change data."""
     from flask import Response, request
     from rq_dashboard.web import blueprint
 
     def problem() -> str | None:
         if not is_own_name(request.headers.get("Host", "").lower(), config):
-            return "This is not a name of the dashboard: [gateway] hosts names more."
+            return "The dashboard has no such host name: add it to [gateway] hosts."
         origin = request.headers.get("Origin")
         if origin is not None and origin.lower() not in config.origins:
-            return "Pages of this origin may not use the dashboard: [gateway] origins names more."
+            return "Pages of this origin may not use the dashboard: add it to [gateway] origins."
         if request.method not in ("GET", "HEAD") or request.endpoint == "rq_dashboard.requeue_all":
-            return "The dashboard only shows: `remoteclaw` has commands that change something."
+            return "The dashboard is read-only: use the commands of `remoteclaw` for changes."
         return None
 
     def refuse() -> Response | None:

@@ -1,9 +1,8 @@
 """The drain job, and the job class that lets a worker run nothing else.
 
 Every client of this Redis can put any job on a queue, and RQ would run it: pickles, any dotted name
-(`os.system`), callbacks, webhooks.
-So a job is read by a parser of our own, which accepts one form; everything else is as if the job
-did not exist, and is logged.
+(`os.system`), callbacks, webhooks. So `DrainJob` parses jobs itself and accepts one form only. It
+logs every other job and treats it as nonexistent.
 """
 
 import asyncio
@@ -27,9 +26,9 @@ from remoteclaw.host.process import die_with_parent
 from remoteclaw.session.drain import Drain
 from workers import settings
 
-#: A hint's data has 60 bytes; one that is larger when unpacked is not one.
+#: The maximum size of a hint's data after decompression, in bytes: a real hint has 60.
 MAX_DATA_BYTES = 1024
-#: Fields of a job's hash that make RQ call, fetch or repeat something.
+#: The fields of a job's hash that make RQ call, fetch or repeat something.
 _FORBIDDEN = (
     b"success_callback_name",
     b"failure_callback_name",
@@ -41,14 +40,14 @@ _FORBIDDEN = (
     b"repeats_left",
     b"retries_left",
     b"result",
-    b"exc_info",  # RQ unpacks it, however large it becomes
+    b"exc_info",  # RQ decompresses it without a size limit
 )
 
 log = logging.getLogger("workers")
 
 
 class DrainFailed(Exception):
-    """Raised instead of an unexpected error, whose text could hold a message: RQ stores it."""
+    """Raised in place of an error whose text could contain a message, since RQ stores the text."""
 
 
 class DrainJob(Job):
@@ -64,7 +63,7 @@ class DrainJob(Job):
             raise NoSuchJobError("that is no job's id") from None
 
     def refresh(self) -> None:
-        """Read the job; anything that can't be read as a hint does not exist."""
+        """Read the job; raise NoSuchJobError unless it is a hint."""
         try:
             super().refresh()  # type: ignore[no-untyped-call]
         except RedisError as error:
@@ -73,7 +72,7 @@ class DrainJob(Job):
             self._refuse("its key is not a hash")
 
     def restore(self, raw_data: dict[bytes, bytes]) -> None:
-        """Take over a job's hash if it is exactly a hint."""
+        """Load a job's hash; raise NoSuchJobError unless it is exactly a hint."""
         try:
             function, instance, arguments, keywords = orjson.loads(_unpacked(raw_data[b"data"]))
             (sid,) = arguments
@@ -87,14 +86,14 @@ class DrainJob(Job):
             self._refuse(f"it has {', '.join(extra)}")
         try:
             super().restore({**raw_data, b"timeout": b"-1"})
-            # In the worker, so that a file that has changed is read once, not by each work-horse.
+            # Here, in the worker, so that a changed file is read once, not by each work-horse.
             settings.current()
         except Exception as error:  # noqa: BLE001 - the hash may hold anything
             self._refuse(f"it can't be read: {type(error).__name__}")
-        self.description = f"session {sid[:8]}"  # logged by RQ, so not what the hash says
+        self.description = f"session {sid[:8]}"  # RQ logs it, so it must not come from the hash
 
     def perform(self) -> None:
-        """Run the drain: this function and no other, without looking it up by name."""
+        """Run the drain directly, without a lookup of the function's name."""
         drain(self.args[0], worker=self.worker_name or "")
 
     def _refuse(self, why: str) -> None:
@@ -108,7 +107,7 @@ class DrainJob(Job):
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Return a job's data, which RQ compresses; a bomb is not unpacked."""
+    """Return the decompressed data of a job; raise ValueError if it exceeds `MAX_DATA_BYTES`."""
     unpacker = zlib.decompressobj()
     unpacked = unpacker.decompress(data, MAX_DATA_BYTES)
     if unpacker.unconsumed_tail:
@@ -117,7 +116,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def drain(sid: str, *, worker: str = "") -> None:
-    """Serve one session in this work-horse, which dies with its worker."""
+    """Run the drain of one session in this work-horse, which dies with its worker."""
     if os.getpid() != settings.WORKER_PID:
         die_with_parent(settings.WORKER_PID)
     try:
@@ -125,13 +124,13 @@ def drain(sid: str, *, worker: str = "") -> None:
     except RemoteClawError as error:
         log.error("session %s: %s", sid[:8], error)
         raise DrainFailed(type(error).__name__) from None
-    except Exception as error:  # noqa: BLE001 - the edge of this process
+    except Exception as error:  # noqa: BLE001 - the outermost frame of this process
         log.error("session %s: the drain failed: %s", sid[:8], frames_of(error))
         raise DrainFailed(type(error).__name__) from None
 
 
 async def _drain(sid: str, worker: str) -> None:
-    # A lease has the length that was set when its worker started; workers may differ.
+    # `settings.config` and not `current()`: the length of a lease is fixed when the worker starts.
     fleet = Fleet.open(
         settings.REDIS_URL,
         lease_s=settings.config.fleet.lease_s,

@@ -1,8 +1,8 @@
 """Settings of `rq worker -c workers.settings -j workers.jobs.DrainJob`, read before it forks.
 
-RQ takes the names in capitals; the rest is for `workers.jobs`.
-Importing this checks the flags and Redis, and loads all that a work-horse needs, so that forking
-one is all that a turn has to wait for.
+RQ reads the names in capitals; `workers.jobs` uses the others.
+Importing this module checks the flags and Redis, and preloads everything that a work-horse needs,
+so that a turn waits only for the fork.
 """
 
 import asyncio
@@ -26,33 +26,33 @@ from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-
 
 COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob --job-monitoring-interval 3600"
 STOCK_WORKER = "rq.Worker"
-#: RQ's own commands that run workers.
+#: The commands of RQ that run workers.
 WORKER_COMMANDS = ("worker", "worker-pool")
 
-#: The worker's own process: its work-horses must not outlive it.
+#: The process id of the worker; its work-horses must not outlive it.
 WORKER_PID = os.getpid()
 
 
 def _is_worker() -> bool:
-    """Whether it is RQ's command that imports this, and neither a work-horse nor a test."""
+    """Whether a worker command of RQ imports this module, rather than a test."""
     context = click.get_current_context(silent=True)
     return context is not None and context.command.name in WORKER_COMMANDS
 
 
 def _check_flags() -> None:
-    """Refuse a worker that was started without these settings, or without the job class.
+    """Exit if the worker was started with other flags than those of `COMMAND`.
 
-    Without the class it would run any job; without the settings it would look at another Redis.
-
-    RQ imports this module from inside its command, so the flags are in click's context.
+    Without the job class, it would run any job; without these settings, it would use another Redis.
     """
+    # RQ imports this module from inside its command, so the flags are in click's context.
     context = click.get_current_context(silent=True)
     if context is None or not _is_worker():
         return
     start_it = f"Start it as `remoteclaw worker`, which is `{COMMAND}`."
     if context.command.name != "worker" or context.params.get("worker_class") != STOCK_WORKER:
         sys.exit(
-            f"This worker would end each turn at its start: it must fork by itself. {start_it}"
+            "This worker would end each turn at its start: it must fork its work-horses itself, so "
+            f"worker-pool and other worker classes can't be used. {start_it}"
         )
     job_class = context.params.get("job_class")
     if job_class != "workers.jobs.DrainJob":
@@ -85,18 +85,19 @@ except RemoteClawError as error:
 
 
 def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
-    """Return what a worker serves, most urgent first: what waits for its own host comes first."""
+    """Return the queues of `lanes`, most urgent first; in each lane, this host's queue first."""
     return [name for lane in lanes for name in (keys.lane_on(lane, home.host_id), lane)]
 
 
-#: At least one worker should serve people only, so that no person waits behind what runs by itself.
+#: At least one worker should serve only the lane of people, so that they never wait for cron jobs
+#: and tasks.
 QUEUES = _queues(("agents",) if os.environ.get(PEOPLE_ONLY) == "1" else keys.LANES)
 DICT_CONFIG = logging_config()
 
 if _is_worker():
     announce(REDIS_URL, QUEUES)
 
-# What is loaded by now stays for the worker's life: out of the collector's sight, its pages stay
-# shared with every work-horse.
+# The objects loaded so far live as long as the worker. Frozen, the garbage collector does not write
+# to their memory pages, which stay shared with every work-horse.
 gc.collect()
 gc.freeze()

@@ -1,23 +1,22 @@
-"""The person's actions: keys for the far terminal, and commands behind Ctrl-]."""
+"""The user's actions: input for the remote terminal, and commands that begin with Ctrl-]."""
 
 import asyncio
-import itertools
 from typing import TYPE_CHECKING
 
-from remoteclaw.attach.keys import Key, Keyboard, Paste, Text, Typed
+from remoteclaw.attach.keys import Key, KeyReader, Paste, TypedText, UserInput
 from remoteclaw.attach.status import HELP
 from remoteclaw.client.link import GatewayRefused
 
 if TYPE_CHECKING:
-    from remoteclaw.attach.app import Attachment
+    from remoteclaw.attach.app import AttachSession
 
 PREFIX = Key("ctrl+]")
-#: How many keys are sent at once, and how many wait at most: what is typed into a terminal that
-#: doesn't take it is lost, not typed a minute later.
-MAX_KEYS, MAX_WAITING = 256, 4096
-#: The most that is pasted, in characters.
-MAX_PASTED = 100_000
-#: How long the help stays, in seconds.
+#: How many keys are sent at once, and how many inputs are queued: more are dropped, because they
+#: would reach a slow terminal long after they were typed.
+MAX_KEYS, MAX_QUEUED = 256, 4096
+#: The largest paste, in characters.
+MAX_PASTE_CHARS = 100_000
+#: How long the help is shown, in seconds.
 HELP_S = 20.0
 REFUSED = {
     "ctrl+z": "Ctrl-Z is not typed: it would stop the program.",
@@ -25,137 +24,138 @@ REFUSED = {
 }
 NOT_OURS = "The keyboard isn't yours: Ctrl-] c takes it."
 TOO_LARGE = "Not pasted: a paste has at most 100,000 characters."
-#: Keys that look back, with the rows, and those that do it by pages.
+#: Keys that scroll, with their direction: by a line, by a page, and to the beginning or the end.
 _LINES = {"up": 1, "down": -1}
 _PAGES = {"pageup": 1, "pagedown": -1}
 _ENDS = {"home": 1, "end": -1}
 
 
-class Hands:
-    """Takes what the person's terminal sends, and types what is meant for the far one."""
+class UserActions:
+    """Reads the user's terminal, runs commands, and types the rest in the remote terminal."""
 
-    def __init__(self, attachment: "Attachment") -> None:
-        self._at = attachment
-        self._keyboard = Keyboard()
-        self._waiting: list[Typed] = []
-        self._is_there = asyncio.Event()
+    def __init__(self, session: "AttachSession") -> None:
+        self._session = session
+        self._reader = KeyReader()
+        self._queue: list[UserInput] = []
+        self._may_send = asyncio.Event()
         self._is_command = False
-        self._pause: asyncio.TimerHandle | None = None
+        """Whether the last key was Ctrl-]."""
+        self._expiry: asyncio.TimerHandle | None = None
 
-    def take(self, data: bytes) -> None:
-        """Take bytes of the terminal; none at all when it is closed."""
+    def receive(self, data: bytes) -> None:
+        """Handle bytes of the user's terminal; b"" means that it is closed."""
         if not data:
-            self._at.closed()
+            self._session.window_closed()
             return
-        if self._pause:
-            self._pause.cancel()
-            self._pause = None
-        self._all(self._keyboard.feed(data))
-        if (pause_s := self._keyboard.doubt_s) is not None:
+        if self._expiry:
+            self._expiry.cancel()
+            self._expiry = None
+        self._handle_all(self._reader.feed(data))
+        if (timeout_s := self._reader.timeout_s) is not None:
             loop = asyncio.get_running_loop()
-            self._pause = loop.call_later(pause_s, lambda: self._all(self._keyboard.pause()))
+            self._expiry = loop.call_later(
+                timeout_s, lambda: self._handle_all(self._reader.expire())
+            )
 
-    def look(self) -> None:
-        """Go on, or drop what waits for a keyboard that is not ours after all."""
-        far = self._at.far
-        if self._waiting and not (far.is_writer or far.is_taking):
-            self._waiting.clear()
-            self._at.say(NOT_OURS)
-        self._is_there.set()
+    def remote_changed(self) -> None:
+        """Send queued input, or drop it if another user has the keyboard after all."""
+        remote = self._session.remote
+        if self._queue and not (remote.is_writer or remote.is_taking):
+            self._queue.clear()
+            self._session.show_note(NOT_OURS)
+        self._may_send.set()
 
     async def send(self) -> None:
-        """Type in the far terminal what waits for it, in its order, until cancelled."""
+        """Type queued input in the remote terminal, in order, until cancelled."""
         while True:
-            await self._is_there.wait()
-            self._is_there.clear()
-            while self._waiting and self._at.far.is_writer:
+            await self._may_send.wait()
+            self._may_send.clear()
+            while self._queue and self._session.remote.is_writer:
                 try:
                     await self._send_some()
                 except GatewayRefused as error:
-                    self._waiting.clear()
-                    self._at.say(str(error))
+                    self._queue.clear()
+                    self._session.show_note(str(error))
 
     async def _send_some(self) -> None:
-        first = self._waiting[0]
+        first = self._queue[0]
         if isinstance(first, Paste):
-            del self._waiting[0]
-            assert first.text is not None, "what is too large doesn't wait"
-            await self._at.far.paste(first.text)
+            del self._queue[0]
+            assert first.text is not None, "a paste that is too large is not queued"
+            await self._session.remote.paste(first.text)
             return
-        keys = [
-            f"k:{typed.name}" if isinstance(typed, Key) else f"t:{typed.text}"
-            for typed in itertools.takewhile(
-                lambda typed: not isinstance(typed, Paste), self._waiting[:MAX_KEYS]
-            )
-            if not isinstance(typed, Paste)
-        ]
-        del self._waiting[: len(keys)]
-        await self._at.far.type(keys)
+        keys = []
+        for typed in self._queue[:MAX_KEYS]:
+            if isinstance(typed, Paste):
+                break
+            keys.append(f"k:{typed.name}" if isinstance(typed, Key) else f"t:{typed.text}")
+        del self._queue[: len(keys)]
+        await self._session.remote.type(keys)
 
-    def _all(self, typed: list[Typed]) -> None:
-        for one in typed:
-            if self._is_command and isinstance(one, Text) and len(one.text) > 1:
-                self._all([Text(one.text[0]), Text(one.text[1:])])
+    def _handle_all(self, inputs: list[UserInput]) -> None:
+        for typed in inputs:
+            if self._is_command and isinstance(typed, TypedText) and len(typed.text) > 1:
+                self._handle_all([TypedText(typed.text[0]), TypedText(typed.text[1:])])
             elif self._is_command:
-                self._command(one)
-            elif one == PREFIX:
+                self._run_command(typed)
+            elif typed == PREFIX:
                 self._is_command = True
-                self._at.say(HELP, for_s=HELP_S)
-            elif not self._looks_back(one):
-                self._type(one)
+                self._session.show_note(HELP, for_s=HELP_S)
+            elif not self._handle_scrolling(typed):
+                self._type(typed)
 
-    def _type(self, typed: Typed) -> None:
-        """Type it, or say why it isn't typed."""
-        at = self._at
-        if at.is_reader:
+    def _type(self, typed: UserInput) -> None:
+        """Queue input for the remote terminal, or show why it is not typed."""
+        session = self._session
+        if session.is_reader:
             return
         if isinstance(typed, Key) and typed.name in REFUSED:
-            at.say(REFUSED[typed.name])
-        elif isinstance(typed, Paste) and (typed.text is None or len(typed.text) > MAX_PASTED):
-            at.say(TOO_LARGE)
-        elif not (at.far.is_writer or at.far.is_taking):
-            at.say(NOT_OURS)
-        elif len(self._waiting) < MAX_WAITING and typed != Paste(""):
-            self._waiting.append(typed)
-            self._is_there.set()
+            session.show_note(REFUSED[typed.name])
+        elif isinstance(typed, Paste) and (typed.text is None or len(typed.text) > MAX_PASTE_CHARS):
+            session.show_note(TOO_LARGE)
+        elif not (session.remote.is_writer or session.remote.is_taking):
+            session.show_note(NOT_OURS)
+        elif len(self._queue) < MAX_QUEUED and typed != Paste(""):
+            self._queue.append(typed)
+            self._may_send.set()
 
-    def _command(self, typed: Typed) -> None:
-        at = self._at
+    def _run_command(self, typed: UserInput) -> None:
+        session = self._session
         self._is_command = False
-        at.say("")
+        session.show_note("")
         match typed:
-            case Text("d"):
-                at.leave()
-            case Text("c") if at.is_reader:
-                at.say("You are attached with --read-only.")
-            case Text("c"):
-                at.start(at.take_keyboard())
-            case Text("]") | Key("ctrl+]"):
+            case TypedText("d"):
+                session.leave()
+            case TypedText("c") if session.is_reader:
+                session.show_note("You are attached with --read-only.")
+            case TypedText("c"):
+                session.start_task(session.take_keyboard())
+            case TypedText("]") | Key("ctrl+]"):
                 self._type(PREFIX)
-            case Text("y"):
-                at.copy()
+            case TypedText("y"):
+                session.copy()
             case Key("pageup" | "up" | "home"):
-                self._look(typed.name)
+                self._scroll(typed.name)
             case Key("esc"):
                 pass
             case _:
-                at.say(HELP, for_s=HELP_S)
+                session.show_note(HELP, for_s=HELP_S)
 
-    def _looks_back(self, typed: Typed) -> bool:
-        """Look back, or on; return whether it was this."""
-        view = self._at.view
-        if not (view.is_back or self._at.is_reader):
+    def _handle_scrolling(self, typed: UserInput) -> bool:
+        """Scroll, or return to the live screen; return whether the input was used for this."""
+        view = self._session.view
+        if not (view.is_scrolled_back or self._session.is_reader):
             return False
         if isinstance(typed, Key) and typed.name in {*_LINES, *_PAGES, *_ENDS}:
-            self._look(typed.name)
-        elif view.is_back:
+            self._scroll(typed.name)
+        elif view.is_scrolled_back:
             view.follow()
-            self._at.say("")
+            self._session.show_note("")
         return True
 
-    def _look(self, name: str) -> None:
-        view, height = self._at.view, self._at.height
+    def _scroll(self, key: str) -> None:
+        view, height = self._session.view, self._session.height
         page, all_rows = max(height - 1, 1), view.history + height
-        rows = _LINES.get(name, 0) + page * _PAGES.get(name, 0) + all_rows * _ENDS.get(name, 0)
+        rows = _LINES.get(key, 0) + page * _PAGES.get(key, 0) + all_rows * _ENDS.get(key, 0)
         view.scroll(rows, height=height)
-        self._at.say("")
+        self._session.show_note("")

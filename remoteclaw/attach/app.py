@@ -1,4 +1,4 @@
-"""Shows a session's terminal in the user's own, and sends what they type to it."""
+"""Shows a session's terminal in the user's own terminal, and sends the user's input to it."""
 
 import asyncio
 import base64
@@ -8,123 +8,135 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.attach.actions import Hands
-from remoteclaw.attach.paint import Painter, Scene
-from remoteclaw.attach.remote import Far, Target
-from remoteclaw.attach.status import Status
-from remoteclaw.attach.view import PAGE, View
+from remoteclaw.attach.actions import UserActions
+from remoteclaw.attach.paint import Scene, ScreenPainter
+from remoteclaw.attach.remote import RemoteTerminal, TerminalTarget
+from remoteclaw.attach.status import StatusLine
+from remoteclaw.attach.view import PAGE_ROWS, View
 from remoteclaw.attach.window import WHEEL_OFF, WHEEL_ON, Window, WindowClosed
 from remoteclaw.client.link import Address, GatewayRefused
-from remoteclaw.tty.frames import applied
+from remoteclaw.tty.frames import apply_frame
 
-#: What a terminal may have, in columns and rows.
-LEAST, MOST = (20, 5), (500, 200)
-#: How long a window has to keep a size until the terminal gets it, in seconds: each one makes its
-#: program paint everything.
+#: The limits of a terminal's size, in columns and rows.
+MIN_SIZE, MAX_SIZE = (20, 5), (500, 200)
+#: How long to wait for further resizes of the window before the terminal is resized, in seconds:
+#: its program repaints everything each time.
 RESIZE_S = 0.15
-#: How long a note stays in the last line, in seconds.
+#: How long a note is shown in the status line, in seconds.
 NOTE_S = 5.0
 #: How long leaving waits for the gateway, in seconds.
 LEAVE_S = 1.0
-#: Signals that end it, with everything put back.
+#: The signals that end `attach`, after the user's terminal is restored.
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-#: The exit status when the terminal isn't there any more, without a status of its program.
-GONE = 3
+#: The exit status if the terminal is gone and its program's own exit status is unknown.
+GONE_STATUS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """How `attach` ended."""
+class AttachEnd:
+    """The end of `attach`."""
 
     status: int
     """The exit status."""
-    words: str
+    message: str
+    """The sentence for the user; empty for none."""
 
 
-class Attachment:
-    """A person at a far terminal."""
+class AttachSession:
+    """A user's session at a remote terminal."""
 
     def __init__(
         self,
         address: Address,
         token: str,
         *,
-        target: Target,
+        target: TerminalTarget,
         window: Window,
         is_reader: bool = False,
-        has_all_colours: bool = True,
+        has_true_colour: bool = True,
     ) -> None:
         self._window, self._target = window, target
         self._is_reader = is_reader
-        self._far = Far(address, token, changed=self._changed, drawn=self._drawn, said=self._heard)
-        self._far.wants_keyboard = not is_reader
+        self._remote = RemoteTerminal(
+            address,
+            token,
+            on_change=self._remote_changed,
+            on_frame=self._apply_frame,
+            on_notice=self._handle_notice,
+        )
+        self._remote.wants_keyboard = not is_reader
         self._view = View()
-        self._painter = Painter(has_all_colours)
-        self._hands = Hands(self)
+        self._painter = ScreenPainter(has_true_colour)
+        self._actions = UserActions(self)
         self._note = ""
-        self._note_ends: asyncio.TimerHandle | None = None
+        self._note_timer: asyncio.TimerHandle | None = None
         self._offered = ""
         """The text that the program offers for the clipboard."""
-        self._beside: list[str] = []
-        """Control sequences to write with the next picture: a bell, a copied text."""
+        self._sequences: list[str] = []
+        """Control sequences to write after the next painting: a bell, a copied text."""
         self._wheel = WHEEL_OFF
-        self._is_dirty, self._is_resized = asyncio.Event(), asyncio.Event()
-        self._is_asking = False
-        self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._needs_painting, self._has_new_size = asyncio.Event(), asyncio.Event()
+        self._is_requesting = False
+        self._end: asyncio.Future[AttachEnd] = asyncio.get_running_loop().create_future()
         self._tasks: asyncio.TaskGroup
 
-    async def run(self) -> End:
-        """Be attached until the person leaves or it ends.
+    async def run(self) -> AttachEnd:
+        """Stay attached until the user leaves or the terminal ends.
 
-        Raises `GatewayMissing`, `GatewayRefused` or `NotOpen`, in a group.
+        Raises `GatewayMissing`, `GatewayRefused` or `NotOpen`, in an exception group.
         """
         async with asyncio.TaskGroup() as self._tasks:
-            linking = self._tasks.create_task(self._far.run())
+            linking = self._tasks.create_task(self._remote.run())
             if self._is_reader:
-                await self._far.find(self._target)
+                await self._remote.find(self._target)
             else:
-                await self._far.open(self._target, self._size())
-            end = await self._attached()
+                await self._remote.open(self._target, self._size())
+            end = await self._run_attached()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_S):
-                    await self._far.leave()
+                    await self._remote.leave()
             linking.cancel()
         return end
 
-    async def _attached(self) -> End:
+    async def _run_attached(self) -> AttachEnd:
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, self.leave, End(128 + number, ""))
-        loop.add_signal_handler(signal.SIGWINCH, self._resized)
-        self._far.gone.add_done_callback(
-            lambda gone: self.leave(_end(gone.result(), self._far.away))
+            loop.add_signal_handler(number, self.leave, AttachEnd(128 + number, ""))
+        loop.add_signal_handler(signal.SIGWINCH, self._window_resized)
+        self._remote.gone.add_done_callback(
+            lambda gone: self.leave(_end_of(gone.result(), self._remote.away_reason))
         )
-        duties = (self._far.stay(), self._paint(), self._hands.send(), self._resize())
-        with self._window.entered(self._hands.take):
-            running = [self._tasks.create_task(self._until_closed(duty)) for duty in duties]
-            self._draw()
+        loops = (
+            self._remote.keep_watching(),
+            self._paint(),
+            self._actions.send(),
+            self._send_sizes(),
+        )
+        with self._window.entered(self._actions.receive):
+            running = [self._tasks.create_task(self._until_closed(each)) for each in loops]
+            self._request_painting()
             try:
                 return await self._end
             finally:
                 for task in running:
                     task.cancel()
 
-    async def _until_closed(self, duty: Coroutine[Any, Any, None]) -> None:
+    async def _until_closed(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await duty
+            await work
         except WindowClosed:
-            self.closed()
+            self.window_closed()
 
-    # -- for the hands -------------------------------------------------------------------------
+    # -- for the user's actions -----------------------------------------------------------------
 
     @property
-    def far(self) -> Far:
-        """The far terminal."""
-        return self._far
+    def remote(self) -> RemoteTerminal:
+        """The remote terminal."""
+        return self._remote
 
     @property
     def is_reader(self) -> bool:
-        """Whether this viewer only reads: its keys are dropped."""
+        """Whether this viewer only watches, so that its keys are dropped."""
         return self._is_reader
 
     @property
@@ -134,174 +146,178 @@ class Attachment:
 
     @property
     def height(self) -> int:
-        """The rows of the window without the status line."""
+        """The number of rows of the window, without the status line."""
         return max(self._window.size[1] - 1, 1)
 
-    def leave(self, end: End | None = None) -> None:
-        """End; without more words, because the person leaves."""
+    def leave(self, end: AttachEnd | None = None) -> None:
+        """End the session; `end` is None if the user leaves."""
         if not self._end.done():
-            words = f"Detached; it works on: remoteclaw attach {self._far.sid[:8]}"
-            self._end.set_result(end or End(0, words))
+            message = f"Detached; the program runs on: remoteclaw attach {self._remote.sid[:8]}"
+            self._end.set_result(end or AttachEnd(0, message))
 
-    def closed(self) -> None:
-        """End, because the person's terminal is gone."""
-        self.leave(End(128 + signal.SIGHUP, ""))
+    def window_closed(self) -> None:
+        """End the session, because the user's terminal is gone."""
+        self.leave(AttachEnd(128 + signal.SIGHUP, ""))
 
-    def say(self, note: str, *, for_s: float = NOTE_S) -> None:
-        """Show a note in the last line for a while; an empty one takes it away."""
-        if self._note_ends:
-            self._note_ends.cancel()
-            self._note_ends = None
+    def show_note(self, note: str, *, for_s: float = NOTE_S) -> None:
+        """Show a note in the status line for `for_s` seconds; an empty one removes the note."""
+        if self._note_timer:
+            self._note_timer.cancel()
+            self._note_timer = None
         self._note = note
         if note:
-            self._note_ends = asyncio.get_running_loop().call_later(for_s, self.say, "")
-        self._draw()
+            self._note_timer = asyncio.get_running_loop().call_later(for_s, self.show_note, "")
+        self._request_painting()
 
     def copy(self) -> None:
-        """Give what the program has offered to the clipboard of the person's terminal."""
+        """Copy the text that the program offers to the clipboard of the user's terminal."""
         if not self._offered:
-            self.say("The program has offered nothing for the clipboard.")
+            self.show_note("The program has offered nothing for the clipboard.")
             return
         content = base64.b64encode(self._offered.encode()).decode()
-        self._beside.append(f"\x1b]52;c;{content}\x07")
+        self._sequences.append(f"\x1b]52;c;{content}\x07")
         self._offered = ""
-        self.say("Copied.")
+        self.show_note("Copied.")
 
     async def take_keyboard(self) -> None:
-        """Take the keyboard, although another one types."""
+        """Take the keyboard, even from another user."""
         try:
-            await self._far.take(force=True)
+            await self._remote.take(force=True)
         except GatewayRefused as error:
-            self.say(str(error))
+            self.show_note(str(error))
 
-    def start(self, deed: Coroutine[Any, Any, None]) -> None:
-        """Do something beside."""
-        self._tasks.create_task(deed)
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in a task of its own."""
+        self._tasks.create_task(work)
 
-    # -- what is heard -------------------------------------------------------------------------
+    # -- callbacks of the remote terminal -------------------------------------------------------
 
-    def _changed(self) -> None:
-        self._hands.look()
-        self._draw()
+    def _remote_changed(self) -> None:
+        self._actions.remote_changed()
+        self._request_painting()
 
-    def _drawn(self, frame: Mapping[str, Any]) -> None:
-        state = applied(self._view.frame, dict(frame))
+    def _apply_frame(self, frame: Mapping[str, Any]) -> None:
+        state = apply_frame(self._view.frame, dict(frame))
         if state is None:
-            self._far.watch_again()
+            self._remote.watch_again()
             return
         self._view.frame = state
-        self._draw()
+        self._request_painting()
 
-    def _heard(self, what: str, text: str) -> None:
-        match what:
+    def _handle_notice(self, kind: str, text: str) -> None:
+        match kind:
             case "bell":
-                self._beside.append("\x07")
-                self._draw()
+                self._sequences.append("\x07")
+                self._request_painting()
             case "clipboard":
                 self._offered = text
-                self.say("The program offers a text for the clipboard: Ctrl-] y copies it.")
+                self.show_note("The program offers a text for the clipboard: Ctrl-] y copies it.")
             case "refused":
-                self.say(text)
+                self.show_note(text)
 
     # -- the window ----------------------------------------------------------------------------
 
-    def _draw(self) -> None:
-        self._is_dirty.set()
+    def _request_painting(self) -> None:
+        self._needs_painting.set()
 
     async def _paint(self) -> None:
-        """Paint the latest state, as fast as the terminal takes it."""
+        """Paint the latest state, as often as the user's terminal can read it."""
         while True:
-            await self._is_dirty.wait()
-            self._is_dirty.clear()
-            beside = "".join(self._beside)
-            self._beside.clear()
-            wheel = WHEEL_ON if self._is_reader or self._view.is_back else WHEEL_OFF
+            await self._needs_painting.wait()
+            self._needs_painting.clear()
+            sequences = "".join(self._sequences)
+            self._sequences.clear()
+            wheel = WHEEL_ON if self._is_reader or self._view.is_scrolled_back else WHEEL_OFF
             if wheel != self._wheel:
                 self._wheel = wheel
-                beside += wheel
-            await self._window.write(self._painter.paint(self._scene()) + beside)
-            self._look_back()
+                sequences += wheel
+            await self._window.write(self._painter.paint(self._scene()) + sequences)
+            self._request_scrollback()
 
     def _scene(self) -> Scene:
         cols = self._window.size[0]
-        far, view, height = self._far, self._view, self.height
-        status = Status(
-            far.record,
+        remote, view, height = self._remote, self._view, self.height
+        status = StatusLine(
+            remote.record,
             is_reader=self._is_reader,
-            is_writer=far.is_writer or far.is_taking,
-            is_away=far.away != "",
+            is_writer=remote.is_writer or remote.is_taking,
+            is_away=remote.away_reason != "",
             note=self._note,
-            cut=view.cut(cols, height),
-            is_back=view.is_back,
-            is_waiting=far.has_waited,
+            cut_note=view.cut_note(cols, height),
+            is_scrolled_back=view.is_scrolled_back,
+            is_waiting=remote.has_waited,
         )
         frame = view.frame or {}
         return Scene(
             cols=cols,
             lines=view.rows(height),
-            status=status.line(cols),
+            status=status.runs(cols),
             cursor=view.cursor(cols, height),
             shape=frame["cursor"]["shape"] if frame else "",
-            title=frame.get("title") or far.record["agent"],
+            title=frame.get("title") or remote.record["agent"],
         )
 
-    def _look_back(self) -> None:
-        """Ask for rows of the past that are to be seen and not known."""
-        missing = self._view.missing(self.height)
-        if missing is not None and not self._is_asking:
-            self._is_asking = True
-            self.start(self._ask(missing))
+    def _request_scrollback(self) -> None:
+        """Request rows of the scrollback that are visible and not known."""
+        missing = self._view.first_missing(self.height)
+        if missing is not None and not self._is_requesting:
+            self._is_requesting = True
+            self.start_task(self._load_scrollback(missing))
 
-    async def _ask(self, start: int) -> None:
+    async def _load_scrollback(self, start: int) -> None:
         try:
-            self._view.learn(await self._far.rows(start, PAGE))
+            self._view.add_scrollback(await self._remote.scrollback(start, PAGE_ROWS))
         except GatewayRefused as error:
             self._view.follow()
-            self.say(str(error))
+            self.show_note(str(error))
         finally:
-            self._is_asking = False
-            self._draw()
+            self._is_requesting = False
+            self._request_painting()
 
     def _size(self) -> tuple[int, int]:
-        """Return the size of a terminal that fits into the window, above the last line."""
-        given = (self._window.size[0], self.height)
+        """Return the size of a terminal that fits into the window, above the status line."""
+        room = (self._window.size[0], self.height)
         cols, rows = (
             min(max(value, least), most)
-            for value, least, most in zip(given, LEAST, MOST, strict=True)
+            for value, least, most in zip(room, MIN_SIZE, MAX_SIZE, strict=True)
         )
         return cols, rows
 
-    def _resized(self) -> None:
-        self._painter.forget()
-        self._is_resized.set()
-        self._draw()
+    def _window_resized(self) -> None:
+        self._painter.reset()
+        self._has_new_size.set()
+        self._request_painting()
 
-    async def _resize(self) -> None:
+    async def _send_sizes(self) -> None:
         while True:
-            await self._is_resized.wait()
+            await self._has_new_size.wait()
             await asyncio.sleep(RESIZE_S)
-            self._is_resized.clear()
+            self._has_new_size.clear()
             with contextlib.suppress(GatewayRefused):
-                await self._far.resize(self._size())
+                await self._remote.resize(self._size())
 
 
-def _end(record: Mapping[str, Any] | None, why: str) -> End:
-    """Return the end of a terminal that is gone, with what the person reads."""
+def _end_of(record: Mapping[str, Any] | None, away_reason: str) -> AttachEnd:
+    """Return the end for a terminal's last record, which is None if the gateway is away."""
     if record is None:
-        return End(GONE, f"For a minute, {why}; the terminal works on where it is.")
-    again = f"remoteclaw attach {record['sid'][:8]}"
+        return AttachEnd(
+            GONE_STATUS, f"For a minute, {away_reason}; the terminal runs on without this window."
+        )
+    command = f"remoteclaw attach {record['sid'][:8]}"
     status = record["exit"]
     match record["state"]:
         case "parked" if record["reason"]:
-            return End(GONE, f"The terminal was ended: {record['reason']}.")
+            return AttachEnd(GONE_STATUS, f"The terminal was ended: {record['reason']}.")
         case "parked":
-            return End(GONE, f"The terminal was ended while it was idle; it goes on with: {again}")
+            return AttachEnd(
+                GONE_STATUS, f"The terminal was ended while it was idle; to continue: {command}"
+            )
         case "lost":
-            return End(GONE, f"The terminal's host {record['host']} is away.")
+            return AttachEnd(GONE_STATUS, f"The terminal's host {record['host']} is away.")
     if status is None:
-        words = record["reason"] or "it did not say how"
-        return End(1, f"The terminal has ended: {words}.")
+        reason = record["reason"] or "the reason is unknown"
+        return AttachEnd(1, f"The terminal has ended: {reason}.")
     code = status if 0 <= status < 256 else 128 + abs(status) if status < 0 else 1
-    return End(
+    return AttachEnd(
         code, f"The program has ended with status {status}." if status else "The program has ended."
     )

@@ -1,54 +1,54 @@
-"""The last line of the window: what a person has to know of the terminal beyond its screen."""
+"""The status line of the window: facts about the terminal that its screen does not show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.attach.paint import Run, in_cells, plain
+from remoteclaw.attach.paint import Run, plain, shorten
 
 HELP = (
-    "Ctrl-] then: d leaves · c takes the keyboard · PageUp looks back · y copies · ] types Ctrl-]"
+    "Ctrl-] then: d leaves · c takes the keyboard · PageUp scrolls back · y copies · ] types Ctrl-]"
 )
-AWAY = "away: the gateway is asked again; what you type is not kept"
+AWAY = "away: connecting to the gateway again; what you type is not kept"
 _DIM, _LOUD = {"d": 1}, {"v": 1}
 
 
 @dataclass(slots=True)
-class Status:
-    """What there is to say."""
+class StatusLine:
+    """The content of the status line."""
 
     record: Mapping[str, Any]
-    """The terminal, as the gateway tells of it."""
+    """The terminal's record, from the gateway."""
     is_reader: bool = False
-    """Whether this was started to look only."""
+    """Whether this viewer only watches (`--read-only`)."""
     is_writer: bool = False
-    """Whether this viewer is the writer."""
+    """Whether this viewer has the keyboard."""
     is_away: bool = False
-    """Whether the gateway is."""
+    """Whether the gateway does not answer."""
     note: str = ""
-    """What was just done, or wasn't."""
-    cut: str = ""
-    is_back: bool = False
+    """A message about the user's last action."""
+    cut_note: str = ""
+    is_scrolled_back: bool = False
     is_waiting: bool = False
     """Whether the terminal waits for a running turn."""
 
-    def line(self, cols: int) -> tuple[Run, ...]:
-        """Return it as runs: words on the left, whose terminal it is on the right."""
-        words, is_loud = self._words()
-        left = in_cells(f" {plain(words)}", cols)
+    def runs(self, cols: int) -> tuple[Run, ...]:
+        """Return the line as runs: a message on the left, the terminal's name and state right."""
+        message, is_loud = self._message()
+        left = shorten(f" {plain(message)}", cols)
         name = "" if self.record["name"] == "main" else self.record["name"]
-        about = [self.record["agent"], name, self._doing(), "Ctrl-] ?", self.cut]
+        about = [self.record["agent"], name, self._activity(), "Ctrl-] ?", self.cut_note]
         parts = [plain(part) for part in about if part]
-        # What says least is left out first.
+        # The parts are in increasing order of importance.
         while parts and len(right := f"  {' · '.join(parts)} ") > cols - len(left):
             del parts[0]
         if not parts:
             right = ""
         gap = " " * (cols - len(left) - len(right))
-        return ([left, _LOUD if is_loud and words else _DIM], [gap + right, _DIM])
+        return ([left, _LOUD if is_loud and message else _DIM], [gap + right, _DIM])
 
-    def _words(self) -> tuple[str, bool]:
-        """Return what matters most, and whether it is to catch the eye."""
+    def _message(self) -> tuple[str, bool]:
+        """Return the most important message, and whether it is highlighted."""
         record = self.record
         if self.is_away:
             return AWAY, True
@@ -58,8 +58,8 @@ class Status:
             return f"needs you: {record['reason']}", True
         if record["state"] == "starting":
             return ("waits: a turn is running" if self.is_waiting else "starts …"), False
-        if self.is_back:
-            return "looking back: any other key returns", True
+        if self.is_scrolled_back:
+            return "scrolled back: any other key returns", True
         if record["activity"] == "waiting":
             return f"needs you: {record['waitingFor'] or record['title'] or 'it asks'}", True
         if self.is_reader:
@@ -72,6 +72,6 @@ class Status:
         name = self.record["writer"]
         return f"{before}{name} types" if name else ""
 
-    def _doing(self) -> str:
+    def _activity(self) -> str:
         activity = self.record["activity"]
         return activity if self.record["state"] == "live" and activity != "unknown" else ""

@@ -1,4 +1,4 @@
-"""The person's view of a far screen: the part that fits, or what has left it at its top."""
+"""The part of a remote screen, or of its scrollback, that the user's window shows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,35 +8,36 @@ from remoteclaw.attach.paint import Run
 
 Frame = dict[str, Any]
 
-#: How many rows of the past are asked for at once.
-PAGE = 200
+#: How many rows of the scrollback are requested at once.
+PAGE_ROWS = 200
 
 
 @dataclass(slots=True)
 class View:
-    """A window onto the screen and its past.
+    """The visible part of the screen and its scrollback.
 
-    Rows are counted from the oldest one that is kept.
+    Row 0 is the oldest row of the scrollback; the rows of the screen follow the last one.
     """
 
     frame: Frame | None = None
-    """The whole state of the screen; None before it is known."""
+    """The state of the screen, as a full frame; None until the first frame arrives."""
     top: int | None = None
-    """The first row that is shown; None to see what goes on."""
-    _past: dict[int, Sequence[Run]] = field(default_factory=dict)
+    """The first visible row; None to show the live screen."""
+    _scrollback: dict[int, Sequence[Run]] = field(default_factory=dict)
+    """The rows that were received while scrolled back."""
 
     @property
-    def is_back(self) -> bool:
-        """Whether the person looks at what was, and not at what goes on."""
+    def is_scrolled_back(self) -> bool:
+        """Whether the window shows the scrollback instead of the live screen."""
         return self.top is not None
 
     @property
     def history(self) -> int:
-        """How many rows have left the screen."""
+        """The number of rows in the scrollback."""
         return int(self.frame["history"]) if self.frame else 0
 
     def scroll(self, rows: int, *, height: int) -> None:
-        """Go up by rows, or down by fewer than none; at the end it is what goes on again."""
+        """Scroll up by `rows`, or down if negative; the end is the live screen."""
         if self.frame is None:
             return
         last = self._last(height)
@@ -47,49 +48,49 @@ class View:
             self.top = max(top, 0)
 
     def follow(self) -> None:
-        """See what goes on."""
+        """Show the live screen again."""
         self.top = None
-        self._past.clear()
+        self._scrollback.clear()
 
-    def missing(self, height: int) -> int | None:
-        """Return the first row that is to be asked for, None if all are there."""
+    def first_missing(self, height: int) -> int | None:
+        """Return the first row to request, None if all visible rows are known."""
         if self.top is None:
             return None
         for row in range(self.top, min(self.top + height, self.history)):
-            if row not in self._past:
-                return max(row - PAGE // 2, 0)
+            if row not in self._scrollback:
+                return max(row - PAGE_ROWS // 2, 0)
         return None
 
-    def learn(self, told: Mapping[str, Any]) -> None:
-        """Take rows of the past; what isn't there any more is empty."""
-        start, rows = int(told["start"]), told["rows"]
-        for row in range(start, start + PAGE):
-            self._past[row] = rows[row - start] if row - start < len(rows) else []
+    def add_scrollback(self, reply: Mapping[str, Any]) -> None:
+        """Add the rows of a reply to `terminals.history`; rows that are gone become empty."""
+        start, rows = int(reply["start"]), reply["rows"]
+        for row in range(start, start + PAGE_ROWS):
+            self._scrollback[row] = rows[row - start] if row - start < len(rows) else []
 
     def rows(self, height: int) -> list[Sequence[Run]]:
-        """Return the rows that the person sees."""
+        """Return the `height` visible rows."""
         if self.frame is None:
             return [[] for _ in range(height)]
         first = self._first(height)
         return [self._row(row) for row in range(first, first + height)]
 
     def cursor(self, cols: int, height: int) -> tuple[int, int] | None:
-        """Return where the cursor is in the window, None if it is not to be seen."""
-        if self.frame is None or self.is_back or not self.frame["cursor"]["visible"]:
+        """Return the cursor's row and column in the window, None if it is not visible."""
+        if self.frame is None or self.is_scrolled_back or not self.frame["cursor"]["visible"]:
             return None
-        at = self.frame["cursor"]
-        row, col = self.history + at["row"] - self._first(height), at["col"]
+        cursor = self.frame["cursor"]
+        row, col = self.history + cursor["row"] - self._first(height), cursor["col"]
         return (row, col) if 0 <= row < height and 0 <= col < cols else None
 
-    def cut(self, cols: int, height: int) -> str:
-        """Return in words that the screen doesn't fit; empty if it does."""
+    def cut_note(self, cols: int, height: int) -> str:
+        """Return the note that the screen doesn't fit into the window; empty if it does."""
         if self.frame is None or (self.frame["cols"] <= cols and self.frame["rows"] <= height):
             return ""
-        return f"cut: it has {self.frame['cols']} × {self.frame['rows']}"
+        return f"cut: screen is {self.frame['cols']} × {self.frame['rows']}"
 
     def _last(self, height: int) -> int:
-        """Return the first row of what goes on; of a screen that is too high, around the cursor."""
-        assert self.frame is not None, "there is a screen"
+        """Return the first visible row of the live screen; a cut screen shows its cursor."""
+        assert self.frame is not None, "a frame has arrived"
         spare = self.frame["rows"] - height
         above = min(max(self.frame["cursor"]["row"] + 2 - height, 0), spare) if spare > 0 else 0
         return self.history + above
@@ -98,8 +99,8 @@ class View:
         return self._last(height) if self.top is None else self.top
 
     def _row(self, row: int) -> Sequence[Run]:
-        assert self.frame is not None, "there is a screen"
+        assert self.frame is not None, "a frame has arrived"
         if row < self.history:
-            return self._past.get(row, [])
-        found: Sequence[Run] = self.frame["lines"].get(str(row - self.history), [])
-        return found
+            return self._scrollback.get(row, [])
+        runs: Sequence[Run] = self.frame["lines"].get(str(row - self.history), [])
+        return runs

@@ -1,7 +1,7 @@
-"""The person's terminal: switched over for the time of being attached, and put back, whatever ends.
+"""The user's terminal: switched to another screen and modes while attached, and always restored.
 
-Its modes are the same throughout, whatever the program in the far terminal asks for: keys are read
-by name here, and written as that program wants them there.
+Its modes do not follow those of the remote program: `keys.py` parses its input into named keys, and
+the gateway encodes these as the program expects.
 """
 
 import asyncio
@@ -15,39 +15,38 @@ from collections.abc import Callable, Iterator
 
 from remoteclaw.errors import RemoteClawError
 
-#: Title and modes kept, the other screen, and on it: keys that can be told apart (the kitty
-#: protocol, or xterm's), pastes that have a beginning and an end, no wheel that types arrows, no
-#: line that goes on in the next row.
+#: Saves the title and modes, and switches to the alternate screen, with: unambiguous keys (the
+#: kitty protocol, or xterm's), bracketed pastes, no arrow keys from the wheel, no line wrap.
 ENTER = (
     "\x1b[22;2t\x1b[?1049h\x1b[>1u\x1b[>4;1m\x1b[?2004h\x1b[?1007s\x1b[?1007l\x1b[?7l\x1b[0m\x1b[2J"
 )
-#: All of it taken back. It begins with the end of whatever was being written.
+#: Undoes `ENTER`. It begins by ending any sequence that was being written.
 LEAVE = (
     "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\\x1b[0m\x1b[<u\x1b[>4m\x1b[?2004l\x1b[?1007r\x1b[?7h\x1b[0 q"
     "\x1b]2;\x07\x1b[?25h\x1b[?1049l\x1b[23;2t"
 )
 WHEEL_ON, WHEEL_OFF = "\x1b[?1007h", "\x1b[?1007l"
-#: How long a terminal that takes nothing is waited for at the end, in seconds.
+#: How long to wait at the end for a terminal that does not read its output, in seconds.
 LEAVE_S = 1.0
 #: How much is read at once, in bytes.
 READ_BYTES = 4096
 
 
 class WindowMissing(RemoteClawError):
-    """Raised when there is no terminal to paint in."""
+    """Raised when the user's terminal can't be opened."""
 
 
 class WindowClosed(Exception):
-    """Raised when the person's terminal is gone."""
+    """Raised when the user's terminal is gone."""
 
 
 class Window:
-    """The terminal that this process was started in."""
+    """The terminal in which this process was started."""
 
     def __init__(self, path: str) -> None:
-        """`path` is its device.
+        """`path` is the terminal's device.
 
-        It is opened again: not to wait is a property of the open file, which the shell shares.
+        It is opened again, because O_NONBLOCK would also apply to the shell's open file.
         """
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -56,7 +55,7 @@ class Window:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Its columns and rows."""
+        """The columns and rows; 80 × 24 if they are unknown."""
         with contextlib.suppress(OSError):
             columns, rows = os.get_terminal_size(self._fd)
             if columns > 0 and rows > 0:
@@ -64,41 +63,44 @@ class Window:
         return 80, 24
 
     @contextlib.contextmanager
-    def entered(self, typed: Callable[[bytes], None]) -> Iterator[None]:
-        """Take the terminal for ourselves; `typed` gets what it sends, and b"" when it is gone."""
+    def entered(self, on_input: Callable[[bytes], None]) -> Iterator[None]:
+        """Switch the terminal to our screen and modes, and restore it at the end.
+
+        `on_input` receives the input, and b"" when the terminal is gone.
+        """
         loop = asyncio.get_running_loop()
         before = termios.tcgetattr(self._fd)
         try:
             tty.setraw(self._fd, termios.TCSANOW)
             self._write_all(ENTER)
-            loop.add_reader(self._fd, self._read, typed)
+            loop.add_reader(self._fd, self._read, on_input)
             yield
         finally:
             loop.remove_reader(self._fd)
             loop.remove_writer(self._fd)
-            # Signals only cancel tasks, so none comes between these lines.
+            # Signal handlers only cancel tasks, so no signal interrupts these lines.
             with contextlib.suppress(OSError, termios.error):
                 self._write_all(LEAVE)
             with contextlib.suppress(OSError, termios.error):
                 termios.tcsetattr(self._fd, termios.TCSANOW, before)
-                termios.tcflush(self._fd, termios.TCIFLUSH)  # else the shell would read it
+                termios.tcflush(self._fd, termios.TCIFLUSH)  # else the shell would read our input
 
     def close(self) -> None:
-        """Release the terminal."""
+        """Close the terminal's device."""
         os.close(self._fd)
 
     async def write(self, text: str) -> None:
-        """Write, and wait until the terminal has taken it all. Raises `WindowClosed`."""
+        """Write `text`, and wait until the terminal has read it all. Raises `WindowClosed`."""
         data = memoryview(text.encode(errors="replace"))
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
             except BlockingIOError:
-                await self._writable()
+                await self._wait_writable()
             except OSError:
                 raise WindowClosed from None
 
-    async def _writable(self) -> None:
+    async def _wait_writable(self) -> None:
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         loop.add_writer(self._fd, ready.set)
@@ -107,7 +109,7 @@ class Window:
         finally:
             loop.remove_writer(self._fd)
 
-    def _read(self, typed: Callable[[bytes], None]) -> None:
+    def _read(self, on_input: Callable[[bytes], None]) -> None:
         try:
             data = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
@@ -116,15 +118,15 @@ class Window:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._fd)
-        typed(data)
+        on_input(data)
 
     def _write_all(self, text: str) -> None:
-        """Write without the loop, for a moment at most."""
-        data, until = memoryview(text.encode()), time.monotonic() + LEAVE_S
+        """Write without the event loop, for `LEAVE_S` at most."""
+        data, deadline = memoryview(text.encode()), time.monotonic() + LEAVE_S
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
             except BlockingIOError:
-                left = until - time.monotonic()
+                left = deadline - time.monotonic()
                 if left <= 0 or not select.select((), (self._fd,), (), left)[1]:
                     return

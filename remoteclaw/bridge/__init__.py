@@ -1,4 +1,4 @@
-"""The channel bridge: one turn from message to result, in ten steps. No Redis, no processes."""
+"""The channel bridge: runs one turn from message to result in ten steps, without Redis."""
 
 from remoteclaw.bridge.bridge import ChannelBridge
 from remoteclaw.bridge.delivery import DeliveryAdapter

@@ -13,69 +13,80 @@ from remoteclaw.events import PlanStep, ToolActivity, ToolUseEvent
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, SessionKey
 
-#: How many tools are shown at once: the last ones, where an agent uses many beside each other.
+#: At most this many tools are shown, the last ones, if an agent uses several in parallel.
 MAX_TOOLS = 5
-#: How long a name and an argument may be, in characters: both fit on a terminal's line.
-MAX_NAME, MAX_ARGUMENT = 60, 80
-#: How many steps of a plan are shown, and how long each may be, in characters.
-MAX_STEPS, MAX_STEP = 20, 200
+#: The maximum lengths of a tool's name and argument, in characters: both fit on a terminal's line.
+MAX_NAME_CHARS, MAX_ARGUMENT_CHARS = 60, 80
+#: At most this many steps of a plan are shown, each with at most this many characters.
+MAX_STEPS, MAX_STEP_CHARS = 20, 200
 
-#: The arguments that say most, in this order, as the CLIs call them.
-_TELLING = ("command", "cmd", "pattern", "query", "url")
-_PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path", "paths", "dir_path")
-#: A name that is one. Agents of which nothing is known give titles, with arguments in them.
+#: The most informative arguments, in this order, by the names that the CLIs use.
+_MAIN_ARGUMENTS = ("command", "cmd", "pattern", "query", "url")
+_PATH_ARGUMENTS = (
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "notebook_path",
+    "path",
+    "paths",
+    "dir_path",
+)
+#: A plain tool name. Unknown agents may send titles instead, which can contain arguments.
 _NAME = re.compile(r"[\w.:/-]+")
 A_TOOL = "a tool"
-#: The shell with which a CLI runs a command.
+#: The shell that a CLI puts around a command.
 _SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (?:(['\"])(.*)\1|(\w+))", re.DOTALL)
 
 
 def label_of(
     event: ToolUseEvent, shown: str, scrubber: Scrubber, workspace: str
 ) -> tuple[str, str]:
-    """Return a tool's name and the argument that tells most; none where `shown` is "names"."""
-    name = scrubber.line(event.tool_name, MAX_NAME)
+    """Return a tool's name and main argument; without the argument if `shown` is "names"."""
+    name = scrubber.line(event.tool_name, MAX_NAME_CHARS)
     if shown == "names":
         return bare_name(name), ""
-    argument = scrubber.line(_telling(event.input, workspace), MAX_ARGUMENT)
+    argument = scrubber.line(_main_argument(event.input, workspace), MAX_ARGUMENT_CHARS)
     return name, "" if argument == name else argument
 
 
 def bare_name(name: str) -> str:
-    """Return a tool's name where its arguments are not shown: agents' titles may have some."""
+    """Return `name` if it is a plain tool name, else `A_TOOL`: a title may contain arguments."""
     return name if _NAME.fullmatch(name) else A_TOOL
 
 
 def shown_of_tools(
     channel: ChannelConfig, session: SessionKey, messages: Iterable[ChannelMessage] = ()
 ) -> Literal["arguments", "names", "off"]:
-    """Return how much a session's chat is shown of tools that run."""
+    """Return how much of the running tools a session's chat shows."""
     is_direct = kind_of(session, messages) == "direct"
     return channel.activity or ("arguments" if is_direct else "names")
 
 
 def shown_plan(steps: Sequence[PlanStep], scrub: Callable[[str, int], str]) -> tuple[PlanStep, ...]:
-    """Return a plan as live text shows it: without secrets, short, and from what is not done on."""
+    """Return the steps of a plan that live text shows, shortened and without secrets.
+
+    Of a long plan, these begin with the step before the first unfinished one.
+    """
     done = [step.state == "completed" for step in steps]
     first = max(0, min(done.index(False) - 1 if False in done else 0, len(steps) - MAX_STEPS))
     return tuple(
-        PlanStep(one_line(scrub(step.text, MAX_STEP), most=MAX_STEP), step.state)
+        PlanStep(one_line(scrub(step.text, MAX_STEP_CHARS), max_chars=MAX_STEP_CHARS), step.state)
         for step in steps[first : first + MAX_STEPS]
     )
 
 
-def _telling(arguments: Mapping[str, Any], workspace: str) -> str:
-    for name in _TELLING:
+def _main_argument(arguments: Mapping[str, Any], workspace: str) -> str:
+    for name in _MAIN_ARGUMENTS:
         if value := _text(arguments.get(name)):
             return _without_shell(value)
-    for name in _PATHS:
+    for name in _PATH_ARGUMENTS:
         if value := _text(arguments.get(name)):
             return value.replace(f"{workspace.rstrip('/')}/", "") or value
     return next(filter(None, map(_text, arguments.values())), "")
 
 
 class Activity:
-    """The tools that run, and those that have ended since the agent last said something."""
+    """The running tools, and those that have ended since the agent last wrote text."""
 
     def __init__(
         self,
@@ -84,14 +95,14 @@ class Activity:
         *,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
-        """`label` returns what is shown of a tool; `changed` gets all of it after each change."""
+        """`label` returns a tool's name and argument; `changed` gets all tools after a change."""
         self._label = label
         self._changed = changed
         self._now_ms = now_ms
         self._tools: dict[str, ToolActivity] = {}
 
     def begin(self, event: ToolUseEvent) -> None:
-        """Show a tool that the agent begins to use, in place of those that have ended."""
+        """Add a tool that the agent begins to use, and remove those that have ended."""
         name, argument = self._label(event)
         self._tools = dict(self._running())
         self._tools[event.tool_id] = ToolActivity(name, argument, self._now_ms())
@@ -100,7 +111,7 @@ class Activity:
         self._changed(tuple(self._tools.values()))
 
     def end(self, tool_id: str) -> None:
-        """Show how long a tool took."""
+        """Mark a tool as ended, with its duration."""
         tool = self._tools.get(tool_id)
         if tool is None or tool.seconds is not None:
             return
@@ -108,8 +119,8 @@ class Activity:
         self._tools[tool_id] = replace(tool, seconds=seconds)
         self._changed(tuple(self._tools.values()))
 
-    def say(self) -> None:
-        """Make room for text: what has ended is shown no more."""
+    def clear_ended(self) -> None:
+        """Remove the tools that have ended, because the agent writes text again."""
         running = dict(self._running())
         if len(running) < len(self._tools):
             self._tools = running
@@ -120,7 +131,7 @@ class Activity:
 
 
 def _text(value: Any) -> str:
-    """Return an argument as text: of a list of texts, all of them."""
+    """Return an argument as text, a list of texts joined by spaces; empty for other types."""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         value = " ".join(value)
     return value.strip() if isinstance(value, str) else ""
@@ -128,5 +139,5 @@ def _text(value: Any) -> str:
 
 def _without_shell(command: str) -> str:
     """Return a command without the shell that a CLI has put around it."""
-    found = _SHELL.fullmatch(command)
-    return (found[2] or found[3]) if found else command
+    match = _SHELL.fullmatch(command)
+    return (match[2] or match[3]) if match else command

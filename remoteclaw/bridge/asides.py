@@ -1,7 +1,7 @@
-"""The aside: what an agent is asked beside its running turn, and what its answer means.
+"""Asides: the question that an agent is asked during its turn, and the verdict in its answer.
 
-Pure functions. The instructions stand in the question: the system prompt, which is the same for all
-of the conversation's requests, says nothing of asides.
+Pure functions. The instructions are a part of the question, because the system prompt is the same
+for all of a conversation's requests and does not mention asides.
 """
 
 import re
@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from remoteclaw.bridge.task_lines import work_of
-from remoteclaw.bridge.turn_prompt import about_entry, clock, meanwhile_of, note_of, with_header
+from remoteclaw.bridge.task_lines import describe_tasks
+from remoteclaw.bridge.turn_prompt import about_entry, aside_notes_of, clock, note_of, with_header
 from remoteclaw.bridge.untrusted import clean
-from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, Work
+from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, TaskStatus
 
-#: What the agent is told to do. The key is new for each question: so a tag that a person has
-#: written, or that the agent quotes, means nothing.
+#: The instructions for the agent. Each question has a new key, so that a tag which a person has
+#: written, or the agent quotes, has no effect.
 INSTRUCTIONS = (
     "This message came while you work on `running`. Answer it now, beside that work, in a few "
     "sentences, from what you know: no tool can be used here, and nothing that you promise here "
@@ -30,100 +30,101 @@ INSTRUCTIONS = (
     "[[later:{key}]]: it needs more than that, or what comes of the running work, and is answered "
     "when that is done."
 )
-#: How much is shown of the messages that the turn is about and of those that wait, in characters,
-#: and of what the agent has said.
-MAX_ABOUT, MAX_SAID = 500, 1000
-#: How many messages that wait are told.
+#: The maximum lengths of each quoted message, and of the agent's text so far, in characters.
+MAX_QUOTE_CHARS, MAX_TEXT_CHARS = 500, 1000
+#: The question lists at most this many waiting messages, the oldest.
 MAX_WAITING = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """The running turn at the moment of the question, and what waits or works beside it."""
+class RunningTurn:
+    """The running turn at the time of the question, and the session's other messages and tasks."""
 
     about: Sequence[str] = ()
     """The messages that the running turn answers."""
     since_ms: int = 0
     """The start of the turn, in milliseconds since 1970."""
-    doing: str = ""
-    """The tool that runs, or ran last."""
-    said: str = ""
-    """The words of the agent in the turn so far, or the end of them."""
+    current_tool: str = ""
+    """The running or last tool; empty if no tool was used."""
+    current_text: str = ""
+    """The agent's last text in the turn."""
     waiting: Sequence[str] = ()
     """The texts of other messages that wait for an answer."""
     requests: Sequence[str] = ()
-    """The requests to people that are open, in words."""
-    tasks: Sequence[Work] = ()
+    """The texts of the open requests to people."""
+    tasks: Sequence[TaskStatus] = ()
     """The tasks and branches of the session."""
-    beside: Sequence[Mapping[str, Any]] = ()
-    """The exchanges beside turns of which the agent has not been told (`Asides.beside`)."""
+    aside_notes: Sequence[Mapping[str, Any]] = ()
+    """The notes of earlier asides that no prompt has contained yet (`Asides.notes`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """The answer of an agent to a question beside its turn."""
+    """An agent's answer to an aside."""
 
     verdict: AsideVerdict
     payloads: Sequence[ReplyPayload] = ()
-    """Its words for the chat."""
+    """Its messages for the chat."""
 
 
 def build_question(
     entry: Entry,
-    running: Running,
+    running: RunningTurn,
     *,
     key: str,
     zone: str | None,
     now_ms: int,
     history: Sequence[Mapping[str, str]] = (),
 ) -> str:
-    """Return what the agent is asked about an entry, behind one line about it and what goes on.
+    """Return the question about an entry: its text, after a header line that describes the turn.
 
-    `key` closes its tags, `now_ms` is now, and `history` are notes of the conversation, for an
-    agent that is asked in another one.
+    `key` is a part of the tags, `now_ms` is the current time, and `history` are notes of the
+    conversation, for an agent that is asked in another conversation.
     """
     zone = entry.message.timezone or zone
-    told: dict[str, Any] = {
-        "about": [clean(text, longest=MAX_ABOUT) for text in running.about],
+    about_turn: dict[str, Any] = {
+        "about": [clean(text, max_chars=MAX_QUOTE_CHARS) for text in running.about],
         "since": clock(running.since_ms, zone),
         "now": clock(now_ms, zone),
         "minutes": max(0, now_ms - running.since_ms) // 60_000,
     }
-    if running.doing:
-        told["doing"] = clean(running.doing, longest=MAX_ABOUT)
-    if running.said:
-        told["you_said"] = clean(running.said[-MAX_SAID:], longest=MAX_SAID)
+    if running.current_tool:
+        about_turn["doing"] = clean(running.current_tool, max_chars=MAX_QUOTE_CHARS)
+    if running.current_text:
+        about_turn["you_said"] = clean(
+            running.current_text[-MAX_TEXT_CHARS:], max_chars=MAX_TEXT_CHARS
+        )
     header: dict[str, Any] = {
         "aside": INSTRUCTIONS.format(key=key),
         **about_entry(entry, zone),
-        "running": told,
+        "running": about_turn,
     }
     if running.waiting:
         waiting = running.waiting[:MAX_WAITING]
-        header["waiting"] = [clean(text, longest=MAX_ABOUT) for text in waiting]
+        header["waiting"] = [clean(text, max_chars=MAX_QUOTE_CHARS) for text in waiting]
     if running.requests:
-        asked = [clean(text, longest=MAX_ABOUT) for text in running.requests]
-        header["waits_for_a_person"] = asked
-    if working := work_of(running.tasks, zone=zone):
-        header["work"] = working
-    if running.beside:
-        header["meanwhile"] = meanwhile_of(running.beside, zone)
+        requests = [clean(text, max_chars=MAX_QUOTE_CHARS) for text in running.requests]
+        header["waits_for_a_person"] = requests
+    if tasks := describe_tasks(running.tasks, zone=zone):
+        header["work"] = tasks
+    if running.aside_notes:
+        header["meanwhile"] = aside_notes_of(running.aside_notes, zone)
     if history:
         header["conversation_before"] = [*map(note_of, history)]
     return with_header(header, entry.message.text)
 
 
 def read_verdict(answer: str, key: str) -> tuple[AsideVerdict, str]:
-    """Return what an answer says becomes of the message, and the text before its closing tag.
+    """Return the verdict of an answer, and the text before its closing tag.
 
-    Without the one tag at its end, it is no answer: the agent wanted a tool, or the CLI reports a
-    failure in its place.
+    An answer without exactly one tag, at its end, has the verdict "later" and no text: the agent
+    wanted a tool, or the CLI reports a failure instead.
     """
     tag = rf"\[\[[ \t]*({'|'.join(get_args(AsideVerdict))}):{re.escape(key)}[ \t]*\]\]"
-    found = [*re.finditer(tag, answer, re.IGNORECASE)]
-    if len(found) != 1 or answer[found[0].end() :].strip(" \t\n`*_."):
+    tags = [*re.finditer(tag, answer, re.IGNORECASE)]
+    if len(tags) != 1 or answer[tags[0].end() :].strip(" \t\n`*_."):
         return "later", ""
-    verdict: AsideVerdict = found[0][1].lower()  # type: ignore[assignment]  # the pattern has no other
-    before, _, line = answer[: found[0].start()].rpartition("\n")
-    has_words = bool(line.strip(" \t`*_"))  # models set tags in bold, or as code
-    return verdict, (f"{before}\n{line}" if has_words else before).strip()
+    verdict: AsideVerdict = tags[0][1].lower()  # type: ignore[assignment]
+    before, _, line = answer[: tags[0].start()].rpartition("\n")
+    has_text = bool(line.strip(" \t`*_"))  # models set tags in bold, or as code
+    return verdict, (f"{before}\n{line}" if has_text else before).strip()

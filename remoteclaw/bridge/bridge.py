@@ -1,4 +1,4 @@
-"""`ChannelBridge.handle()`: one turn, in the ten steps of the channel bridge, a function each.
+"""`ChannelBridge.handle()`: runs one turn in ten steps, a function each.
 
 Steps 1 to 5 are in `start.py`, step 6 in `exchange.py`, steps 7 to 10 in `end.py`.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from remoteclaw.bridge.asides import Aside, Running, build_question, read_verdict
+from remoteclaw.bridge.asides import Aside, RunningTurn, build_question, read_verdict
 from remoteclaw.bridge.delivery import DeliveryAdapter
 from remoteclaw.bridge.end import (
     classify_error,
@@ -55,23 +55,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The launch parameters of an agent's own program for a conversation."""
+    """The launch parameters of an agent's terminal program for a conversation."""
 
     spec: AgentSpec
     root: str
-    """The agent's workspace, below which it works."""
+    """The agent's workspace; the program works in it or below it."""
     session_id: str | None
     """The CLI's own id of the conversation; None if it has none yet."""
     name: str
     """The conversation's name in the session map."""
     is_fork: bool
-    """Whether the conversation is to begin as a copy of another one."""
+    """Whether the conversation begins as a copy of another one."""
 
 
 class ChannelBridge:
     """Runs a turn with an agent and returns the messages to deliver.
 
-    It never repeats a turn: it reports a failure's category, and its caller decides.
+    It never repeats a turn: it reports the category of a failure, and its caller decides.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class ChannelBridge:
         """`spec` is the template of the agent: the bridge adds the prompts and finds the program.
 
         `channel` is the channel's configuration, and `zone` the agent's IANA time zone.
-        `attachments` keeps the files that come with messages and answers; without it there are
-        none. `secrets` are values to hide, in addition to those of the agent's environment and
-        of its MCP servers. `home` is the state directory, from which the agent
-        sends no files; by default this user's. `launch_of` is the session that agents are
-        launched like: a branch's have the prompt of the conversation that it is a copy of.
+        `attachments` stores the files of messages and answers; without it, no file is passed on.
+        `secrets` are values to hide, in addition to those of the agent's environment and of its
+        MCP servers. `home` is the state directory, whose files the agent can't send; by default
+        this user's. `launch_of` is the session whose system prompt the agent gets, by default the
+        turn's: a branch has the prompt of the conversation that it copies.
         """
         self._setup = Setup(
             spec=spec,
@@ -114,23 +114,24 @@ class ChannelBridge:
             launch_of=launch_of,
         )
         self._ending: set[asyncio.Task[None]] = set()
-        """Hooks of turns that are over."""
+        """The hooks of finished turns."""
         self._newest: Run | None = None
-        """The turn that runs, or ran last."""
+        """The running or last turn."""
 
     @property
     def can_steer(self) -> bool:
-        """Whether the agent takes up messages while it works."""
+        """Whether the agent accepts messages during its turn."""
         return self._setup.runtime.capabilities.steers
 
     @property
     def asides(self) -> Literal["", "copy", "notes"]:
-        """The way in which the agent answers beside its turn; empty if it can't."""
+        """How the agent answers asides: in a copy of the conversation, or in another one that has
+        notes of it; empty if it can't."""
         return self._setup.runtime.capabilities.asides
 
     @property
     def explains_denial(self) -> bool:
-        """Whether the agent hears the reason of a denial with it."""
+        """Whether the agent receives the reason together with a denial."""
         return self._setup.runtime.capabilities.explains_denial
 
     async def handle(
@@ -147,11 +148,11 @@ class ChannelBridge:
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
-        Setting `abort` stops it. The result names those newcomers of the `sources` that the agent
-        took up. `used_s` is how much of the turn's time limit earlier tries have used, in seconds.
-        `model` is asked for instead of the agent's, which works in `workspace` instead of its own.
-        The payloads are numbered from `first_index`; those that a callback took are marked
-        as delivered.
+        Setting `abort` stops it. The result names the newcomers of `sources` that the agent has
+        taken up. `used_s` is the part of the turn's time limit that earlier tries have used, in
+        seconds. `model` and `workspace` replace those of the agent's configuration.
+        The payloads are numbered from `first_index`; those that were passed to a callback are
+        marked as delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
         run = self._new_run(turn, callbacks, first_index, model=model, workspace=workspace)
@@ -175,10 +176,10 @@ class ChannelBridge:
     async def warm_up(
         self, turn: Turn, *, model: str | None = None, workspace: str | None = None
     ) -> None:
-        """Begin to start the agent of a turn that is about to come: steps 1 to 5, without step 2.
+        """Begin to start the agent of a coming turn: steps 1 to 5, without step 2.
 
-        Nothing is stored and nothing raised: the turn does it again, with the agent that is there.
-        Where a hook may choose another directory, only the turn starts an agent.
+        It stores nothing and raises no error about the agent: the turn repeats these steps with the
+        started agent. It does nothing if a hook may choose another directory.
         """
         if "before_runtime_spawn" in self._setup.hooks:
             return
@@ -196,7 +197,7 @@ class ChannelBridge:
         workspace: str | None = None,
         subdir: str | None = None,
     ) -> Prepared:
-        """Return what a turn's agent is to be started with: steps 1 to 3.
+        """Return the launch parameters of a turn's agent: steps 1 to 3.
 
         With a `subdir`, it works there, below its workspace, in a conversation of its own.
         Raises `AgentUnavailable`.
@@ -217,12 +218,12 @@ class ChannelBridge:
         )
 
     async def aside(
-        self, entry: Entry, running: Running, history: Sequence[Mapping[str, str]] = ()
+        self, entry: Entry, running: RunningTurn, history: Sequence[Mapping[str, str]] = ()
     ) -> Aside:
-        """Ask the agent of the running turn about an entry, beside what is `running`.
+        """Put an entry to the agent of the running turn, and return its answer.
 
-        It may be awaited beyond the turn's end, until the next one begins. An agent that is asked
-        in another conversation is told `history`. Raises `AsideFailed`.
+        It may be awaited beyond the turn's end, until the next turn begins. `history` is for an
+        agent that is asked in another conversation. Raises `AsideFailed`.
         """
         newest = self._newest
         if newest is None or newest.agent is None or not newest.is_asked:
@@ -234,7 +235,7 @@ class ChannelBridge:
         answer = await newest.agent.aside(question)
         verdict, text = read_verdict(answer, key)
         delivery = self._delivery(BridgeCallbacks(), 0, {entry.id: entry.message})
-        return Aside(verdict, await delivery.whole(text))
+        return Aside(verdict, await delivery.deliver_whole(text))
 
     def _new_run(
         self,
@@ -270,17 +271,17 @@ class ChannelBridge:
 
     @contextlib.asynccontextmanager
     async def _agent_failures(self, run: Run) -> AsyncIterator[None]:
-        """Record a failure of steps 5 and 6; end an agent that can't be trusted after it."""
+        """Store a failure of steps 5 and 6 in the run; end an agent that can't be used again."""
         try:
             yield
         except AgentUnavailable as failure:
             run.error = ErrorEvent(failure.category, str(failure))
         except RemoteClawError:
-            raise  # a lost lease, or no Redis: the callbacks' errors are not about the agent
+            raise  # from a callback, such as a lost lease: not a failure of the agent
         except Exception as error:  # noqa: BLE001 - an agent's output is another program's
             log.error("turn %s: %s", run.turn.reference, frames_of(error))
-            what = f"unforeseen: {type(error).__name__}"
-            run.error = ErrorEvent(ErrorCategory.FATAL, what, ends_agent=True)
+            detail = f"unforeseen: {type(error).__name__}"
+            run.error = ErrorEvent(ErrorCategory.FATAL, detail, ends_agent=True)
             await run.delivery.flush()
         if run.delivered.ends_agent or (run.error and run.error.ends_agent):
             await self._setup.agents.discard()
@@ -291,7 +292,7 @@ class ChannelBridge:
         ending.add_done_callback(self._ending.discard)
 
     async def settle(self) -> None:
-        """Wait for the hooks of turns that are over, which run after the answer."""
+        """Wait for the hooks of finished turns, which run after the answer."""
         while self._ending:
             await asyncio.wait(self._ending)
 

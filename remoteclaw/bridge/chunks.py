@@ -1,9 +1,9 @@
-"""Chunks of a text that is still being written, of a size that the platform takes.
+"""Chunks of a text that is still being written, of a size that the platform accepts.
 
-A chunk ends at the best place before the limit: a paragraph, a line, a word, else anywhere.
+A chunk ends at the best place before the limit: at a paragraph, a line, a word, else anywhere.
 A Markdown fence that is open at the end of a chunk is closed there and opened again, with its
-language, in the next one.
-The deltas of the stream make no difference: a cut depends on the text alone.
+language, in the next chunk.
+The cuts depend on the text alone, not on how the stream divides it.
 """
 
 import re
@@ -12,12 +12,12 @@ from remoteclaw.protocols import Unit
 
 #: Room in every chunk for a newline and a closing fence of up to 11 characters.
 RESERVE = 12
-#: The smallest limit that leaves room for text between a fence opened and closed.
-SMALLEST_LIMIT = 80
-#: How far is looked ahead of a cut, in characters: as far as a fence needs to be recognised.
+#: The minimum limit of a chunk: it leaves room for text between an opened and a closed fence.
+MIN_LIMIT = 80
+#: A cut is made only once this many characters after it are known, to recognise a fence there.
 LOOKAHEAD = 6
-#: How much is taken from one delta at a time, in characters, so that cutting stays linear.
-BITE = 16 * 1024
+#: A long delta is processed in pieces of this many characters, so that cutting takes linear time.
+PIECE_CHARS = 16 * 1024
 
 _FENCE_START = re.compile(r" {0,3}(```|~~~)")
 _FENCE = re.compile(r"^ {0,3}(`{3,11}|~{3,11})(.*)$", re.MULTILINE)
@@ -27,24 +27,24 @@ class Chunker:
     """Cuts a text that is still being written into chunks of at most `limit` units."""
 
     def __init__(self, limit: int, unit: Unit = "characters") -> None:
-        if limit < SMALLEST_LIMIT:
-            raise ValueError(f"a chunk limit of {limit} is too small: {SMALLEST_LIMIT} at least")
+        if limit < MIN_LIMIT:
+            raise ValueError(f"a chunk limit of {limit} is too small: {MIN_LIMIT} at least")
         self._limit = limit
         self._unit = unit
         self._buffer = ""
         self._fence = ""
-        """The line that opened the fence in which the buffer begins; empty outside of fences."""
+        """The opening line of the fence that the buffer begins in; empty outside of fences."""
 
     @property
     def pending(self) -> str:
-        """The chunk that is being written, as far as it has come."""
+        """The unfinished chunk."""
         return self._reopened + self._buffer if self._buffer else ""
 
     def feed(self, text: str) -> list[str]:
-        """Take more text; return the chunks that are complete by now."""
+        """Add text; return the chunks that it completes."""
         chunks = []
-        for start in range(0, len(text), BITE):
-            self._buffer += text[start : start + BITE]
+        for start in range(0, len(text), PIECE_CHARS):
+            self._buffer += text[start : start + PIECE_CHARS]
             self._strip_newlines()
             while (fitting := self._fitting) < len(self._buffer):
                 if chunk := self._cut(fitting - LOOKAHEAD):
@@ -52,10 +52,10 @@ class Chunker:
         return chunks
 
     def finish(self) -> str:
-        """Return the last chunk; empty if there is nothing more to say."""
-        rest, self._buffer = self._buffer, ""
+        """Return the last chunk; empty if no text is left."""
+        text, self._buffer = self._buffer, ""
         fence, self._fence = self._fence, ""
-        return _complete(fence, rest.rstrip())
+        return _complete(fence, text.rstrip())
 
     @property
     def _reopened(self) -> str:
@@ -63,35 +63,35 @@ class Chunker:
 
     @property
     def _fitting(self) -> int:
-        """How many characters of the buffer there is room for in a chunk."""
+        """The number of the buffer's characters that fit into a chunk."""
         room = self._limit - RESERVE - _size(self._reopened, self._unit)
         return _fitting(self._buffer, room, self._unit)
 
-    def _cut(self, most: int) -> str:
-        """Take one chunk of at most so many characters off the buffer."""
-        position, skip = self._best_cut(self._buffer[:most])
+    def _cut(self, max_chars: int) -> str:
+        """Remove one chunk of at most `max_chars` characters from the buffer and return it."""
+        position, skip = self._best_cut(self._buffer[:max_chars])
         piece, self._buffer = self._buffer[:position], self._buffer[position + skip :]
         opened, self._fence = self._fence, self._shortened(open_fence(piece, self._fence))
         self._strip_newlines()
         return _complete(opened, piece)
 
     def _strip_newlines(self) -> None:
-        """Drop the blank lines that the buffer begins with; in a fence they are a part of it."""
+        """Drop blank lines at the beginning of the buffer, except in a fence."""
         if not self._fence:
             self._buffer = self._buffer.lstrip("\n")
 
     def _best_cut(self, window: str) -> tuple[int, int]:
         """Return where to cut and how many characters to drop there.
 
-        A place in the second half is wanted, so that no chunk is tiny; the kind of place comes
-        second, the length third.
+        A cut in the second half is preferred, so that no chunk is tiny; then a paragraph before a
+        line before a word; then the longest chunk.
         """
         for start in (len(window) // 2, 1):
             for gap in ("\n\n", "\n", " "):
                 if (position := self._last(gap, window, start)) > 0:
                     if not open_fence(window[:position], self._fence):
                         return position, len(gap)
-                    # In code, a blank line and a space are a part of it.
+                    # In code, blank lines and spaces are kept.
                     return (position + 1, 0) if gap == " " else (position, 1)
         position = len(window)
         while position > 1 and self._would_begin_a_fence(position):
@@ -99,18 +99,18 @@ class Chunker:
         return (position, 0) if position > 1 else (len(window), 0)
 
     def _last(self, gap: str, window: str, start: int) -> int:
-        """Return the last place of a gap behind which a text can be cut; -1 if there is none."""
+        """Return the position of the last `gap` after which a chunk can begin; -1 without one."""
         position = window.rfind(gap, start)
         while gap == " " and position > 0 and self._would_begin_a_fence(position + 1):
             position = window.rfind(gap, start, position)
         return position
 
     def _would_begin_a_fence(self, position: int) -> bool:
-        """Whether the middle of a line would look like a fence at the start of a chunk."""
+        """Whether a chunk that begins at `position` would begin with a fence by accident."""
         return _FENCE_START.match(self._buffer, position) is not None
 
     def _shortened(self, fence: str) -> str:
-        """Return a fence line that leaves room for text: a long one loses its language."""
+        """Return the opening line of a fence, without its language if it is long."""
         return fence if _size(fence, self._unit) <= self._limit // 4 else _marker(fence)
 
 
@@ -139,16 +139,16 @@ def _fitting(text: str, room: int, unit: Unit) -> int:
 
 
 def _marker(fence: str) -> str:
-    """Return the signs of which a fence is made."""
+    """Return the marker characters of a fence line."""
     match = _FENCE.match(fence)
     return match[1] if match else ""
 
 
 def open_fence(text: str, opened: str) -> str:
-    """Return the line that opened the fence in which `text` ends; empty if it ends outside.
+    """Return the opening line of the fence that `text` ends in; empty if it ends outside.
 
-    `opened` is the same for the place where it begins. The rules are CommonMark's: a fence closes
-    with the same character, at least as often, and nothing behind it.
+    `opened` is the opening line of the fence that `text` begins in. As in CommonMark, a fence is
+    closed by a line of at least as many of the same character, with nothing after them.
     """
     for line in _FENCE.finditer(text):
         marker, info = line[1], line[2]

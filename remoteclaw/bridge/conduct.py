@@ -1,4 +1,4 @@
-"""The conduct of a running turn: steering, permissions, a stop, and time limits."""
+"""The supervision of a running turn: steering, permissions, stops and time limits."""
 
 import asyncio
 import contextlib
@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from pathlib import Path
 
-from remoteclaw.bridge.time_limits import Limits, Pace
-from remoteclaw.config.permissions import EDITS, Ruling, decide
+from remoteclaw.bridge.time_limits import Limits, TurnTimer
+from remoteclaw.config.permissions import EDITS, PermissionRuling, decide
 from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
 from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import Image, Turn
 from remoteclaw.protocols import AgentProcess, AgentSpec, BridgeCallbacks, Decision
 
-#: How long an agent may take to stop a turn, in seconds; then its process is ended.
+#: The maximum time for an agent to stop its turn, in seconds; after that, its process is ended.
 ABORT_S = 5.0
-#: The pause between two requests to stop, in seconds: the first one may come before the turn has
-#: begun, and an agent that reads nothing can't be told at all.
+#: The pause between two requests to stop, in seconds: the first request may arrive before the turn
+#: has begun. It is also the timeout of a request, because the agent may not read its input.
 INTERRUPT_EVERY_S = 0.5
 
-#: What an agent is told that may not use a tool.
+#: The messages to an agent with a denial.
 NOBODY_TO_ASK = (
     "This needs a permission, and no person can be asked for it here. "
     "Say so in your answer, and go on without it."
@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 
 def remedies_of(agent: str, remedies: Iterable[str]) -> str:
-    """Return the sentence that names the settings which would allow what was denied."""
+    """Return the sentence about the settings that would allow the denied tools; empty without."""
     settings = " and ".join(f"`{remedy}`" for remedy in remedies)
     return f"{settings} in `[agents.{agent}]` would allow it." if settings else ""
 
 
-class Conduct:
-    """Leads an agent through one turn, beside the reading of its events."""
+class TurnSupervisor:
+    """Supervises an agent during one turn, while the turn's events are read."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Conduct:
         *,
         spec: AgentSpec,
         limits: Limits,
-        pace: Pace,
+        timer: TurnTimer,
         abort: asyncio.Event,
         callbacks: BridgeCallbacks,
         as_shown: Callable[[PermissionEvent], PermissionEvent],
@@ -67,15 +67,15 @@ class Conduct:
         files: Path,
         turn: Turn,
     ) -> None:
-        """`callbacks` ask a person, if one can be asked, who is shown it `as_shown`.
+        """`callbacks` ask people about permissions; `as_shown` adds the text that they read.
 
-        `show` shows words beside the answer, and `discard` ends the agent. In `files` is what
-        people send, where it may read.
+        `show` shows a notice in live text, and `discard` ends the agent. `files` is the directory
+        of the files that people send, which the agent may read.
         """
         self._agent = agent
         self._spec = spec
         self._limits = limits
-        self._pace = pace
+        self._timer = timer
         self._abort = abort
         self._callbacks = callbacks
         self._as_shown = as_shown
@@ -85,39 +85,39 @@ class Conduct:
         self._reference = turn.reference
         self._agent_name = turn.session.agent
         self.people_decide: set[str] = set()
-        """The tools about which people were asked."""
+        """The names of the tools that people were asked about."""
         self.remedies: dict[str, None] = {}
-        """The settings that would have allowed what was denied, in the order of the denials."""
+        """The settings that would have allowed the denied tools, in the order of the denials."""
         self.overdue: Overdue | None = None
-        """Which limit the turn has passed; None if none."""
+        """The time limit that the turn has exceeded; None if none."""
         self._is_ending = False
         """Whether the agent is being ended because it did not stop."""
         self._deciding: dict[str, asyncio.Task[None]] = {}
-        """Permissions that the agent waits for, by its own ids."""
+        """The tasks that decide about the agent's requests, by the agent's own ids."""
         self._is_unanswered = asyncio.Event()
-        """Set when a request will get no answer."""
+        """Set when a request can't be answered."""
 
     @contextlib.asynccontextmanager
-    async def over(
+    async def watch(
         self, joining: AsyncGenerator[tuple[str, str, Sequence[Image]], None]
     ) -> AsyncIterator[None]:
-        """Watch over the turn while its events are read.
+        """Supervise the turn while its events are read.
 
-        What `joining` yields (a prompt, its key and pictures) is given to the agent meanwhile.
-        Raises what steering or deciding failed with.
+        The messages that `joining` yields (prompt, key, pictures) are passed to the agent. Raises
+        the errors of steering and deciding.
         """
-        # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
-        watch = asyncio.create_task(self._stop_when_asked())
+        # No TaskGroup, because the caller needs a callback's LeaseLost itself, not in a group.
+        stopping = asyncio.create_task(self._stop_when_asked())
         steering = asyncio.create_task(self._steer(joining))
         try:
             yield
         finally:
             if not self._is_ending:
-                watch.cancel()
+                stopping.cancel()
             steering.cancel()
             for deciding in self._deciding.values():
                 deciding.cancel()
-            await asyncio.wait((watch, steering, *self._deciding.values()))
+            await asyncio.wait((stopping, steering, *self._deciding.values()))
         for done in (steering, *self._deciding.values()):
             if not done.cancelled():
                 done.result()
@@ -125,7 +125,7 @@ class Conduct:
     # -- steering ------------------------------------------------------------------------------
 
     async def _steer(self, joining: AsyncGenerator[tuple[str, str, Sequence[Image]], None]) -> None:
-        """Give the agent what arrives while it works."""
+        """Pass the joining messages to the agent."""
         try:
             async with contextlib.aclosing(joining) as messages:
                 async for prompt, key, images in messages:
@@ -135,35 +135,37 @@ class Conduct:
 
     # -- permissions ---------------------------------------------------------------------------
 
-    async def decide(self, event: PermissionEvent, say_all: Callable[[], Awaitable[None]]) -> None:
-        """Begin to decide about a permission; the agent may say more meanwhile.
+    async def decide(
+        self, event: PermissionEvent, deliver_so_far: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Begin to decide about a permission, while the agent's events are still read.
 
-        People who are asked have read before what the agent has said: `say_all` delivers it.
+        `deliver_so_far` delivers the agent's text so far: people read it before they are asked.
         """
         ruling = await asyncio.to_thread(decide, event, self._spec, self._files)
         if ruling.verdict == "ask" and self._callbacks.on_permission:
-            await say_all()
+            await deliver_so_far()
         self._deciding[event.id] = asyncio.create_task(self._decide(event, ruling))
 
     async def withdraw(self, event_id: str) -> None:
-        """Decide no more about a permission that the agent has taken back."""
+        """Stop deciding about a request that the agent has withdrawn."""
         if deciding := self._deciding.get(event_id):
             if self._callbacks.on_withdrawn:
                 await self._callbacks.on_withdrawn(event_id)
             deciding.cancel()
 
-    async def _decide(self, event: PermissionEvent, ruling: Ruling) -> None:
-        """Answer a request for a permission; an agent that can't be answered is ended."""
+    async def _decide(self, event: PermissionEvent, ruling: PermissionRuling) -> None:
+        """Answer a request for a permission; end the agent if it can't be answered."""
         try:
             decision = await self._decision(event, ruling)
-            self._pace.decided(decision)
+            self._timer.decided(decision)
             await self._agent.answer(event.id, decision)
         except Exception:
-            self._is_unanswered.set()  # it would wait for the answer as long as a turn may take
+            self._is_unanswered.set()  # else the agent would wait until the turn's time limit
             raise
 
-    async def _decision(self, event: PermissionEvent, ruling: Ruling) -> Decision:
-        """Decide by the configuration, or ask a person who can be asked."""
+    async def _decision(self, event: PermissionEvent, ruling: PermissionRuling) -> Decision:
+        """Decide by the configuration, or ask people if they can be asked."""
         match ruling.verdict:
             case "allow":
                 return Decision("allow")
@@ -175,7 +177,7 @@ class Conduct:
         if self._callbacks.on_permission:
             self.people_decide.add(event.tool_name)
             awaits_edits = ruling.remedy == EDITS
-            event = replace(event, where=self._spec.workspace, awaits_edits=awaits_edits)
+            event = replace(event, workspace=self._spec.workspace, awaits_edits=awaits_edits)
             return await self._callbacks.on_permission(self._as_shown(event))
         if event.questions:
             return Decision("deny", NOBODY_TO_ANSWER)
@@ -189,11 +191,11 @@ class Conduct:
     # -- a stop, and time limits ---------------------------------------------------------------
 
     async def _stop_when_asked(self) -> None:
-        """Interrupt the agent once the turn is to stop, and end it if it does not."""
-        asked = asyncio.create_task(self._abort.wait())
-        late = asyncio.create_task(self._wait_until_overdue())
+        """Interrupt the agent on a stop or an exceeded limit; end it if it does not stop."""
+        aborted = asyncio.create_task(self._abort.wait())
+        overdue = asyncio.create_task(self._wait_until_overdue())
         unanswered = asyncio.create_task(self._is_unanswered.wait())
-        reasons = (asked, late, unanswered)
+        reasons = (aborted, overdue, unanswered)
         try:
             await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -205,7 +207,7 @@ class Conduct:
         await self._discard()
 
     async def _interrupt(self) -> None:
-        """Tell the agent to stop, for as long as it may take; the end of its turn cancels this."""
+        """Ask the agent to stop, again and again for `ABORT_S`; the turn's end cancels this."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ABORT_S):
                 while True:
@@ -216,10 +218,10 @@ class Conduct:
         log.warning("the agent did not stop within %d s and is ended", ABORT_S)
 
     async def _wait_until_overdue(self) -> None:
-        """Wait until the turn has passed a limit; tell the person meanwhile what is waited for."""
-        while not (overdue := self._pace.overdue(self._limits)):
-            if notice := self._pace.notice(self._limits):
+        """Wait until the turn exceeds a limit; show a notice about a long silence."""
+        while not (overdue := self._timer.overdue(self._limits)):
+            if notice := self._timer.notice(self._limits):
                 self._show(notice)
-            await asyncio.sleep(self._pace.next_look_s(self._limits))
+            await asyncio.sleep(self._timer.next_check_s(self._limits))
         log.warning("turn %s: %s", self._reference, overdue.detail)
         self.overdue = overdue

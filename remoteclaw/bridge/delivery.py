@@ -1,4 +1,4 @@
-"""Delivery: an agent's events become messages for a chat, in chunks of the platform's size."""
+"""Delivery: turns an agent's events into messages for a chat, in chunks of the platform's size."""
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -33,13 +33,13 @@ from remoteclaw.events import (
 from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks, Unit
 
-#: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
-MAX_ANSWER = 1_000_000
-#: How many of a turn's tool calls are kept, and how much of arguments and result, in characters:
-#: what a person reads, and no more than 2.4 million for the worker to hold.
-MAX_CALLS, MAX_INPUT, MAX_OUTPUT = 200, 4_000, 8_000
-#: What is said before words that take the place of delivered ones.
-BROKE_OFF = "(That broke off. This takes the place of what was said last:)"
+#: The maximum length of an answer, in characters: a runaway agent must not fill Redis.
+MAX_ANSWER_CHARS = 1_000_000
+#: At most this many of a turn's tool calls are kept, each with at most this much of its input and
+#: output, in characters: enough for a person, and at most 2.4 million characters in memory.
+MAX_CALLS, MAX_INPUT_CHARS, MAX_OUTPUT_CHARS = 200, 4_000, 8_000
+#: Sent before text that replaces delivered text.
+BROKE_OFF = "(The text above was cut off. This replaces it:)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,19 @@ class Delivered:
     error: ErrorEvent | None = None
     """The last error that the agent reported."""
     has_ended: bool = False
-    """False when the stream stopped without saying so."""
+    """Whether the stream ended with a `DoneEvent`."""
     steered: tuple[str, ...] = ()
-    """The entries that the agent took up while it worked."""
+    """The entries that the agent took up during the turn."""
     is_silent: bool = False
-    """Whether the agent chose to say nothing."""
+    """Whether the agent chose not to reply."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that it used, in their order, the last `MAX_CALLS`."""
+    """The last `MAX_CALLS` tool calls, in their order."""
     answered: tuple[str, ...] = ()
-    """The entries whose answer was complete before another one began."""
+    """The entries whose answer was complete before another answer began."""
     forms: Mapping[str, str] = field(default_factory=dict)
-    """What forms that were cancelled were to ask, the first one of each server."""
+    """The questions of cancelled forms, the first one of each server, by server."""
     ends_agent: bool = False
-    """Whether the process can't be trusted with another turn."""
+    """Whether the process must not be used for another turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +72,24 @@ class Listeners:
     take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]] | None = (
         None
     )
-    """Takes the files that an answer names; returns them, and words about those that can't be."""
+    """Stores the files that an answer names; returns them, and notices about rejected files."""
     on_permission: Callable[[PermissionEvent, Callable[[], Awaitable[None]]], Awaitable[None]] | (
         None
     ) = None
-    """Hears that the agent waits for a permission, which nothing waits for here. What it is given
-    delivers what was said so far: people read that before they are asked."""
+    """Begins to decide about a permission that the agent waits for. The second argument delivers
+    the text so far: people read it before they are asked."""
     on_withdrawn: Callable[[str], Awaitable[None]] | None = None
-    """Hears that it doesn't any more."""
+    """Receives the id of a permission that the agent no longer waits for."""
     label: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, "")
-    """Returns what chats are shown of a tool that runs."""
+    """Returns the name and argument of a running tool that the chat shows."""
     head: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, "")
-    """Returns its name, and the argument that tells most."""
-    scrub: Callable[[str, int], str] = lambda text, most: text[:most]
-    """Returns so many characters of a text, without secrets."""
+    """Returns the full name and main argument of a tool, for the record."""
+    scrub: Callable[[str, int], str] = lambda text, max_chars: text[:max_chars]
+    """Returns at most so many characters of a text, without secrets."""
 
 
 class DeliveryAdapter:
-    """Turns a stream of events into payloads and calls back on the way, in the events' order."""
+    """Turns a stream of events into payloads, and calls the callbacks in the events' order."""
 
     def __init__(
         self,
@@ -100,31 +100,32 @@ class DeliveryAdapter:
         first_index: int,
         messages: Mapping[str, ChannelMessage],
     ) -> None:
-        """`messages` are those that the agent may quote, by entry; the last one is answered."""
+        """`messages` are those that the agent may quote, by entry; it answers the last of them."""
         self._listeners = Listeners()
-        self._asked = list(messages)
+        self._taken_up = list(messages)
         """The entries that the agent has taken up."""
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
         self._chunker = self._new_chunker()
         self._directives = Directives()
         self._text: list[str] = []
-        """The answer, as the agent has written it."""
+        """The deltas of the current message, as the agent has written them."""
         self._chunks: list[str] = []
-        """The chunks of the answer that were delivered."""
-        self._repeated = 0
-        """How many of them the text has come to again since a part of it was taken back."""
+        """The delivered chunks of the current message."""
+        self._matched = 0
+        """The number of `_chunks` that the text matches: fewer than all after a part of it was
+        taken back, until the agent has written it again."""
         self._was_silent = False
-        """Whether an earlier answer was silent."""
+        """Whether an earlier message was the silent token."""
         self._messages = messages
         self._newest = list(messages.values())[-1]
-        """The message that is answered."""
+        """The message that the agent answers."""
         self._callbacks = callbacks
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
         self._phases: set[str] = set()
         self._activity: Activity | None = None
         self._calls: dict[str, ToolCall] = {}
-        """The tools that were used, by the CLI's id of the call."""
+        """The tool calls, by the CLI's id of the call."""
         self._length = 0
         self._steered: list[str] = []
         self._answered: tuple[str, ...] = ()
@@ -135,14 +136,14 @@ class DeliveryAdapter:
     async def process(
         self, events: AsyncIterator[AgentEvent], listeners: Listeners | None = None
     ) -> Delivered:
-        """Consume a turn's events; a stream that breaks off still delivers what it said."""
+        """Consume a turn's events; the text of a stream that breaks off is delivered, too."""
         self._listeners = listeners or Listeners()
         if self._callbacks.on_activity:
             self._activity = Activity(self._listeners.label, self._callbacks.on_activity)
         async for event in events:
             await self._take(event)
-            if self._length > MAX_ANSWER:
-                why = f"more than {MAX_ANSWER:,} characters"
+            if self._length > MAX_ANSWER_CHARS:
+                why = f"more than {MAX_ANSWER_CHARS:,} characters"
                 self._error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
                 break
         await self.flush()
@@ -163,8 +164,8 @@ class DeliveryAdapter:
         match event:
             case TextEvent(text):
                 self._length += len(text)
-                if self._length <= MAX_ANSWER:
-                    await self._say(text)
+                if self._length <= MAX_ANSWER_CHARS:
+                    await self._add_text(text)
             case TextResetEvent(chars):
                 self._length -= chars
                 await self._take_back(chars)
@@ -177,15 +178,15 @@ class DeliveryAdapter:
                 await self._end_tool(event)
             case SteeredEvent(key):
                 self._steered.append(key)
-                self._asked.append(key)
+                self._taken_up.append(key)
                 self._newest = self._messages[key]
             case AnswerEndEvent():
                 await self._end_answer()
             case PermissionEvent():
-                # Once it is allowed, nothing else may say so.
+                # Not every CLI sends an event for a tool that was allowed.
                 await self._reach("tool", event.tool_name)
                 if self._listeners.on_permission:
-                    await self._listeners.on_permission(event, self._pause)
+                    await self._listeners.on_permission(event, self._deliver_so_far)
             case PermissionWithdrawnEvent(permission):
                 if self._listeners.on_withdrawn:
                     await self._listeners.on_withdrawn(permission)
@@ -211,7 +212,7 @@ class DeliveryAdapter:
         name, argument = self._listeners.head(event)
         call = ToolCall(
             name,
-            self._kept(arguments, MAX_INPUT),
+            self._excerpt(arguments, MAX_INPUT_CHARS),
             id=event.tool_id,
             argument=argument,
             since_ms=now_ms(),
@@ -225,7 +226,7 @@ class DeliveryAdapter:
         if call := self._calls.get(event.tool_id):
             ended = replace(
                 call,
-                output=self._kept(event.output, MAX_OUTPUT),
+                output=self._excerpt(event.output, MAX_OUTPUT_CHARS),
                 is_error=event.is_error,
                 seconds=max(0, now_ms() - call.since_ms) / 1000,
             )
@@ -240,17 +241,19 @@ class DeliveryAdapter:
         if self._callbacks.on_tool:
             self._callbacks.on_tool(call)
 
-    def _kept(self, text: str, most: int) -> str:
-        """Return the beginning of a text, without secrets, and how much more there was."""
-        kept = self._listeners.scrub(text, most)
-        return f"{kept}\n(… {len(text) - most:,} more characters)" if len(text) > most else kept
+    def _excerpt(self, text: str, max_chars: int) -> str:
+        """Return the beginning of a text, without secrets, and the number of further characters."""
+        beginning = self._listeners.scrub(text, max_chars)
+        if len(text) <= max_chars:
+            return beginning
+        return f"{beginning}\n(… {len(text) - max_chars:,} more characters)"
 
     async def _end_answer(self) -> None:
-        await self._pause()
-        self._answered = tuple(self._asked)
+        await self._deliver_so_far()
+        self._answered = tuple(self._taken_up)
 
-    async def _pause(self) -> None:
-        """Deliver what was said so far: what follows is a message of its own."""
+    async def _deliver_so_far(self) -> None:
+        """Deliver the text so far; later text is a new message."""
         await self._finish(self._callbacks.on_partial_reply)
         self._was_silent |= self._directives.is_silent
         self._chunks = []
@@ -258,14 +261,14 @@ class DeliveryAdapter:
 
     def _begin_text(self) -> None:
         self._chunker, self._directives = self._new_chunker(), Directives()
-        self._text, self._repeated = [], 0
+        self._text, self._matched = [], 0
 
     async def flush(self) -> None:
-        """Deliver what was said and is in no message yet."""
+        """Deliver the text that is in no message yet."""
         await self._finish(self._callbacks.on_block_reply)
 
     async def _finish(self, callback: Callable[[ReplyPayload], Awaitable[None]] | None) -> None:
-        """Deliver the rest of an answer, and with it the files that it names."""
+        """Deliver the end of a message, and with it the files that it names."""
         await self._feed(self._directives.finish())
         last = self._chunker.finish()
         paths, self._directives.attached = self._directives.attached, []
@@ -275,43 +278,42 @@ class DeliveryAdapter:
             files, problems = await self._listeners.take_files(paths)
         await self._deliver(last, callback, files)
         if problems:
-            words = "\n".join(problems)
-            problem = ReplyPayload(words, index=self._next_index, is_ours=True)
-            await self._deliver_payload(problem, callback)
+            notice = ReplyPayload("\n".join(problems), index=self._next_index, is_ours=True)
+            await self._deliver_payload(notice, callback)
 
-    async def say(self, payload: ReplyPayload, *, is_last: bool = True) -> None:
-        """Deliver a message that isn't the agent's, behind all that the agent has said."""
+    async def deliver_notice(self, payload: ReplyPayload, *, is_last: bool = True) -> None:
+        """Deliver a message of RemoteClaw's own, after the agent's messages so far."""
         payload = replace(payload, index=self._next_index)
         callbacks = self._callbacks
         callback = callbacks.on_block_reply if is_last else callbacks.on_partial_reply
         await self._deliver_payload(payload, callback)
 
-    async def whole(self, answer: str) -> tuple[ReplyPayload, ...]:
-        """Return an answer that is complete as the messages that it makes."""
+    async def deliver_whole(self, answer: str) -> tuple[ReplyPayload, ...]:
+        """Deliver a complete answer and return its messages."""
         await self._take(TextEvent(answer))
         await self.flush()
         return self.payloads
 
     @property
     def payloads(self) -> tuple[ReplyPayload, ...]:
-        """Everything so far, in order."""
+        """All messages so far, in order."""
         return tuple(self._payloads)
 
-    async def _say(self, text: str) -> None:
+    async def _add_text(self, text: str) -> None:
         if text.strip():
             await self._reach("output", "")
             if self._activity:
-                self._activity.say()
+                self._activity.clear_ended()
         await self._write(text)
-        is_new = self._repeated == len(self._chunks)
+        is_new = self._matched == len(self._chunks)
         if is_new and self._callbacks.on_live_text and (pending := self._chunker.pending):
             self._callbacks.on_live_text(self._next_index, pending)
 
     async def _take_back(self, characters: int) -> None:
-        """Take back the end of the answer.
+        """Remove the last characters of the message.
 
-        What is passed on depends on the text alone, so the rest of it, written again, comes to the
-        same chunks; those that were delivered are not delivered again.
+        The chunks depend on the text alone, so the remaining text yields the same chunks again;
+        those that were delivered are not delivered again.
         """
         text = "".join(self._text)
         self._begin_text()
@@ -322,10 +324,10 @@ class DeliveryAdapter:
         for piece in self._directives.feed(text):
             await self._feed(piece)
 
-    def show(self, words: str) -> None:
-        """Show words that are no part of the answer, until more of the answer comes."""
+    def show(self, notice: str) -> None:
+        """Show a notice as live text, until the agent writes more."""
         if self._callbacks.on_live_text:
-            self._callbacks.on_live_text(self._next_index, words)
+            self._callbacks.on_live_text(self._next_index, notice)
 
     async def _feed(self, text: str) -> None:
         for chunk in self._chunker.feed(text):
@@ -333,12 +335,12 @@ class DeliveryAdapter:
 
     @property
     def _reply_to_id(self) -> str | None:
-        """The message to quote: one that the agent was shown, or none."""
-        wanted = self._directives.reply_to
-        if wanted == "":
+        """The id of the message to quote; None without one, or if the agent has not seen it."""
+        quoted = self._directives.reply_to
+        if quoted == "":
             return self._newest.id
-        shown = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
-        return wanted if wanted in shown else None
+        seen = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
+        return quoted if quoted in seen else None
 
     async def _reach(self, phase: str, detail: str) -> None:
         if phase not in self._phases and self._callbacks.on_phase:
@@ -351,17 +353,17 @@ class DeliveryAdapter:
         callback: Callable[[ReplyPayload], Awaitable[None]] | None,
         files: Sequence[Attachment] = (),
     ) -> None:
-        """Deliver a chunk, unless it was before a part of the text was taken back."""
-        delivered = self._chunks[self._repeated : self._repeated + 1]
+        """Deliver a chunk and files; a chunk that was delivered before is skipped."""
+        delivered = self._chunks[self._matched : self._matched + 1]
         if text and delivered == [text]:
             text = ""
-            self._repeated += 1
+            self._matched += 1
         elif text:
             if delivered:
                 broke_off = ReplyPayload(BROKE_OFF, index=self._next_index, is_ours=True)
                 await self._deliver_payload(broke_off, callback)
-            self._chunks[self._repeated :] = [text]
-            self._repeated += 1
+            self._chunks[self._matched :] = [text]
+            self._matched += 1
         if not text and not files:
             return
         payload = ReplyPayload(

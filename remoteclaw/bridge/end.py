@@ -1,6 +1,6 @@
 """The end of a turn: steps 7 to 10 of the bridge.
 
-A failure gets its category and its words, side effects are collected, the conversation's id is
+A failure gets its category and its sentence, side effects are collected, the conversation's id is
 stored, and hooks run.
 """
 
@@ -9,9 +9,9 @@ import time
 from dataclasses import replace
 
 from remoteclaw.bridge.failures import (
-    MAX_REASON,
+    MAX_REASON_CHARS,
     error_of,
-    failure_words,
+    failure_text,
     is_fatal_to_conversation,
     remedy_of,
 )
@@ -21,8 +21,8 @@ from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import ReplyPayload
 
-#: How much of an answer hooks are given, in characters.
-HOOK_OUTPUT = 64_000
+#: Hooks receive at most this much of an answer, in characters.
+MAX_HOOK_OUTPUT_CHARS = 64_000
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 
 async def classify_error(run: Run) -> None:
-    """Give a failure its category on the result, and the person a sentence about it."""
-    # Measured here: few CLIs report a duration, and none includes its start.
+    """Set a failure's category on the result, and deliver a sentence about it."""
+    # Measured here, because few CLIs report a duration, and none includes its start.
     duration_ms = round((time.monotonic() - run.started) * 1000)
     run.result = replace(run.result, duration_ms=duration_ms)
-    # An answer that was complete when the stop came is delivered as one.
+    # A stop after the complete answer is ignored.
     is_complete = run.delivered.has_ended and not run.result.aborted and run.error is None
     if not is_complete:
         run.error = error_of(run.error, overdue=run.overdue, is_stopped=run.abort.is_set())
@@ -43,35 +43,35 @@ async def classify_error(run: Run) -> None:
         return
     category = run.error.category
     is_stop = category is ErrorCategory.ABORTED
-    # The subtype speaks the vocabulary of `AgentRunResult`, which says context_window.
+    # `AgentRunResult` calls this category "context_window".
     subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
     aborted = run.result.aborted or is_stop
     run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
     remedy = None
     if run.is_local:
-        run.reason = run.scrubber.line(run.error.detail, MAX_REASON)
+        run.reason = run.scrubber.line(run.error.detail, MAX_REASON_CHARS)
         remedy = remedy_of(
             run.error, run.turn, reason=run.reason, spec=run.spec, runtime=run.setup.runtime
         )
-    words = failure_words(
+    text = failure_text(
         run.error, run.turn, overdue=run.overdue, zone=run.setup.zone, remedy=remedy
     )
-    # A CLI's own words may quote people's messages: they are kept in the outcome, not logged.
+    # The CLI's message may quote people's messages, so it is in the outcome, but not in the log.
     log.warning("turn %s: %s", run.turn.reference, category)
-    await run.delivery.say(ReplyPayload(words, is_error=not is_stop, is_ours=True))
+    await run.delivery.deliver_notice(ReplyPayload(text, is_error=not is_stop, is_ours=True))
 
 
 # -- 8: side effects ---------------------------------------------------------------------------
 
 
 async def collect_side_effects(run: Run) -> None:
-    """Collect the side effects recorded with the turn, and those in the run directory."""
+    """Collect the side effects in the turn's record, and those in the run directory."""
     written = run.side_effects.read() if run.side_effects else []
-    noted = await run.sources.effects() if run.sources.effects else []
-    run.tool_effects = side_effects_of([*noted, *written])
+    recorded = await run.sources.effects() if run.sources.effects else []
+    run.tool_effects = side_effects_of([*recorded, *written])
     if run.turn.entries[-1].deliver == "channel":
         run.repeated_by_tool = repeats_of(
-            run.delivery.payloads, [*noted, *written], run.turn.session
+            run.delivery.payloads, [*recorded, *written], run.turn.session
         )
 
 
@@ -79,7 +79,7 @@ async def collect_side_effects(run: Run) -> None:
 
 
 async def update_session(run: Run) -> None:
-    """Store the conversation's id, also after a stop; delete that of a broken conversation."""
+    """Store the conversation's id, also after a stop; delete the id of a broken conversation."""
     session_map = run.setup.session_map
     if run.error and is_fatal_to_conversation(run.error, run.turn):
         await session_map.delete(run.map_name)
@@ -96,11 +96,11 @@ async def update_session(run: Run) -> None:
 
 
 async def run_exit_hooks(run: Run) -> None:
-    """Tell hooks what the agent has said, and how the turn ended."""
+    """Run the hooks with the agent's answer, and with the end of the turn."""
     session = run.turn.session
     exited = AfterRuntimeExit(
         session,
-        run.result.text[:HOOK_OUTPUT],
+        run.result.text[:MAX_HOOK_OUTPUT_CHARS],
         run.tool_effects,
         usage=run.result.usage,
         duration_ms=run.result.duration_ms,

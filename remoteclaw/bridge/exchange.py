@@ -1,4 +1,4 @@
-"""The exchange with the agent: step 6 of the bridge, which asks it and delivers its answer."""
+"""The exchange with the agent: step 6 of the bridge asks it and delivers its answer."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -8,39 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.bridge.activity import label_of, shown_of_tools
-from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
-from remoteclaw.bridge.conduct import Conduct, remedies_of
+from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out_files
+from remoteclaw.bridge.conduct import TurnSupervisor, remedies_of
 from remoteclaw.bridge.delivery import Listeners
-from remoteclaw.bridge.failures import MAX_REASON, missing_server
+from remoteclaw.bridge.failures import MAX_REASON_CHARS, missing_server
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.run import Run
-from remoteclaw.bridge.task_lines import work_of
-from remoteclaw.bridge.time_limits import Pace
+from remoteclaw.bridge.task_lines import describe_tasks
+from remoteclaw.bridge.time_limits import TurnTimer
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.messages import OWN_SERVER, Image, ReplyPayload, Turn
 
-#: What the person is told where the agent can't know why it was denied a tool.
+#: The notice about denied tools, if the agent does not receive the reason of a denial.
 WAS_DENIED = "It wanted to use {tools}, which needs a permission that no person can give here."
-#: What the person is told of a form that an MCP server, or the agent, wanted filled in.
+#: The notice about a form that an MCP server, or the agent, wanted filled in.
 FORM = "({who} asked: `{message}`. Its forms can't be answered here yet: this one was cancelled.)"
-#: How much of such a sentence is said, in characters.
-MAX_DENIED = 2_000
+#: The maximum length of the notice about denied tools, in characters.
+MAX_DENIED_CHARS = 2_000
 
 
 async def ask_and_deliver(run: Run) -> None:
     """Ask the agent and deliver its answer while it writes."""
-    assert run.agent is not None, "start_agent() came first"
+    assert run.agent is not None, "start_agent() is called first"
     agents = run.setup.agents
     files = _files_of(run)
-    pace = Pace(heard=lambda: agents.heard_at, used_s=run.used_s)
-    conduct = Conduct(
+    timer = TurnTimer(last_output_at=lambda: agents.last_output_at, used_s=run.used_s)
+    supervisor = TurnSupervisor(
         run.agent,
         spec=run.spec,
         limits=run.setup.limits,
-        pace=pace,
+        timer=timer,
         abort=run.abort,
         callbacks=run.callbacks,
         as_shown=lambda event: as_shown(event, run.scrubber),
@@ -51,43 +51,43 @@ async def ask_and_deliver(run: Run) -> None:
     )
     listeners = Listeners(
         take_files=files.take,
-        on_permission=partial(_decide, run, conduct),
-        on_withdrawn=conduct.withdraw,
+        on_permission=partial(_decide, run, supervisor),
+        on_withdrawn=supervisor.withdraw,
         label=lambda event: _label(run, event),
         head=lambda event: label_of(event, "arguments", run.scrubber, run.spec.workspace),
         scrub=run.scrubber.text,
     )
     try:
-        async with conduct.over(_steering(run, files)):
+        async with supervisor.watch(_steering(run, files)):
             prompt, images = await _turn_prompt(run, files)
             if run.is_command:
                 prompt, images = run.turn.entries[0].message.text, []
             answering = run.agent.turn(prompt, images, is_command=run.is_command)
             run.is_asked = True
             async with contextlib.aclosing(answering) as events:
-                run.delivered = await run.delivery.process(pace.noting(events), listeners)
+                run.delivered = await run.delivery.process(timer.noting(events), listeners)
             run.result, run.error = run.delivered.run, run.delivered.error
     finally:
-        run.overdue = conduct.overdue
-    if notices := _notices_of(run, conduct):
-        await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
+        run.overdue = supervisor.overdue
+    if notices := _notices_of(run, supervisor):
+        await run.delivery.deliver_notice(ReplyPayload("\n".join(notices), is_ours=True))
     if not run.delivered.has_ended and run.error is None:
-        why = "the agent's output ended without a result"
-        run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+        detail = "the agent's output ended without a result"
+        run.error = ErrorEvent(ErrorCategory.FATAL, detail, ends_agent=True)
 
 
 async def _decide(
     run: Run,
-    conduct: Conduct,
+    supervisor: TurnSupervisor,
     event: PermissionEvent,
-    say_all: Callable[[], Awaitable[None]],
+    deliver_so_far: Callable[[], Awaitable[None]],
 ) -> None:
-    """Begin to decide about a permission; the next attempt knows that the agent plans."""
+    """Begin to decide about a permission; for a plan, first store that the agent is planning."""
     note = run.agent.note if run.agent else ""
     if event.plan is not None and run.session_id and note != run.spec.note:
         await run.setup.session_map.set(run.map_name, run.session_id, note)
         run.spec = replace(run.spec, note=note)
-    await conduct.decide(event, say_all)
+    await supervisor.decide(event, deliver_so_far)
 
 
 def _label(run: Run, event: ToolUseEvent) -> tuple[str, str]:
@@ -95,13 +95,13 @@ def _label(run: Run, event: ToolUseEvent) -> tuple[str, str]:
     return label_of(event, shown, run.scrubber, run.spec.workspace)
 
 
-# -- what the agent is told --------------------------------------------------------------------
+# -- the agent's prompts -----------------------------------------------------------------------
 
 
 async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
-    """Return the prompt of the turn, with the pictures that the agent is shown.
+    """Return the turn's prompt and its pictures.
 
-    Puts the files that came with the messages where the agent can read them.
+    Puts the files of the messages where the agent can read them.
     """
     sources = run.sources
     history = await sources.history() if sources.history and run.begins_conversation else ()
@@ -111,10 +111,10 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
         given[entry.id], shown = await files.give(entry)
         images += shown
     all_files = [file for of_entry in given.values() for file in of_entry]
-    all_files += [file for entry in run.turn.left_out for file in left_out(entry)]
-    if words := [file.words for file in all_files if file.problem]:
-        notice = ReplyPayload("\n".join(words), is_ours=True)
-        await run.delivery.say(notice, is_last=False)
+    all_files += [file for entry in run.turn.left_out for file in left_out_files(entry)]
+    if problems := [file.notice for file in all_files if file.problem]:
+        notice = ReplyPayload("\n".join(problems), is_ours=True)
+        await run.delivery.deliver_notice(notice, is_last=False)
     effects = await sources.effects() if sources.effects and run.turn.was_interrupted else ()
     prompt = build_turn_prompt(
         run.turn,
@@ -124,32 +124,35 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
         files=given,
         effects=effects,
         denials=await sources.denials() if sources.denials and not run.is_command else (),
-        work=await _work_of(run),
-        meanwhile=await sources.beside() if sources.beside and not run.is_command else (),
+        tasks=await _unfinished_tasks(run),
+        aside_notes=await sources.aside_notes()
+        if sources.aside_notes and not run.is_command
+        else (),
     )
     return prompt, images
 
 
-async def _work_of(run: Run) -> list[dict[str, Any]]:
-    if run.sources.working is None or run.is_command:
+async def _unfinished_tasks(run: Run) -> list[dict[str, Any]]:
+    if run.sources.tasks is None or run.is_command:
         return []
     zone = run.turn.entries[-1].message.timezone or run.setup.zone
-    return work_of(await run.sources.working(), zone=zone)
+    return describe_tasks(await run.sources.tasks(), zone=zone)
 
 
 async def _steering(
     run: Run, files: TurnFiles
 ) -> AsyncGenerator[tuple[str, str, Sequence[Image]], None]:
-    """Yield the messages that join the turn: prompt, entry's id and pictures of each."""
+    """Yield the messages that join the turn: the prompt, entry id and pictures of each."""
     if run.sources.newcomers is None or not run.setup.runtime.capabilities.steers:
         return
     async with contextlib.aclosing(run.sources.newcomers()) as entries:
         async for entry in entries:
             run.messages[entry.id] = entry.message
             run.given[entry.id], images = await files.give(entry)
-            alone = Turn(run.turn.session, (entry,))
+            turn_of_one = Turn(run.turn.session, (entry,))
             given = {entry.id: run.given[entry.id]}
-            yield build_turn_prompt(alone, zone=run.setup.zone, files=given), entry.id, images
+            prompt = build_turn_prompt(turn_of_one, zone=run.setup.zone, files=given)
+            yield prompt, entry.id, images
 
 
 def _files_of(run: Run) -> TurnFiles:
@@ -164,22 +167,23 @@ def _files_of(run: Run) -> TurnFiles:
     )
 
 
-def _notices_of(run: Run, conduct: Conduct) -> list[str]:
-    """Return what the person can't know from the answer."""
+def _notices_of(run: Run, supervisor: TurnSupervisor) -> list[str]:
+    """Return the notices about problems that the answer does not mention."""
     joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
-    notices = [file.words for file in joined if file.problem]
+    notices = [file.notice for file in joined if file.problem]
     denials = dict.fromkeys(run.delivered.run.permission_denials)
-    denied = [tool for tool in denials if tool not in conduct.people_decide]
+    denied = [tool for tool in denials if tool not in supervisor.people_decide]
     if denied and not run.setup.runtime.capabilities.explains_denial:
-        remedies = remedies_of(run.turn.session.agent, conduct.remedies)
-        words = f"({WAS_DENIED.format(tools=', '.join(denied))} {remedies}".strip()
-        notices.append(run.scrubber.text(f"{words})", MAX_DENIED))
+        remedies = remedies_of(run.turn.session.agent, supervisor.remedies)
+        text = f"({WAS_DENIED.format(tools=', '.join(denied))} {remedies}".strip()
+        notices.append(run.scrubber.text(f"{text})", MAX_DENIED_CHARS))
     for server, message in run.delivered.forms.items():
-        name, asked = (
-            run.scrubber.line(words, MAX_REASON).replace("`", "'") for words in (server, message)
+        name, question = (
+            run.scrubber.line(text, MAX_REASON_CHARS).replace("`", "'")
+            for text in (server, message)
         )
         who = f"The MCP server `{name}`" if name else "The agent"
-        notices.append(FORM.format(who=who, message=asked))
+        notices.append(FORM.format(who=who, message=question))
     if run.setup.agents.is_new and run.error is None:
         notices += _missing_servers(run)
     return notices
@@ -191,8 +195,8 @@ def _missing_servers(run: Run) -> list[str]:
     return [
         missing_server(
             run.turn.session.agent,
-            run.scrubber.line(name, MAX_REASON),
-            why=run.scrubber.line(why, MAX_REASON),
+            run.scrubber.line(name, MAX_REASON_CHARS),
+            why=run.scrubber.line(why, MAX_REASON_CHARS),
             runtime=run.setup.runtime.name,
         )
         for name, why in run.agent.missing_servers.items()

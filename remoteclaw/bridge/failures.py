@@ -1,4 +1,4 @@
-"""Failures of a turn: their category, the words about them, and what ends a conversation."""
+"""Failures of a turn: category, sentence and remedy, and whether the conversation is lost."""
 
 from remoteclaw.clock import local_time, now_ms
 from remoteclaw.errors import ErrorCategory, Overdue, Remedy, sentence
@@ -7,20 +7,20 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Turn
 from remoteclaw.protocols import AgentSpec, Runtime
 
-#: How much of a CLI's reason for a failure a person is shown who can fix it, in characters.
-MAX_REASON = 300
-#: From which length a message may itself be what a model finds too long, in characters.
-LONG_MESSAGE = 50_000
-#: What is over so soon is not worth a time of day, in seconds.
+#: The maximum length of a CLI's reason for a failure in a reply, in characters.
+MAX_REASON_CHARS = 300
+#: From this length on, the message itself may be what is too long for the model, in characters.
+LONG_MESSAGE_CHARS = 50_000
+#: A limit that ends sooner than this is reported without the time of its end, in seconds.
 SOON_S = 120
 
 
 def error_of(
     reported: ErrorEvent | None, *, overdue: Overdue | None, is_stopped: bool
 ) -> ErrorEvent | None:
-    """Return the error of a turn without a complete answer; None if nothing went wrong.
+    """Return the error of a turn without a complete answer; None if there is none.
 
-    A limit, or a stop, goes before what the agent reported about it.
+    An exceeded limit or a stop takes precedence over the error that the agent `reported`.
     """
     if overdue:
         return ErrorEvent(ErrorCategory.TIMEOUT, overdue.detail)
@@ -29,7 +29,7 @@ def error_of(
     return reported
 
 
-def failure_words(
+def failure_text(
     error: ErrorEvent,
     turn: Turn,
     *,
@@ -37,7 +37,7 @@ def failure_words(
     zone: str | None,
     remedy: Remedy | None = None,
 ) -> str:
-    """Return what the person reads about a failure; with a `remedy`, one who can fix it."""
+    """Return the sentence about a failure; `remedy` is for a person who can fix it."""
     return sentence(
         error.category,
         agent=turn.session.agent,
@@ -51,12 +51,12 @@ def failure_words(
 def remedy_of(
     error: ErrorEvent, turn: Turn, *, reason: str, spec: AgentSpec, runtime: Runtime
 ) -> Remedy:
-    """Return what a person can do about a failure who can change settings and start programs.
+    """Return the remedy of a failure, for a person who can change settings and start programs.
 
-    `reason` is what the CLI said, on one line and without secrets.
+    `reason` is the CLI's error message, on one line and without secrets.
     """
     agent, ways, then = turn.session.agent, runtime.remedies, "then send your message again."
-    says = f"{runtime.name}: {code(reason)}" if reason else ""
+    says = f"{runtime.name}: {as_code(reason)}" if reason else ""
     sign_in = ways.sign_in or "sign in to its CLI"
     on = "on the computer that RemoteClaw runs on"
     key = next((name for name in ways.keys if spec.env.get(name)), "")
@@ -73,7 +73,7 @@ def remedy_of(
         case ErrorCategory.AUTH:
             fix = f"{sign_in[0].upper()}{sign_in[1:]}, {on}; {then}"
         case ErrorCategory.UNKNOWN_MODEL:
-            known = f" ({ways.models}, lists those that there are)" if ways.models else ""
+            known = f" ({ways.models}, lists the available models)" if ways.models else ""
             what = f"{agent}'s account can't use its model"
             choose = f"`model` under [agents.{agent}], or in this session with /model{known}"
             fix = f"Set {choose}; {then}"
@@ -95,28 +95,28 @@ def remedy_of(
 
 
 def unstartable(agent: str, why: str) -> Remedy:
-    """Return what is said of an agent that can't be started; `why` says what to do, too."""
+    """Return the remedy for an agent that can't be started; `why` also says what to do."""
     what = f"{agent} can't be started: {one_line(why).rstrip('.')}"
     return Remedy(what=what, fix="Then send your message again.")
 
 
 def missing_server(agent: str, name: str, *, why: str, runtime: str) -> str:
-    """Return what is said of an MCP server that an agent has to do without."""
-    why = f" ({code(why)})" if why else ""
-    name = code(name)
+    """Return the notice about an MCP server that an agent could not connect."""
+    why = f" ({as_code(why)})" if why else ""
+    name = as_code(name)
     return (
         f"({agent} works without the MCP server {name}, which {runtime} could not connect{why}: "
         f"correct it under [agents.{agent}.mcp_servers], or in {runtime}'s own settings.)"
     )
 
 
-def code(words: str) -> str:
-    """Return a CLI's words as code, in which nothing is Markdown."""
-    return f"`{words.replace('`', chr(39))}`"
+def as_code(text: str) -> str:
+    """Return a CLI's text as inline code, so that nothing in it is Markdown."""
+    return f"`{text.replace('`', chr(39))}`"
 
 
 def _until(at_ms: int | None, zone: str | None) -> str:
-    """Return in words when the provider takes requests again; nothing if it's not known."""
+    """Return the time at which the provider accepts requests again; empty if not known or soon."""
     if at_ms is None or at_ms < now_ms() + SOON_S * 1000:
         return ""
     at, now = local_time(at_ms, zone), local_time(now_ms(), zone)
@@ -126,14 +126,14 @@ def _until(at_ms: int | None, zone: str | None) -> str:
 def is_fatal_to_conversation(error: ErrorEvent, turn: Turn) -> bool:
     """Whether a CLI's conversation can't be continued.
 
-    A picture that the model can't read stays in it and fails each further turn, and so does its
-    length, unless the CLI has repaired it. A long message may have been too long by itself: if not,
-    the next one tells.
+    An unreadable picture, or too much text, stays in the conversation and fails each further turn,
+    unless the CLI has repaired it. After a long message, the conversation is kept: the message
+    alone may have been too long, and otherwise the next turn fails as well.
     """
     match error.category:
         case ErrorCategory.CONTEXT_OVERFLOW:
             length = sum(len(entry.message.text) for entry in turn.entries)
-            return length < LONG_MESSAGE and not error.is_repaired
+            return length < LONG_MESSAGE_CHARS and not error.is_repaired
         case ErrorCategory.UNFIT_IMAGE:
             return not error.is_repaired
         case category:

@@ -1,6 +1,6 @@
-"""Freshness: when a conversation is too old to be continued, and what kind of chat it is in.
+"""Freshness: whether a conversation is too old to be continued, and the kind of its chat.
 
-Pure functions: the caller gives the time, in milliseconds since 1970.
+Pure functions: the caller passes the time, in milliseconds since 1970.
 """
 
 from collections.abc import Iterable
@@ -11,15 +11,15 @@ from remoteclaw.clock import named_zone
 from remoteclaw.config.model import ResetConfig
 from remoteclaw.messages import ChannelMessage, ChatKind, SessionKey
 
-#: The reason why a conversation is too old: its time of day has passed, or it was idle.
+#: The reason why a conversation is too old: its daily time has passed, or it was idle too long.
 Staleness = Literal["daily", "idle"]
 
 
 def kind_of(session: SessionKey, messages: Iterable[ChannelMessage] = ()) -> ChatKind:
-    """Return the kind of chat that a session is in, as one of its messages says.
+    """Return the kind of a session's chat, from the first message that has one.
 
-    Where none does, a chat counts as a group unless it is called like its one person, or like the
-    console.
+    Without such a message, a chat is a group, unless its id is that of its user or of its channel
+    (the console).
     """
     for message in messages:
         if message.chat_kind is not None:
@@ -33,8 +33,8 @@ def kind_of(session: SessionKey, messages: Iterable[ChannelMessage] = ()) -> Cha
 def staleness(policy: ResetConfig, *, last_ms: int, now_ms: int) -> Staleness | None:
     """Return why a message begins a new conversation; None if it continues the old one.
 
-    `last_ms` is when the last turn about a person's message ended, and `now_ms` when this message
-    came: not when it is answered, so that waiting for a worker makes nothing old.
+    `last_ms` is the end of the last turn that answered a person. `now_ms` is the time at which the
+    message arrived, so that waiting for a worker does not count.
     """
     if policy.daily and last_ms < _latest(policy.daily, policy.timezone, now_ms):
         return "daily"
@@ -44,16 +44,16 @@ def staleness(policy: ResetConfig, *, last_ms: int, now_ms: int) -> Staleness | 
 
 
 def _latest(time_of_day: str, zone_name: str | None, now_ms: int) -> int:
-    """Return when it was that time of day last, in a zone or in this computer's.
+    """Return the last time at which it was `time_of_day`, by default in this computer's zone.
 
-    Of a time that comes twice in a night, the first one counts. One that the clocks skip is as much
-    later as they skip.
+    If a change of the clocks repeats this time, the first occurrence counts. If it skips this time,
+    the time is later by the skipped interval.
     """
     zone = named_zone(zone_name)
     wanted = time.fromisoformat(time_of_day)
     today = datetime.fromtimestamp(now_ms / 1000, tz=zone).date()
-    # Where the clocks go back over midnight, today's may not have come although yesterday's date is
-    # today's again; and a zone may have skipped a whole day.
+    # Several days are tried: clocks that go back over midnight repeat a date, and a zone may skip a
+    # whole day.
     days = (today - timedelta(days=days) for days in range(-1, 3))
     moments = [datetime.combine(day, wanted, tzinfo=zone).timestamp() * 1000 for day in days]
     return max(int(moment) for moment in moments if moment <= now_ms)

@@ -1,7 +1,7 @@
-"""Hooks: the operator's functions, called at moments of a turn.
+"""Hooks: the operator's functions, called at certain moments of a turn.
 
-They run in the order of the configuration. Each has a deadline, and one that fails or is late is
-logged and changes nothing.
+They run in the order of the configuration. A hook that fails or exceeds its deadline is logged and
+ignored.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from remoteclaw.events import AgentUsage
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import McpSideEffects, SessionKey
 
-#: How long one hook may take, in seconds: the person waits for those before the turn.
+#: The time limit of one hook, in seconds: the person waits for the hooks before a turn.
 DEADLINE_S = 5.0
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class BeforeRuntimeSpawn:
 class SpawnOverride:
     """The result of a `before_runtime_spawn` hook.
 
-    Another one than for the last turn restarts the agent, which continues the conversation.
+    If it differs from the last turn's, the agent is restarted and continues the conversation.
     """
 
     workspace: str | None = None
@@ -58,23 +58,23 @@ class SpawnOverride:
 
 @dataclass(frozen=True, slots=True)
 class AfterRuntimeExit:
-    """A turn is over at the agent."""
+    """The agent has ended its turn."""
 
     session: SessionKey
     output: str
-    """The agent's answer, its first 64,000 characters."""
+    """The first 64,000 characters of the agent's answer."""
     side_effects: McpSideEffects
     usage: AgentUsage
-    """The tokens that the turn took."""
+    """The tokens that the turn has used."""
     duration_ms: int
-    """Milliseconds that the turn took."""
+    """The duration of the turn, in milliseconds."""
     total_cost_usd: float | None
-    """The cost of the turn in US dollars, where the CLI says so."""
+    """The cost of the turn in US dollars; None if the CLI does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """A turn is over."""
+    """A turn has ended."""
 
     session: SessionKey
     turn: str
@@ -90,7 +90,7 @@ class Hooks:
 
     @classmethod
     def load(cls, config: HooksConfig) -> "Hooks":
-        """Import the configured functions; raises `ConfigError` for one that isn't there."""
+        """Import the configured functions; raises `ConfigError` if one can't be imported."""
         hooks = cls()
         for moment in type(config).model_fields:
             for reference in getattr(config, moment):
@@ -106,13 +106,13 @@ class Hooks:
         self._hooks.setdefault(moment, []).append(function)
 
     async def run(self, moment: str, event: Any) -> list[Any]:
-        """Call every hook of a moment; return what those gave back that didn't fail."""
+        """Call every hook of a moment; return their results, without None and failures."""
         results = [await _call(function, event) for function in self._hooks.get(moment, ())]
         return [result for result in results if result is not None]
 
 
 async def _call(function: Callable[[Any], Any], event: Any) -> Any:
-    """Return what a hook gives back; None if it fails or is late."""
+    """Return a hook's result; None if it fails or exceeds its deadline."""
     try:
         async with asyncio.timeout(DEADLINE_S):
             if inspect.iscoroutinefunction(function):
@@ -120,13 +120,13 @@ async def _call(function: Callable[[Any], Any], event: Any) -> Any:
             result = await _in_daemon(function, event)
             return await result if inspect.isawaitable(result) else result
     except TimeoutError:
-        log.error("hook %s took more than %d s and was left", _name(function), DEADLINE_S)
+        log.error("hook %s took more than %d s and is ignored", _name(function), DEADLINE_S)
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if task and task.cancelling():  # we are asked to stop, and not something in the hook
+        if task and task.cancelling():  # this task itself is being cancelled
             raise
-        log.error("hook %s was cancelled by something in it", _name(function))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of anybody's
+        log.error("hook %s was cancelled by its own code", _name(function))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any operator's code
         log.error("hook %s failed: %s", _name(function), frames_of(error))
     return None
 
@@ -134,10 +134,11 @@ async def _call(function: Callable[[Any], Any], event: Any) -> Any:
 async def _in_daemon(function: Callable[[Any], Any], event: Any) -> Any:
     """Call a function in a daemon thread, which does not delay the end of the process.
 
-    Python waits for threads of `asyncio.to_thread`, so a hook that hangs would hold its worker.
+    Python waits for the threads of `asyncio.to_thread` at exit, so a hook that hangs would keep its
+    worker from ending.
     """
     done: Future[Any] = Future()
-    done.set_running_or_notify_cancel()  # from now on it can't be cancelled
+    done.set_running_or_notify_cancel()  # makes it uncancellable
 
     def call() -> None:
         try:
@@ -153,7 +154,7 @@ def _imported(moment: str, reference: str) -> Callable[[Any], Any]:
     module_name, _, name = reference.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), name)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
             f"[hooks] {moment} names {reference!r}, which can't be imported: {why}. "

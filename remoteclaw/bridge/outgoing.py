@@ -1,4 +1,4 @@
-"""The rule for files that an agent sends, whether by a tag in its answer or by a tool."""
+"""The rules for files that an agent sends, by a tag in its answer or by a tool."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from remoteclaw.config.home import Home
 from remoteclaw.host.files import UnfitFile, read_file
 
-#: Names of files and directories in which keys and logins are kept, in lower case.
+#: The names of files and directories that contain keys and logins, in lower case.
 KEY_STORES = (
     *(".ssh", "id_rsa*", "id_ecdsa*", "id_ed25519*", ".gnupg", ".password-store", ".netrc"),
     *(".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".vault-token"),
@@ -37,35 +37,35 @@ class Outgoing:
     permissions: str
     workspace: Path
     files_dir: Path | None
-    """The files that people have sent to the session; None if none are here."""
+    """The directory of the files that people have sent to the session; None without one."""
 
     def read(self, path: Path) -> bytes:
-        """Return what is in a file that the agent sends; raises `UnfitFile` if it must not."""
+        """Return the content of a file; raises `UnfitFile` if the agent must not send it."""
         self.check_permissions()
         return read_file(path, check=self._check)
 
     def check_permissions(self) -> None:
-        """Raise `UnfitFile` for an agent that sends no files at all."""
+        """Raise `UnfitFile` if the agent may send no files at all."""
         if self.permissions == "deny":
             raise UnfitFile(DENIED)
 
-    def _check(self, file: Path, found: os.stat_result) -> None:
-        """Raise `UnfitFile` unless an open file may be sent; `file` is where it really is."""
+    def _check(self, file: Path, stat: os.stat_result) -> None:
+        """Raise `UnfitFile` unless an open file may be sent; `file` is its path without links."""
         roots = [Path(os.path.realpath(root)) for root in (self.workspace, self.files_dir) if root]
         if not any(file.is_relative_to(root) for root in roots):
             raise UnfitFile(ELSEWHERE)
         self._check_place(file)
         for path in (file, *file.parents):
-            if path in roots:  # the operator has chosen what is above
+            if path in roots:  # the operator has chosen the directories above
                 break
             if name := _key_store(path):
                 raise UnfitFile(KEYS.format(name=name))
-        if found.st_nlink != 1:
+        if stat.st_nlink != 1:
             raise UnfitFile(LINKED)
 
     def _check_place(self, file: Path) -> None:
         config = Path(os.path.realpath(self.home.config_file))
-        # Its versions and drafts are beside it.
+        # Backups and drafts of the configuration file are in the same directory.
         if config.name.casefold() in file.name.casefold() and _is_any(file.parent, config.parent):
             raise UnfitFile(OWN)
         for path in (file, *file.parents):
@@ -76,12 +76,12 @@ class Outgoing:
 
 
 def _is_any(path: Path, *others: Path | None) -> bool:
-    """Whether a path is one of others, under any name. Raises OSError."""
+    """Whether a path is the same file or directory as one of `others`. Raises OSError."""
     return any(other and other.exists() and path.samefile(other) for other in others)
 
 
 def _key_store(path: Path) -> str:
-    """Return the name by which a file or directory looks like a key store; nothing without one."""
-    # Some file systems take upper case for lower case.
+    """Return the entry of `KEY_STORES` that a path matches; empty if it matches none."""
+    # Some file systems ignore case.
     known = PurePosixPath(str(path).casefold())
     return next((name for name in KEY_STORES if known.match(name)), "")

@@ -1,4 +1,4 @@
-"""The text that shows people what an agent asks to do: nothing hidden, nothing secret."""
+"""The text of a permission request for people, without hidden characters and secrets."""
 
 import difflib
 import re
@@ -11,71 +11,77 @@ import orjson
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import PermissionEvent, Question
 
-#: How much is shown, in characters, and how much the whole has that goes with it as a file: the
-#: middle of what is longer is left out.
-MOST, MAX_OF_WHOLE = 3000, 1_000_000
-#: How many lines of a change are compared: comparing takes the square of that.
-MAX_COMPARED = 2000
-#: What is shown of a plan that is empty.
+#: The maximum lengths of the text in the chat, and of the full text in a file, in characters. The
+#: middle of a longer text is left out.
+MAX_SHOWN_CHARS, MAX_FULL_CHARS = 3000, 1_000_000
+#: A change of more lines than this is shown without a diff, which takes quadratic time.
+MAX_DIFF_LINES = 2000
+#: Shown instead of an empty plan.
 NO_PLAN = "(It has written no plan.)"
-#: What a terminal or a chat would obey or hide: controls, directions, and what has no width.
+#: Characters that a terminal or a chat interprets or hides: controls, writing directions, and
+#: characters without width.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\ufff9-\ufffb\u115f\u1160\u2800\u3164\uffa0\U000e0000-\U000e0fff]"
 )
-#: What says no more about a command than itself.
+#: Arguments that need not be shown besides the command itself.
 _OF_COMMAND = {"command", "description", "timeout", "cwd", "reason", "workdir"}
 _DIFFS = ("old_string", "new_string")
 _OF_EDIT = {"file_path", "replace_all", *_DIFFS}
 
 
 def as_shown(event: PermissionEvent, scrubber: Scrubber) -> PermissionEvent:
-    """Return a request with what people are shown of it: what is wanted, or its questions."""
+    """Return a request with the texts for people: its description, or its questions."""
     if not event.questions:
-        shown, whole = (wanted(event, scrubber, most) for most in (MOST, MAX_OF_WHOLE))
-        return replace(event, shown=shown, whole="" if whole == shown else whole)
+        shown, full = (
+            description_of(event, scrubber, max_chars)
+            for max_chars in (MAX_SHOWN_CHARS, MAX_FULL_CHARS)
+        )
+        return replace(event, description=shown, full_description="" if full == shown else full)
 
     def line(text: str) -> str:
-        return " ".join(as_seen(text[: MOST // 10], scrubber).split())
+        return " ".join(as_visible(text[: MAX_SHOWN_CHARS // 10], scrubber).split())
 
     questions = (
         Question(
-            text=as_seen(asked.text, scrubber),
-            header=line(asked.header),
-            choices=tuple((line(label), line(meaning)) for label, meaning in asked.choices),
-            is_multiple=asked.is_multiple,
+            text=as_visible(question.text, scrubber),
+            header=line(question.header),
+            choices=tuple((line(label), line(meaning)) for label, meaning in question.choices),
+            is_multiple=question.is_multiple,
         )
-        for asked in event.questions
+        for question in event.questions
     )
     return replace(event, questions=tuple(questions))
 
 
-def wanted(event: PermissionEvent, scrubber: Scrubber, most: int = MOST) -> str:
-    """Return what a tool would do: a command, a change as a diff, or the tool's arguments.
+def description_of(
+    event: PermissionEvent, scrubber: Scrubber, max_chars: int = MAX_SHOWN_CHARS
+) -> str:
+    """Return what a tool would do: a command, a diff, a plan, or else the tool's arguments."""
+    return as_visible(_text(event), scrubber, max_chars)
 
-    Of a plan, return that.
+
+def as_visible(text: str, scrubber: Scrubber, max_chars: int = MAX_SHOWN_CHARS) -> str:
+    """Return a text for people, without secrets and with hidden characters as escapes.
+
+    The middle of a text of more than `max_chars` characters is left out.
     """
-    return as_seen(_text(event), scrubber, most)
-
-
-def as_seen(text: str, scrubber: Scrubber, most: int = MOST) -> str:
-    """Return a text as people are shown it, at most so many of its characters."""
-    # In this order: the scrubber drops what is hidden.
+    # The escapes come first, because the scrubber removes hidden characters.
     text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    if len(text) <= most:
-        return scrubber.text(text, most)
-    half = most // 2
-    first, last = scrubber.text(text, half), scrubber.text(text[-most:], most)[-half:]
-    return f"{first}\n… {len(text) - most:,} characters …\n{last}"
+    if len(text) <= max_chars:
+        return scrubber.text(text, max_chars)
+    half = max_chars // 2
+    first, last = scrubber.text(text, half), scrubber.text(text[-max_chars:], max_chars)[-half:]
+    return f"{first}\n… {len(text) - max_chars:,} characters …\n{last}"
 
 
 def _text(event: PermissionEvent) -> str:
-    """Return it in the shortest words that hide nothing: all arguments, where none fit."""
+    """Return the shortest text that hides no argument; without a short form, all arguments."""
     if event.plan is not None:
         return event.plan.strip() or NO_PLAN
     given, intent = event.input, event.intent
     if intent and intent.tool == "Bash" and intent.command:
-        elsewhere = f"\n(in {intent.cwd})" if intent.cwd not in ("", event.where) else ""
+        elsewhere = f"\n(in {intent.cwd})" if intent.cwd not in ("", event.workspace) else ""
         more = {name: value for name, value in given.items() if name not in _OF_COMMAND}
         also = f"\n{_json(more)}" if more and "command" in given else ""
         return intent.command + elsewhere + also
@@ -107,7 +113,7 @@ def _change(change: Mapping[str, Any]) -> str:
 
 def _diff(before: str, after: str) -> str:
     old, new = before.splitlines(), after.splitlines()
-    if len(old) + len(new) > MAX_COMPARED:
+    if len(old) + len(new) > MAX_DIFF_LINES:
         return "\n".join([*(f"-{line}" for line in old), *(f"+{line}" for line in new)])
     lines = difflib.unified_diff(old, new, lineterm="", n=2)
     return "\n".join([*lines][2:])

@@ -38,7 +38,7 @@ from remoteclaw.protocols import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a bridge works with in each of its turns (`ChannelBridge`)."""
+    """The arguments of a `ChannelBridge`, which are the same for all of its turns."""
 
     spec: AgentSpec
     runtime: Runtime
@@ -61,11 +61,11 @@ class Run:
     setup: Setup
     turn: Turn
     spec: AgentSpec
-    """The bridge's template of the agent, completed by steps 1 to 3; step 5 updates its note."""
+    """The agent's spec: the bridge's template, completed by steps 1 to 3; step 5 sets its note."""
     delivery: DeliveryAdapter
     callbacks: BridgeCallbacks
     messages: dict[str, ChannelMessage]
-    """The messages that the agent was shown, by entry."""
+    """The messages that the agent has seen, by entry."""
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     sources: TurnSources = field(default_factory=TurnSources)
     used_s: float = 0.0
@@ -73,27 +73,27 @@ class Run:
     session_id: str | None = None
     """The CLI's own id of the conversation; None if the conversation has none yet."""
     fork_of: str | None = None
-    """The id of the conversation that this one begins as a copy of."""
+    """The CLI's id of the conversation that this one begins as a copy of; None if it is no copy."""
     begins_conversation: bool = False
     """Whether the agent begins a conversation with this turn."""
     scrubber: Scrubber = field(default_factory=Scrubber)
-    """Hides what is secret for the turn's agent."""
+    """Hides the secrets of the turn's agent."""
     agent: AgentProcess | None = None
     is_asked: bool = False
-    """Whether the agent was asked: from then on it answers beside the turn, too."""
+    """Whether the agent has received the prompt; only then can it answer asides."""
     side_effects: SideEffectsReader | None = None
     delivered: Delivered = field(default_factory=Delivered)
     result: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
     reason: str = ""
-    """The error's, for a person who can fix it."""
+    """The CLI's message about the error, for a person at this computer; else empty."""
     overdue: Overdue | None = None
-    """The limit that the turn has passed."""
+    """The time limit that the turn has exceeded; None if none."""
     given: dict[str, list[GivenFile]] = field(default_factory=dict)
     """The files of messages that joined the turn, by entry."""
     tool_effects: McpSideEffects = field(default_factory=McpSideEffects)
     repeated_by_tool: frozenset[int] = frozenset()
-    """The indexes of answer messages that a tool has sent to the same chat already."""
+    """The indexes of messages that a tool has already sent to the same chat."""
 
     @property
     def map_name(self) -> str:
@@ -102,16 +102,16 @@ class Run:
 
     @property
     def is_command(self) -> bool:
-        """Whether the turn is a command that the agent gets as it is."""
+        """Whether the turn is a command of the agent's CLI, which gets it without a header."""
         return self.turn.is_command and self.setup.runtime.capabilities.takes_commands
 
     @property
     def is_local(self) -> bool:
-        """Whether who reads the answer can fix what is wrong on this computer."""
+        """Whether the chat is used at this computer, by a person who can fix its settings."""
         return profile_of(self.turn.session.provider).is_local
 
     def outcome(self) -> AgentDeliveryResult:
-        """Return what there is to deliver."""
+        """Return the result of the turn."""
         payloads = self.delivery.payloads
         return AgentDeliveryResult(
             payloads=tuple(p for p in payloads if p.index not in self.repeated_by_tool),

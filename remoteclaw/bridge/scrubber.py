@@ -1,7 +1,7 @@
-"""A scrubber: takes secrets out of a text before people see it.
+"""The scrubber: removes secrets from a text before people see it.
 
-It knows the values that were declared secret, those of the agent's environment, and the forms of
-well-known keys. What a program computes from a secret, such as its base64, it can't know.
+It knows the values that are declared secret, those of the agent's environment, and the forms of
+well-known keys. It does not recognise values computed from a secret, such as its base64.
 """
 
 import json
@@ -19,27 +19,27 @@ from remoteclaw.messages import McpServerConfig
 #: The replacement of a secret.
 SECRET = "[secret]"  # noqa: S105 - no secret
 
-#: How much of a text is read beyond what is shown, in characters: never a whole file.
-MAX_READ = 1000
-#: How long a value is at least: a shorter one would hide words and numbers that are no secrets.
-#: Where the name says that it is a secret, less will do.
-SHORTEST, SHORTEST_NAMED = 8, 4
-#: A value from this length on is hidden within a longer word, too.
-WITHIN_WORDS = 16
-#: How much of a long value is compared, in characters; behind it, nothing of the text is shown.
-MAX_COMPARED = 256
+#: How much of a text is scanned beyond the shown part, in characters: never a whole file.
+MAX_READ_CHARS = 1000
+#: The minimum length of a hidden value, in characters: shorter ones also occur as harmless words
+#: and numbers. A lower minimum applies to a value whose name marks it as a secret.
+MIN_CHARS, MIN_NAMED_CHARS = 8, 4
+#: A value of at least this length is also hidden within a longer word, in characters.
+MIN_WITHIN_WORD_CHARS = 16
+#: Only this much of a long value is compared, in characters; all of the text after it is hidden.
+MAX_COMPARED_CHARS = 256
 
 _SECRET_NAME = re.compile(r"token|secret|passw|credential|auth|cookie|(^|[_-])key$", re.IGNORECASE)
-#: Variables that say where things are, who the user is and how to behave.
+#: Names of variables with paths, addresses, user names and preferences.
 _HARMLESS_NAME = re.compile(
     r"(^|_)(PATH|HOME|DIR|TMPDIR|FILE|SHELL|USER|LOGNAME|LANG|LANGUAGE|TZ|TERM|COLOR|MODEL|REGION"
     r"|LOCATION|PROJECT|BASE_URL|ENDPOINT|NO_PROXY)$|^(LC|XDG)_",
     re.IGNORECASE,
 )
-#: A word or a number, which also occurs in harmless texts.
+#: A plain word or number, which also occurs in harmless texts.
 _PLAIN = re.compile(r"[a-z]+|[0-9.:]+")
 
-#: The forms of well-known keys, each as a pattern for what stands at the beginning of a word.
+#: The forms of well-known keys, as patterns that match at the beginning of a word.
 _KEYS = (
     r"sk-[\w-]{16,}",  # OpenAI, Anthropic, OpenRouter
     r"[rsp]k_(?:live|test)_\w{16,}",  # Stripe
@@ -50,7 +50,7 @@ _KEYS = (
     r"hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{16,}",
     r"[0-9]{8,10}:[\w-]{35}",  # Telegram
     r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",  # a JSON Web Token
-    r"rc[at]_[0-9a-f]+_[0-9a-f]{16,}|[0-9a-f]{64}",  # our own
+    r"rc[at]_[0-9a-f]+_[0-9a-f]{16,}|[0-9a-f]{64}",  # RemoteClaw's own
 )
 _FORMS = (
     *(rf"(?<![A-Za-z0-9])(?:{form})" for form in _KEYS),
@@ -58,32 +58,34 @@ _FORMS = (
     r"(?<=://)[^/\s\"']+(?=@)",
     r"(?P<scheme>(?i:bearer|authorization:\s*basic)\s+)[^\s\"']{8,}",
 )
-#: Compiled before a work-horse is forked, which would need 4 ms for it.
+#: Compiled at import, before a work-horse is forked, because it takes 4 ms.
 _ANY_FORM = re.compile("|".join(_FORMS), re.DOTALL)
 
 
 class Scrubber:
-    """Hides known values, and what has the form of a key, in texts for people."""
+    """Hides known values, and everything in the form of a key, in texts for people."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
 
-    def line(self, text: str, most: int) -> str:
-        """Return a text as one line of at most `most` characters, without secrets and controls."""
-        return one_line(self.text(text, MAX_READ), most=most)
+    def line(self, text: str, max_chars: int) -> str:
+        """Return a text as one line of at most `max_chars`, without secrets and controls."""
+        return one_line(self.text(text, MAX_READ_CHARS), max_chars=max_chars)
 
-    def text(self, text: str, most: int) -> str:
-        """Return the first `most` characters of a text, without secrets and controls."""
-        # First the controls: one within a secret must not save it.
-        text = _seen(text[: most + MAX_READ])  # a secret may go on behind them
-        return self._pattern.sub(lambda found: f"{found['scheme'] or ''}{SECRET}", text)[:most]
+    def text(self, text: str, max_chars: int) -> str:
+        """Return the first `max_chars` characters of a text, without secrets and controls."""
+        # Controls are removed first, because one within a secret would keep it from being found. A
+        # secret may also continue after the shown part.
+        text = _without_controls(text[: max_chars + MAX_READ_CHARS])
+        hidden = self._pattern.sub(lambda match: f"{match['scheme'] or ''}{SECRET}", text)
+        return hidden[:max_chars]
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         if not self._values:
             return _ANY_FORM
-        spelled = {_seen(form) for value in self._values for form in _spellings(value)}
-        # The longest first: one may begin with another.
+        spelled = {_without_controls(form) for value in self._values for form in _spellings(value)}
+        # Longer values come first, because one value may begin with another.
         known = map(
             _as_pattern, sorted(filter(str.strip, spelled), key=lambda form: (-len(form), form))
         )
@@ -95,43 +97,44 @@ def secrets_of(config: Config) -> Iterator[str]:
     for agent in config.agents.values():
         yield from secrets_of_agent(agent.env, agent.servers())
     for section in (*config.channels.values(), config.gateway):
-        yield from (text for text in declared_secrets(section) if len(text) >= SHORTEST_NAMED)
+        yield from (text for text in declared_secrets(section) if len(text) >= MIN_NAMED_CHARS)
     parts = urlsplit(config.redis.url or "")
     password = parts.netloc.rpartition("@")[0].partition(":")[2]
     options = (value for name, value in parse_qsl(parts.query) if "password" in name)
     for value in (password, unquote(password), *options):
-        if len(value) >= SHORTEST_NAMED:
+        if len(value) >= MIN_NAMED_CHARS:
             yield value
 
 
 def secrets_of_agent(
     env: Mapping[str, str], mcp_servers: Mapping[str, McpServerConfig]
 ) -> Iterator[str]:
-    """Yield what is secret of an agent's environment, and of its MCP servers'."""
+    """Yield the secret values of an agent's environment, and of its MCP servers."""
     for table in (env, *(server.env for server in mcp_servers.values())):
         yield from (value for name, value in table.items() if _is_secret(name, value))
     for server in mcp_servers.values():
         for value in server.headers.values():
-            # "Bearer KEY" is also used without its first word.
-            yield from (part for part in {value, value.split(" ")[-1]} if len(part) >= SHORTEST)
+            # The key of "Bearer KEY" also occurs alone.
+            yield from (part for part in {value, value.split(" ")[-1]} if len(part) >= MIN_CHARS)
 
 
 def _is_secret(name: str, value: str) -> bool:
     if _HARMLESS_NAME.search(name):
         return False
     if _SECRET_NAME.search(name):
-        return len(value) >= SHORTEST_NAMED
-    return len(value) >= SHORTEST and not _PLAIN.fullmatch(value)
+        return len(value) >= MIN_NAMED_CHARS
+    return len(value) >= MIN_CHARS and not _PLAIN.fullmatch(value)
 
 
-def _seen(text: str) -> str:
-    """Return a text without its controls and formats, but newline and tab."""
+def _without_controls(text: str) -> str:
+    """Return a text without control and format characters, except newlines and tabs."""
     if text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # most are, and this is quick
+        return text  # a quick check that is true of most texts
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def _spellings(value: str) -> Iterator[str]:
+    """Yield a value as it is, as in JSON, and as in a URL."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -139,8 +142,8 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _as_pattern(value: str) -> str:
-    # A value of several lines may stand on one, or the other way round.
-    pattern = r"\s+".join(map(re.escape, value[:MAX_COMPARED].split()))
-    if len(value) > MAX_COMPARED:
+    # The lines of a value may be joined in the text, or its words be on several lines.
+    pattern = r"\s+".join(map(re.escape, value[:MAX_COMPARED_CHARS].split()))
+    if len(value) > MAX_COMPARED_CHARS:
         return f"{pattern}.*"
-    return pattern if len(value) >= WITHIN_WORDS else rf"(?<!\w){pattern}(?!\w)"
+    return pattern if len(value) >= MIN_WITHIN_WORD_CHARS else rf"(?<!\w){pattern}(?!\w)"

@@ -1,4 +1,4 @@
-"""A session map in a file, for a bridge that is used without a fleet."""
+"""A session map in a file, for a bridge without a fleet."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.messages import SessionKey
 
 FILE_NAME = "remoteclaw-sessions.json"
-#: How long an id is kept since its last use, in milliseconds.
+#: How long an id is kept after its last use, in milliseconds.
 KEEP_MS = 7 * 24 * 3600 * 1000
 
 log = logging.getLogger(__name__)
@@ -23,10 +23,10 @@ _Entries = dict[str, dict[str, Any]]
 
 
 class FileSessionMap:
-    """The CLIs' ids of one session's conversations, in `remoteclaw-sessions.json` of a directory.
+    """The CLIs' ids of one session's conversations, in `remoteclaw-sessions.json` in a directory.
 
     Any number of processes may share the file: each change is made under a lock and replaces the
-    whole file. There is no cache. A file that can't be read is set aside, not overwritten.
+    whole file. There is no cache. A damaged file is renamed, not overwritten.
     """
 
     def __init__(
@@ -42,20 +42,20 @@ class FileSessionMap:
         self._now_ms = now_ms
 
     async def get(self, name: str) -> str | None:
-        """Return the id kept under a runtime and workspace, and keep it for 7 more days."""
+        """Return the id under `name`, and keep it for 7 more days; None if there is none."""
         return await asyncio.to_thread(self._get, name)
 
     async def note(self, name: str) -> str:
-        """Return what an agent has noted with that id; nothing if there is none."""
+        """Return the agent's note that is stored with the id; empty if there is none."""
         with self._changing() as entries:
             return str(entries.get(self._key(name), {}).get("note", ""))
 
     async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Keep an id, and what the agent has noted with it, for 7 days from now."""
+        """Store an id and the agent's note for 7 days."""
         await asyncio.to_thread(self._set, name, session_id, note)
 
     async def delete(self, name: str) -> None:
-        """Forget an id that the CLI no longer knows."""
+        """Delete an id that the CLI no longer knows."""
         with self._changing() as entries:
             entries.pop(self._key(name), None)
 
@@ -76,7 +76,7 @@ class FileSessionMap:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[_Entries]:
-        """Hold the lock; what is made of the entries that still live replaces the file."""
+        """Yield the unexpired entries under the lock; the changed entries then replace the file."""
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(self._file.with_suffix(".lock")):
             since = self._now_ms() - KEEP_MS
@@ -88,7 +88,7 @@ class FileSessionMap:
         return f"{self._session}|{name}"
 
     def _read(self) -> _Entries:
-        """Return what is in the file; a damaged one is empty, and set aside."""
+        """Return the file's entries; rename a damaged file and return none."""
         try:
             data = self._file.read_bytes()
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class FileSessionMap:
                 for key, entry in entries.items()
             }
         except (ValueError, TypeError, KeyError, AttributeError):
-            aside = self._file.with_suffix(f".damaged-{self._now_ms()}")
-            self._file.replace(aside)
-            log.error("%s can't be read, and is set aside as %s", self._file, aside.name)
+            damaged = self._file.with_suffix(f".damaged-{self._now_ms()}")
+            self._file.replace(damaged)
+            log.error("%s can't be read, and is set aside as %s", self._file, damaged.name)
             return {}

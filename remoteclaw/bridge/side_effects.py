@@ -1,7 +1,7 @@
-"""Side effects of a turn: the record of what its tools did besides answering.
+"""Side effects of a turn: messages sent and cron jobs added by its tools.
 
-RemoteClaw's own tools are noted where they act; their connector also writes them down, in the same
-form as servers of others: NDJSON in a file. What has the same call id is the same.
+The gateway records the effects of RemoteClaw's own tools. Their connector also writes them to a
+file of NDJSON, as other MCP servers may do; records with the same call id are one effect.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +13,12 @@ import orjson
 from remoteclaw.messages import McpSideEffects, ReplyPayload, SentTarget, SessionKey
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
-#: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
+#: At most this much of one turn's side effects is read, in bytes.
 MAX_BYTES = 8 * 1024 * 1024
 
 
 class SideEffectsReader:
-    """Reads one turn's part of the file: from where it ended when the turn began."""
+    """Reads one turn's part of the file: everything written since the reader was created."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / SIDE_EFFECTS_FILE
@@ -28,17 +28,17 @@ class SideEffectsReader:
             self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Return what was written since."""
+        """Return the records written since the turn began."""
         return _records(self._file, self._offset)
 
 
 def read_mcp_side_effects(file: Path) -> McpSideEffects:
-    """Return what tools wrote into a file; one that can't be read has nothing in it."""
+    """Return the side effects in a file; none if it can't be read."""
     return side_effects_of(_records(file, 0))
 
 
 def _records(file: Path, offset: int) -> list[dict[str, Any]]:
-    """Return the lines behind `offset`; unfinished and foreign ones are skipped."""
+    """Return the records after `offset`, without unfinished and invalid lines."""
     try:
         with file.open("rb") as opened:
             opened.seek(offset)
@@ -46,23 +46,23 @@ def _records(file: Path, offset: int) -> list[dict[str, Any]]:
     except OSError:
         return []
     complete, _, _unfinished = data.rpartition(b"\n")
-    found = []
+    records = []
     for line in complete.split(b"\n"):
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
         if isinstance(record, dict):
-            found.append(record)
-    return found
+            records.append(record)
+    return records
 
 
 def side_effects_of(records: Iterable[Mapping[str, Any]]) -> McpSideEffects:
-    """Return what records come to, each call counted once; unknown kinds are skipped.
+    """Return the side effects in `records`, each call once, without undelivered messages.
 
-    What did not arrive counts for nothing.
+    Unknown types of records are skipped.
     """
-    records = arrived(records)
+    records = without_undelivered(records)
     texts: list[str] = []
     media: list[str] = []
     targets: list[SentTarget] = []
@@ -92,7 +92,7 @@ def side_effects_of(records: Iterable[Mapping[str, Any]]) -> McpSideEffects:
     return McpSideEffects(tuple(texts), tuple(media), tuple(targets), cron_adds)
 
 
-def arrived(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def without_undelivered(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the records without those of messages that could not be delivered."""
     records = list(records)
     failed = {record.get("failedCallId") for record in records} - {None}
@@ -108,14 +108,14 @@ def repeats_of(
     records: Iterable[Mapping[str, Any]],
     session: SessionKey,
 ) -> frozenset[int]:
-    """Return the messages of an answer, by index, that a tool has sent to the very same chat.
+    """Return the indexes of an answer's messages that a tool has already sent to the same chat.
 
-    Models like to say in their answer what they have just sent: people would read it twice.
+    Models tend to repeat a sent message in their answer, so people would read it twice.
     """
     here = (session.provider, session.account, session.channel_id)
     sent = {
         str(record.get("text", "")).strip()
-        for record in arrived(records)
+        for record in without_undelivered(records)
         if record.get("type") == "message_sent"
         and (record.get("provider"), record.get("accountId"), record.get("to")) == here
         and record.get("threadId") == session.thread

@@ -1,7 +1,7 @@
 """The start of a turn's agent: steps 1 to 5 of the bridge.
 
-The conversation is looked up, hooks and prompts complete the bridge's template of the agent, and
-the agent is a warm one that fits, or a new one.
+They look up the conversation, complete the agent's spec with hooks and prompts, and get an agent: a
+warm one that matches the spec, or a new one.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 async def look_up_session(run: Run) -> None:
-    """Look up the conversation with which the agent goes on."""
+    """Look up the conversation that the agent continues."""
     name, session_map = run.map_name, run.setup.session_map
     known = await session_map.get(name)
     note = await session_map.note(name) if known else ""
@@ -38,7 +38,7 @@ async def look_up_session(run: Run) -> None:
 
 
 async def run_hooks_before_spawn(run: Run) -> None:
-    """Let hooks choose another directory and add to the environment; the last hook wins."""
+    """Let hooks change the directory and the environment; the last hook takes precedence."""
     setup, before = run.setup, run.spec.workspace
     event = BeforeRuntimeSpawn(run.turn.session, setup.runtime.name, before)
     for override in await setup.hooks.run("before_runtime_spawn", event):
@@ -56,7 +56,7 @@ async def run_hooks_before_spawn(run: Run) -> None:
 
 
 def build_system_prompts(run: Run) -> None:
-    """Build two prompts: the plain one is for an agent that can't have RemoteClaw's tools."""
+    """Build the system prompts of an agent with RemoteClaw's tools, and of one without them."""
     setup = run.setup
     with_tools, without_tools = (
         build_system_prompt(
@@ -90,9 +90,9 @@ def collect_secrets(run: Run) -> None:
 
 
 async def start_agent(run: Run) -> bool:
-    """Get an agent; False if the turn was stopped before the agent had started.
+    """Get an agent; False if a stop or `start_s` has ended the start.
 
-    A new agent can take a minute to start, where an MCP server of its own hangs.
+    A new agent can take a minute to start if one of its MCP servers hangs.
     """
     start_s = run.setup.limits.start_s
     starting = asyncio.create_task(_obtain_agent(run))
@@ -117,7 +117,7 @@ async def start_agent(run: Run) -> bool:
 
 
 async def _obtain_agent(run: Run) -> AgentProcess:
-    """Get an agent that fits, warm or new; store its conversation's id before it is asked."""
+    """Get a matching agent, warm or new; store its conversation's id before it is asked."""
     setup = run.setup
     agents = setup.agents
     agent = await agents.obtain(
@@ -129,7 +129,7 @@ async def _obtain_agent(run: Run) -> AgentProcess:
         resumed = SessionResumed(run.turn.session, setup.runtime.name, run.session_id)
         await setup.hooks.run("session_resumed", resumed)
     run.side_effects = SideEffectsReader(agents.run_dir)
-    # A fork's id is stored after its first turn; before, the CLI may not have saved the fork.
+    # A fork's id is stored only after its first turn, because the CLI may not save it earlier.
     if agent.session_id and agent.session_id != run.session_id and not run.fork_of:
         await setup.session_map.set(run.map_name, agent.session_id, agent.note)
         run.session_id, run.spec = agent.session_id, replace(run.spec, note=agent.note)
@@ -139,7 +139,7 @@ async def _obtain_agent(run: Run) -> AgentProcess:
 
 
 async def warm_up_agent(run: Run) -> None:
-    """Begin to get the agent. Raises `AgentUnavailable` where its program isn't there."""
+    """Begin to get the agent. Raises `AgentUnavailable` if its program is not found."""
     await run.setup.agents.warm_up(
         with_program(run),
         session_id=run.session_id or run.fork_of,
@@ -148,14 +148,14 @@ async def warm_up_agent(run: Run) -> None:
 
 
 def with_program(run: Run) -> AgentSpec:
-    """Return the agent's spec with its program. Raises `AgentUnavailable` if it isn't there."""
+    """Return the spec with its program's path. Raises `AgentUnavailable` if it is not found."""
     command, runtime = run.spec.command, run.setup.runtime
     program = runtime.find(command[0], run.spec.env.get("PATH"))
     if program is None:
-        way = runtime.remedies.install if command == runtime.command else ""
-        way = f" (`{way}`)" if way else ""
+        install = runtime.remedies.install if command == runtime.command else ""
+        install = f" (`{install}`)" if install else ""
         raise AgentUnavailable(
-            f"{command[0]!r} was not found: install it{way}, or correct the agent's command.",
+            f"{command[0]!r} was not found: install it{install}, or correct the agent's command.",
             category=ErrorCategory.NOT_INSTALLED,
         )
     return replace(run.spec, command=(program, *command[1:]))

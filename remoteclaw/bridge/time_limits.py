@@ -1,7 +1,7 @@
-"""Time limits of a turn: for the start, for silence, and for the whole.
+"""Time limits of a turn: for the agent's start, for silence, and for the whole turn.
 
-CLIs repeat failed requests by themselves, some for minutes and without a word. A limit on silence
-alone would end long tools; so time counts only while nothing is known to be going on.
+CLIs retry failed requests, some for minutes and without any output. Silence while a tool runs, or
+while a permission is awaited, does not count, so that long tools are not ended.
 """
 
 import time
@@ -20,10 +20,10 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import Decision
 
-#: The silence after which the person is told how long the wait may take, in seconds.
+#: The silence after which a notice says how long the wait may take, in seconds.
 SILENCE_S = 20.0
-#: The longest pause between two looks, in seconds.
-LOOK_S = 1.0
+#: The maximum pause between two checks of the limits, in seconds.
+CHECK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,47 +31,48 @@ class Limits:
     """The time limits of an agent, in seconds."""
 
     start_s: float = 90.0
-    """To start."""
+    """For the start."""
     stall_s: float = 300.0
-    """To give a sign of life, while no tool runs and no permission is waited for."""
+    """For silence, while no tool runs and no permission is awaited."""
     turn_s: float = 21_600.0
-    """For one turn in all."""
+    """For the whole turn."""
 
 
-class Pace:
-    """The times of one turn: its start, the agent's last sign of life, and what it waits for."""
+class TurnTimer:
+    """The times of one turn: its start, the agent's last output, and the tools that run."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        heard: Callable[[], float] = lambda: 0.0,
+        last_output_at: Callable[[], float] = lambda: 0.0,
         used_s: float = 0.0,
     ) -> None:
-        """`heard` tells when the agent last printed anything at all, on the same clock.
+        """`last_output_at` returns the time of the agent's last output of any kind, on `clock`.
 
-        `used_s` is what earlier tries of the turn have taken of its time.
+        `used_s` is the time that earlier tries of the turn have used.
         """
         self._used_s = used_s
         self._clock = clock
-        self._printed = heard
-        self._began = self._heard = clock()
+        self._last_output_at = last_output_at
+        self._began_at = self._last_event_at = clock()
         self._tools: set[str] = set()
-        """Tools that run."""
+        """The ids of the running tools."""
         self._questions = 0
-        """Permissions that are waited for."""
-        self._was_told = False
+        """The number of awaited permissions."""
+        self._was_noticed = False
+        """Whether the notice about the current silence was returned."""
 
     async def noting(self, events: AsyncIterator[AgentEvent]) -> AsyncIterator[AgentEvent]:
-        """Yield a turn's events, and note them."""
-        self._began = self._heard = self._clock()
+        """Yield a turn's events, and note each of them."""
+        self._began_at = self._last_event_at = self._clock()
         async for event in events:
             self.note(event)
             yield event
 
     def note(self, event: AgentEvent) -> None:
-        """Note an event."""
-        self._heard = self._clock()
-        self._was_told = False
+        """Note an event of the turn."""
+        self._last_event_at = self._clock()
+        self._was_noticed = False
         match event:
             case ToolUseEvent(_, tool_id):
                 self._tools.add(tool_id)
@@ -82,42 +83,43 @@ class Pace:
             case PermissionWithdrawnEvent():
                 self._questions = max(0, self._questions - 1)
             case TextEvent() | AnswerEndEvent():
-                # Not every CLI tells that a tool is done; but it says nothing while one runs.
+                # Not every CLI reports the end of a tool, but none writes text while a tool runs.
                 self._tools.clear()
 
     def decided(self, decision: Decision) -> None:
         """Note the decision about a permission."""
         self._questions = max(0, self._questions - 1)
         if decision.verdict == "deny":
-            # What is denied does not run, and not every CLI tells that it ended.
+            # A denied tool does not run, and not every CLI reports its end.
             self._tools.clear()
-        self._heard = self._clock()
+        self._last_event_at = self._clock()
 
     @property
     def silence_s(self) -> float:
-        """The seconds without a sign of life, while no tool runs and no permission is awaited."""
-        is_waiting = bool(self._tools) or self._questions > 0
-        return 0.0 if is_waiting else self._clock() - max(self._heard, self._printed())
+        """The seconds since the last output; 0 while a tool runs or a permission is awaited."""
+        if self._tools or self._questions:
+            return 0.0
+        return self._clock() - max(self._last_event_at, self._last_output_at())
 
     def overdue(self, limits: Limits) -> Overdue | None:
-        """Return which limit is passed; None if none is."""
-        if self._used_s + self._clock() - self._began > limits.turn_s:
+        """Return the exceeded limit; None if none is exceeded."""
+        if self._used_s + self._clock() - self._began_at > limits.turn_s:
             return Overdue("turn_s", limits.turn_s)
         if self.silence_s > limits.stall_s:
             return Overdue("stall_s", limits.stall_s)
         return None
 
     def notice(self, limits: Limits) -> str:
-        """Return words about a silence for the person, once; empty while it is short."""
+        """Return the notice about a silence, once for each; empty while the silence is short."""
         if self.silence_s < min(SILENCE_S, limits.stall_s / 2):
-            self._was_told = False
+            self._was_noticed = False
             return ""
-        if self._was_told:
+        if self._was_noticed:
             return ""
-        self._was_told = True
+        self._was_noticed = True
         until = time.localtime(time.time() + limits.stall_s - self.silence_s)
-        return f"(No word from the model yet; it is given until {time.strftime('%H:%M', until)}.)"
+        return f"(No response from the model yet; I wait until {time.strftime('%H:%M', until)}.)"
 
-    def next_look_s(self, limits: Limits) -> float:
-        """Return the pause until the next look, in seconds."""
-        return min(LOOK_S, limits.stall_s / 4, limits.turn_s / 4)
+    def next_check_s(self, limits: Limits) -> float:
+        """Return the pause until the next check of the limits, in seconds."""
+        return min(CHECK_S, limits.stall_s / 4, limits.turn_s / 4)

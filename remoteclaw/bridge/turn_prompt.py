@@ -1,7 +1,7 @@
-"""The prompt of a turn: one line about who wrote what and when, and the text of the messages.
+"""The prompt of a turn: a header line about the messages, and their text.
 
-Everything that comes from people (names, ids) is written as JSON strings on one line, without
-control characters, so that it can't pretend to be a part of the prompt.
+The header has senders and times. Text from people in it, such as names and ids, is in JSON strings
+on one line, without control characters, so that it can't imitate a part of the prompt.
 """
 
 import re
@@ -10,31 +10,31 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.bridge.attachments import GivenFile, left_out
-from remoteclaw.bridge.side_effects import arrived
+from remoteclaw.bridge.attachments import GivenFile, left_out_files
+from remoteclaw.bridge.side_effects import without_undelivered
 from remoteclaw.bridge.untrusted import clean, clean_name
 from remoteclaw.clock import local_time
 from remoteclaw.messages import Entry, Reaction, Turn
 
-#: How much is shown of a message that was left out, in characters.
-SUMMARY = 160
-#: How much is shown of a session's key, in characters.
-LONGEST_KEY = 2000
+#: The maximum length of the summary of a message, in characters.
+MAX_SUMMARY_CHARS = 160
+#: The maximum length of a session's key, in characters.
+MAX_KEY_CHARS = 2000
 
-#: How much is shown of the reason of a denial, in characters.
-LONGEST_REASON = 2000
+#: The maximum length of the reason of a denial, in characters.
+MAX_REASON_CHARS = 2000
 
-#: How much is shown of each thing that was said beside a turn, in characters.
-MAX_BESIDE = 2000
+#: The maximum length of each text in a note of an aside, in characters.
+MAX_NOTE_CHARS = 2000
 
-#: How many effects of an earlier attempt are told, and how many denials.
+#: A header has at most this many effects of an earlier attempt, and as many denials, the last ones.
 MAX_EFFECTS = 50
 
-#: Ends of lines, and marks of direction, that JSON leaves as they are.
+#: Line ends, and characters that change the writing direction, which JSON does not escape.
 _BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _ODD = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-#: What a branch is told with its task: nothing else tells it from the conversation itself.
+#: The instructions of a branch, which otherwise looks exactly like the conversation to its agent.
 BRANCH = (
     "You are a copy of this conversation for what follows alone; the conversation itself goes on "
     "elsewhere, with `conversation_now`, which is not yours to do. You work in the same directory: "
@@ -42,7 +42,7 @@ BRANCH = (
 )
 REPORTS = "Nobody can answer questions. Your answer goes to the conversation as a result."
 ANSWERS = "Your answer goes to the chat, to the person who waits for it."
-#: What an agent is told whose earlier attempt at the same message was cut off.
+#: The instructions after an attempt at the same message that was cut off.
 INTERRUPTED = (
     "Your earlier attempt at this message was cut off, perhaps after you had done part of the "
     "work. Look at what is already done before you repeat anything."
@@ -58,18 +58,19 @@ def build_turn_prompt(
     files: Mapping[str, Sequence[GivenFile]] | None = None,
     effects: Sequence[Mapping[str, Any]] = (),
     denials: Sequence[Mapping[str, str]] = (),
-    work: Sequence[Mapping[str, Any]] = (),
-    meanwhile: Sequence[Mapping[str, Any]] = (),
+    tasks: Sequence[Mapping[str, Any]] = (),
+    aside_notes: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return what the agent is asked, behind one line about who wrote it and when.
+    """Return the prompt of a turn: the text of its messages after a header line.
 
-    Of several messages that line tells the number of lines of each, so that none of them can
-    pretend to be another one. Times are in the sender's zone, else in the agent's `zone`, else in
-    the host's. An agent that `begins_conversation` is shown the thread so far, and what is recorded
-    of a conversation that was lost (`history`). `files` are those that came with the messages, by
-    entry; `effects` is what tools did in an earlier attempt, and `denials` what people have said to
-    earlier ones; `work` is what works for the session (`work_of()`), and `meanwhile` was said in
-    the chat beside the turns before.
+    For several messages, the header has the number of lines of each, so that no message can imitate
+    another one. Times are in the sender's zone, else in the agent's `zone`, else in the host's.
+
+    If the agent `begins_conversation`, the header has the earlier messages of the chat thread.
+    `history` are notes of a lost conversation, and `files` are the messages' files, by entry.
+    `effects` are the side effects of an earlier attempt, and `denials` the denials that the agent
+    does not know yet. `tasks` are the session's tasks (`describe_tasks()`), and `aside_notes` the
+    notes of asides since the agent's last turn.
     """
     files = files or {}
     first, *more = (about_entry(entry, zone, files.get(entry.id)) for entry in turn.entries)
@@ -80,20 +81,23 @@ def build_turn_prompt(
             about["lines"] = len(_in_lines(entry.message.text).split("\n"))
     if turn.left_out:
         header["left_out"] = [
-            {**about_entry(entry, zone), "begins": clean(entry.message.text, longest=SUMMARY)}
+            {
+                **about_entry(entry, zone),
+                "begins": clean(entry.message.text, max_chars=MAX_SUMMARY_CHARS),
+            }
             for entry in turn.left_out
         ]
     if turn.was_interrupted:
         header["note"] = INTERRUPTED
     header |= _about_branch(turn.entries)
     if effects:
-        header["already_done"] = [*map(_about_effect, arrived(effects)[-MAX_EFFECTS:])]
+        header["already_done"] = [*map(_about_effect, without_undelivered(effects)[-MAX_EFFECTS:])]
     if denials:
         header["denied"] = [*map(_about_denial, denials[-MAX_EFFECTS:])]
-    if work:
-        header["work"] = [*work]
-    if meanwhile:
-        header["meanwhile"] = meanwhile_of(meanwhile, zone)
+    if tasks:
+        header["work"] = [*tasks]
+    if aside_notes:
+        header["meanwhile"] = aside_notes_of(aside_notes, zone)
     if begins_conversation and (thread := turn.entries[0].message.thread_context):
         header["thread_before"] = thread
     if history:
@@ -105,50 +109,50 @@ def build_turn_prompt(
 
 
 def with_header(header: Mapping[str, Any], text: str) -> str:
-    """Return a text behind RemoteClaw's line about it."""
+    """Return a text after RemoteClaw's header line."""
     return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
 
 
-def meanwhile_of(beside: Sequence[Mapping[str, Any]], zone: str | None) -> list[dict[str, Any]]:
-    """Return what was said beside the turns, as the agent reads it."""
-    told = []
-    for note in beside:
-        one: dict[str, Any] = {"at": clock(int(note["at"]), zone)}
+def aside_notes_of(notes: Sequence[Mapping[str, Any]], zone: str | None) -> list[dict[str, Any]]:
+    """Return notes of asides, and of messages that others have sent to the chat, for the agent."""
+    cleaned = []
+    for note in notes:
+        about: dict[str, Any] = {"at": clock(int(note["at"]), zone)}
         if "from" in note:
-            one["from"] = clean_name(str(note["from"]))
+            about["from"] = clean_name(str(note["from"]))
         for name in ("said", "you", "sent"):
             if note.get(name):
-                one[name] = clean(str(note[name]), longest=MAX_BESIDE)
-        told.append(one)
-    return told
+                about[name] = clean(str(note[name]), max_chars=MAX_NOTE_CHARS)
+        cleaned.append(about)
+    return cleaned
 
 
 def _about_branch(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return what a branch is told, and a task that has notes of its parent's conversation."""
+    """Return the header fields of a branch, or of a task that knows its parent's conversation."""
     moved = next((entry.moved for entry in entries if entry.moved), None)
-    told = next((entry.provenance for entry in entries if entry.provenance), None)
-    of = moved.of if moved else told.branch_of if told else None
-    now = moved.now if moved else told.now if told else ()
+    provenance = next((entry.provenance for entry in entries if entry.provenance), None)
+    of = moved.of if moved else provenance.branch_of if provenance else None
+    now = moved.now if moved else provenance.now if provenance else ()
     about: dict[str, Any] = {}
     if of:
-        about["branch_of"] = clean(of, longest=LONGEST_KEY)
+        about["branch_of"] = clean(of, max_chars=MAX_KEY_CHARS)
         about["branch_note"] = f"{BRANCH} {ANSWERS if moved else REPORTS}"
     if now:
         about["conversation_now"] = [
-            {"from": _sender(said.name, said.id), "said": said.text} for said in now
+            {"from": _sender(quoted.name, quoted.id), "said": quoted.text} for quoted in now
         ]
     return about
 
 
 def _in_lines(text: str) -> str:
-    """Return a text with one sign for the end of a line: the header counts lines."""
+    """Return a text with newlines as its only line ends, because the header counts lines."""
     return _BREAKS.sub("\n", text)
 
 
 def _on_one_line(json: str) -> str:
-    """Return JSON with an escape for every character that could be read as the end of a line.
+    """Return JSON in which line ends and changes of the writing direction are escaped.
 
-    Such characters can only be in strings, and so can what turns the direction of writing.
+    Such characters occur only in its strings.
     """
     return _ODD.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
 
@@ -156,7 +160,7 @@ def _on_one_line(json: str) -> str:
 def about_entry(
     entry: Entry, zone: str | None, files: Sequence[GivenFile] | None = None
 ) -> dict[str, Any]:
-    """Return who wrote a message and when, and what came with it."""
+    """Return the header fields of a message: its sender, time, ids, reactions and files."""
     message = entry.message
     about: dict[str, Any] = {
         "from": _sender(message.user_name, message.from_ if entry.origin == "chat" else None),
@@ -174,14 +178,14 @@ def about_entry(
         about["reactions"] = [*map(_about_reaction, message.reactions)]
     about |= _about_session(entry)
     if files is None:
-        files = left_out(entry)
+        files = left_out_files(entry)
     return about | ({"attachments": [*map(_about_file, files)]} if files else {})
 
 
 def _sender(name: str | None, id_: str | None) -> dict[str, str] | str:
-    """Return who sent something: a person by id and name, anything else by its name alone.
+    """Return a sender: a person as an object with id and name, any other sender as its name.
 
-    So a person who is called like a cron job isn't taken for one.
+    So a person with the name of a cron job can't be taken for it.
     """
     shown = clean_name(name or "")
     if id_ is None:
@@ -195,11 +199,13 @@ def _about_reaction(reaction: Reaction) -> dict[str, Any]:
         "emoji": clean(reaction.emoji),
         "to": reaction.message_id,
     }
-    return about | ({"begins": clean(reaction.text, longest=SUMMARY)} if reaction.text else {})
+    return about | (
+        {"begins": clean(reaction.text, max_chars=MAX_SUMMARY_CHARS)} if reaction.text else {}
+    )
 
 
 def note_of(note: Mapping[str, str]) -> dict[str, Any]:
-    """Return a note of the record as the agent reads it."""
+    """Return a note of the record for the agent."""
     if "from" not in note:
         return dict(note)
     return {
@@ -209,14 +215,19 @@ def note_of(note: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _about_session(entry: Entry) -> dict[str, Any]:
-    if (told := entry.provenance) is None:
+    if (source := entry.provenance) is None:
         return {}
     if entry.origin != "result":
-        return {"session": clean(told.by, longest=LONGEST_KEY)}
-    result = {"session": told.by, "run": told.run, "label": told.label, "status": told.status}
+        return {"session": clean(source.by, max_chars=MAX_KEY_CHARS)}
+    result = {
+        "session": source.by,
+        "run": source.run,
+        "label": source.label,
+        "status": source.status,
+    }
     return {
         "result_of": {
-            name: clean(value, longest=LONGEST_KEY) for name, value in result.items() if value
+            name: clean(value, max_chars=MAX_KEY_CHARS) for name, value in result.items() if value
         }
     }
 
@@ -226,16 +237,16 @@ def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
         name: effect[name] for name in ("tool", "to", "jobId", "messageId") if effect.get(name)
     }
     if text := effect.get("text"):
-        about["text"] = clean(str(text), longest=SUMMARY)
+        about["text"] = clean(str(text), max_chars=MAX_SUMMARY_CHARS)
     return about
 
 
 def _about_denial(denial: Mapping[str, str]) -> dict[str, str]:
     return {
         "tool": denial["tool"],
-        "what": clean(denial["what"], longest=SUMMARY),
+        "what": clean(denial["what"], max_chars=MAX_SUMMARY_CHARS),
         "by": clean_name(denial["by"]),
-        "why": clean(denial["why"], longest=LONGEST_REASON),
+        "why": clean(denial["why"], max_chars=MAX_REASON_CHARS),
     }
 
 
@@ -247,5 +258,5 @@ def _about_file(file: GivenFile) -> dict[str, Any]:
 
 
 def clock(timestamp_ms: int, zone: str | None) -> str:
-    """Return a time in the user's zone, else in the host's."""
+    """Return a formatted time in `zone`, else in the host's zone."""
     return local_time(timestamp_ms, zone).strftime("%a %Y-%m-%d %H:%M %z")

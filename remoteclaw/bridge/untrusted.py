@@ -1,35 +1,35 @@
-"""Untrusted text as data: one line, shortened, unable to imitate our own words."""
+"""Untrusted text as data: on one line, shortened, and unable to imitate RemoteClaw's own text."""
 
 import itertools
 import unicodedata
 
 import orjson
 
-#: The longest name or id that is shown, in characters.
-LONGEST_NAME = 120
+#: The maximum length of a name or id, in characters.
+MAX_NAME_CHARS = 120
 
 
-#: The replacement in a name of each kind of bracket and quotation mark.
+#: The replacements of brackets and quotation marks in a name, by Unicode category.
 _PLAIN = {"Ps": "(", "Pe": ")", "Pi": "'", "Pf": "'"}
 _PLAIN_SIGNS = {'"': "'", "\\": "/", "<": "(", ">": ")"}
 
 
-def as_data(text: str, *, longest: int = LONGEST_NAME) -> str:
+def as_data(text: str, *, max_chars: int = MAX_NAME_CHARS) -> str:
     """Return an untrusted text as a JSON string on one line, shortened and cleaned."""
-    return orjson.dumps(clean(text, longest=longest)).decode()
+    return orjson.dumps(clean(text, max_chars=max_chars)).decode()
 
 
-def clean(text: str, *, longest: int = LONGEST_NAME) -> str:
+def clean(text: str, *, max_chars: int = MAX_NAME_CHARS) -> str:
     """Return a text without control and format characters (line ends, bidi marks), shortened."""
-    seen = (c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))
-    kept = "".join(itertools.islice(seen, longest + 1))
-    return kept if len(kept) <= longest else kept[: longest - 1] + "…"
+    visible = (c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))
+    kept = "".join(itertools.islice(visible, max_chars + 1))
+    return kept if len(kept) <= max_chars else kept[: max_chars - 1] + "…"
 
 
 def clean_name(name: str) -> str:
-    """Return a name that can spell neither JSON nor a tag: round brackets, and ' for quotes.
+    """Return a name that can't imitate JSON or a tag: with round brackets, and ' for quotes.
 
-    Compatibility forms become what they look like, such as the wide bracket.
+    Compatibility characters, such as wide brackets, are normalized first.
     """
     usual = unicodedata.normalize("NFKC", clean(name))
     plain = (_PLAIN_SIGNS.get(c) or _PLAIN.get(unicodedata.category(c), c) for c in usual)

@@ -1,1 +1,1 @@
-"""The chats: each adapter knows one platform, and the relay delivers for all of them."""
+"""Chat channels: one adapter per platform, and a relay that delivers replies for all of them."""

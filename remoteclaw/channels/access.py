@@ -1,4 +1,4 @@
-"""Access: who may write to an account. Without a setting or a pairing, nobody may."""
+"""Access control of an account: by default nobody may write; settings and pairings grant access."""
 
 import logging
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ log = logging.getLogger(__name__)
 
 
 class Verdict(StrEnum):
-    """What becomes of a message."""
+    """The access decision about an incoming message."""
 
     ADMITTED = "admitted"
     IGNORED = "ignored"
-    """It isn't for us, or from where nobody may write: nothing is said."""
+    """The message does not address the agent, or its group has no access: no reply is sent."""
     STRANGER = "stranger"
-    """Its sender may ask to be let in."""
+    """The sender has no access and is offered a pairing code."""
     NEW_GROUP = "new group"
-    """An owner has written it in a group that was not let in."""
+    """An owner wrote the message in a group that has no access yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of one account, with the settings of the moment."""
+    """The access rules of one account under the current configuration."""
 
     config: Config
     fleet: Fleet
@@ -36,11 +36,11 @@ class Access:
 
     @property
     def settings(self) -> AccountConfig | None:
-        """The account's own; None once it is configured no more."""
+        """The account's settings; None once the account is removed from the configuration."""
         return self.config.account(self.provider, self.account)
 
     def is_owner(self, incoming: Incoming) -> bool:
-        """Whether an owner has written it, by the platform's id alone."""
+        """Whether an owner sent `incoming`. Only the platform's user id counts, never a name."""
         agent, _ = self.config.agent(None)
         subject = Subject(
             agent=agent,
@@ -52,7 +52,7 @@ class Access:
         return is_owner(self.config, subject)
 
     async def verdict(self, incoming: Incoming) -> Verdict:
-        """Return what becomes of a message. Raises `RedisUnavailable` and `RedisRefused`."""
+        """Return the decision about `incoming`. Raises `RedisUnavailable` and `RedisRefused`."""
         if incoming.is_bot or self.settings is None:
             return Verdict.IGNORED
         if incoming.is_group:
@@ -65,44 +65,47 @@ class Access:
         return Verdict.ADMITTED if may_write else Verdict.STRANGER
 
     async def _in_group(self, incoming: Incoming) -> Verdict:
-        """Groups are let in as a whole: what each person's message may do, their rights decide."""
+        """Return the decision about a group message.
+
+        A group gets access as a whole. The rights of each sender decide what a message may do.
+        """
         if not incoming.is_for_us and self._requires_mention(incoming.chat):
             return Verdict.IGNORED
-        if await self._is_let_in(incoming.chat):
+        if await self._has_access(incoming.chat):
             return Verdict.ADMITTED
         if not incoming.is_for_us:
             return Verdict.IGNORED
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
 
     def _requires_mention(self, group: str) -> bool:
-        found = most_specific(self.config.channel(self.provider).groups, group)
-        return found is None or found[1].require_mention
+        match = most_specific(self.config.channel(self.provider).groups, group)
+        return match is None or match[1].require_mention
 
     async def move(self, incoming: Incoming) -> None:
-        """Let in a group under the other id that its platform has given it."""
-        first, now = incoming.chat, incoming.moved_to
-        if now is None or not await self._is_let_in(first):
+        """Record the new id that a platform gave to a group, so that the group keeps its access."""
+        first_id, new_id = incoming.chat, incoming.moved_to
+        if new_id is None or not await self._has_access(first_id):
             return
-        await self.fleet.accounts.move(self.provider, self.account, chat=first, to=now)
+        await self.fleet.accounts.move(self.provider, self.account, chat=first_id, to=new_id)
         log.warning(
-            "the group %s of %s has the id %s now: here it goes on by its first one",
-            first,
+            "the group %s of %s now has the id %s; RemoteClaw keeps using the first id",
+            first_id,
             self.provider,
-            now,
+            new_id,
         )
 
     async def first_id(self, incoming: Incoming) -> str:
-        """Return the id that a message's chat had first: its conversation and rights go by that.
+        """Return the first id of the message's chat, which its session and rights are stored under.
 
-        A group that was let in by its new id, too, is another chat.
+        A group that was granted access under its new id as well counts as a separate chat.
         """
         chat = incoming.chat
         if not incoming.is_group:
             return chat
-        first = await self.fleet.accounts.first_id(self.provider, self.account, chat)
-        return chat if first == chat or await self._is_let_in(chat) else first
+        first_id = await self.fleet.accounts.first_id(self.provider, self.account, chat)
+        return chat if first_id == chat or await self._has_access(chat) else first_id
 
-    async def _is_let_in(self, group: str) -> bool:
+    async def _has_access(self, group: str) -> bool:
         return group in self.config.channel(self.provider).groups or await self._is_paired(group)
 
     async def _is_paired(self, id_: str) -> bool:

@@ -1,8 +1,8 @@
-"""The budget of an account: what may be asked of its platform now.
+"""The request budget of an account: decides when its platform may be called.
 
-Replies go first: while one waits for a chat, no live text is written there, and typing is shown
-only where neither waits. A chat that is asked too often waits by itself; once several chats fail in
-a row the platform is away, and one attempt at a time looks whether it is back.
+Replies have priority: while one waits for a chat, no live text and no typing indicator is shown
+there. A chat that its platform throttles waits alone. After failures in several chats, the platform
+counts as away, and a single attempt at a time probes whether it is back.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from remoteclaw.clock import boottime
 from remoteclaw.errors import AccountRefused, PlatformBusy, RemoteClawError
 
-#: The pauses between attempts, in seconds: the first one, from which each is twice as long as the
-#: one before, and the longest.
-FIRST_S, MAX_S = 1.0, 30.0
-#: How many chats must have failed since the last success so that the whole account waits.
-FEW = 3
-#: How many replies are being sent at once: each takes a connection to the platform and to Redis.
+#: The first and the longest pause between attempts, in seconds. Pauses double after each failure.
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
+#: The whole account waits once this many chats have failed since the last success.
+MIN_FAILED_CHATS = 3
+#: At most this many replies are sent at once: each takes a connection to the platform and to Redis.
 MAX_AT_ONCE = 32
 
 log = logging.getLogger(__name__)
@@ -27,85 +26,86 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Pause:
-    """When an attempt is due again, on `boottime()`."""
+    """A pause until the next attempt; `until` is a time of `boottime()`."""
 
     until: float = 0.0
     length_s: float = 0.0
 
     def grow(self) -> None:
-        self.length_s = min(MAX_S, max(FIRST_S, self.length_s * 2))
+        self.length_s = min(MAX_PAUSE_S, max(FIRST_PAUSE_S, self.length_s * 2))
         self.until = boottime() + self.length_s
 
 
 class Budget:
-    """What may be asked of one account's platform."""
+    """Schedules the calls to one account's platform."""
 
     def __init__(self, name: str) -> None:
         self.problem = ""
-        """Why nothing is sent at the moment, in a sentence; empty if all is well."""
+        """A sentence that says why replies wait; empty while they are sent."""
         self._name = name
         self._account = _Pause()
         self._chats: dict[str, _Pause] = {}
-        """The chats that have to wait."""
-        self._replies: dict[str, int] = {}
-        """By chat, how many topics replies wait for."""
+        """The pauses by chat, for chats that have to wait."""
+        self._busy_topics: dict[str, int] = {}
+        """By chat, the number of its topics in which replies wait."""
         self._failed: set[str] = set()
-        """The chats that have failed since something was done."""
-        self._is_tried = False
-        """Whether one attempt looks whether the platform is back."""
+        """The chats that have failed since the last success."""
+        self._is_probing = False
+        """Whether an attempt is probing if the platform is back."""
         self._changed = asyncio.Event()
         self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
 
     @contextlib.asynccontextmanager
     async def attempt(self, chat: str) -> AsyncGenerator[None, None]:
-        """Wait until something may be sent to a chat.
+        """Wait until something may be sent to `chat`, then hold one of the sending slots.
 
-        Then `worked()` or `failed()` says how it went.
+        The caller then reports the result with `worked()` or `failed()`.
         """
-        is_trial = False
+        is_probe = False
         try:
             await self._due(chat)
-            is_trial = self._is_tried = self._account.length_s > 0
+            is_probe = self._is_probing = self._account.length_s > 0
             async with self._at_once:
                 yield
         finally:
-            if is_trial:
-                self._is_tried = False
+            if is_probe:
+                self._is_probing = False
                 self._wake()
 
     @contextlib.contextmanager
     def replies(self, chat: str) -> Generator[None, None, None]:
-        """Have nothing but replies shown in a chat meanwhile."""
-        self._replies[chat] = self._replies.get(chat, 0) + 1
+        """Give replies priority in `chat`: while the context is open, `is_free(chat)` is false."""
+        self._busy_topics[chat] = self._busy_topics.get(chat, 0) + 1
         try:
             yield
         finally:
-            self._replies[chat] -= 1
-            if not self._replies[chat]:
-                del self._replies[chat]
+            self._busy_topics[chat] -= 1
+            if not self._busy_topics[chat]:
+                del self._busy_topics[chat]
 
     def is_free(self, chat: str) -> bool:
-        """Whether something may be shown in a chat that is no reply."""
-        until = max(self._account.until, self._chats.get(chat, self._account).until)
-        return not self._replies.get(chat) and not self._account.length_s and until <= boottime()
+        """Whether live text or typing may be shown in `chat`."""
+        if self._busy_topics.get(chat) or self._account.length_s:
+            return False
+        return max(self._account.until, self._chats.get(chat, self._account).until) <= boottime()
 
     def worked(self, chat: str) -> None:
-        """Note that the platform has done what a chat asked for, or won't ever."""
+        """Record that a call for `chat` succeeded, or was refused for good."""
         self._chats.pop(chat, None)
         self._failed.clear()
         if self._account.length_s:
             self._account = _Pause()
             self._wake()
         if self.problem:
-            log.warning("%s: it works again", self._name)
+            log.warning("%s: replies are sent again", self._name)
             self.problem = ""
 
     def failed(self, chat: str, error: BaseException) -> None:
-        """Note that the platform has not done what a chat asked for."""
+        """Record that a call for `chat` failed with `error`, and pause the chat or the account."""
         pause = self._chats.setdefault(chat, _Pause())
         match error:
             case AccountRefused():
-                self._account = _Pause(boottime() + MAX_S, MAX_S)
+                self._account = _Pause(boottime() + MAX_PAUSE_S, MAX_PAUSE_S)
             case PlatformBusy(after_s=after_s, is_account=True):
                 self._account.until = max(self._account.until, boottime() + after_s)
                 return
@@ -115,11 +115,11 @@ class Budget:
             case _:
                 pause.grow()
                 self._failed.add(chat)
-                # Attempts that were on their way together count once.
-                if len(self._failed) >= FEW and self._account.until <= boottime():
+                # Attempts that were under way at the same time lengthen the pause only once.
+                if len(self._failed) >= MIN_FAILED_CHATS and self._account.until <= boottime():
                     self._account.grow()
         why = str(error) if isinstance(error, RemoteClawError) else type(error).__name__
-        # A person can fix a refused account; an outage before it ends by itself.
+        # A refused account replaces the reported outage, because a person has to fix it.
         is_worse = isinstance(error, AccountRefused) and why != self.problem
         if not self.problem or is_worse:
             log.warning("%s: replies wait: %s", self._name, why)
@@ -128,7 +128,7 @@ class Budget:
     async def _due(self, chat: str) -> None:
         while True:
             left_s = max(self._account.until, self._chats.get(chat, _Pause()).until) - boottime()
-            if left_s <= 0 and not (self._account.length_s and self._is_tried):
+            if left_s <= 0 and not (self._account.length_s and self._is_probing):
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s if left_s > 0 else None):

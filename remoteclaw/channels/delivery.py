@@ -1,17 +1,17 @@
-"""The delivery of one reply, part by part.
+"""Delivers one reply to a platform, part by part, each part once as far as that can be known.
 
-The platform gets each part once, as far as that can be known. Where it drops repetitions by itself,
-a part is simply sent again. Elsewhere a mark in Redis says before each part what is about to be
-sent: a part that was begun and may have arrived is sent again once, as "(perhaps a second time)".
-What is given up keeps how far it has come, for when it is sent again.
+A platform that drops duplicates by an idempotency key is simply sent a part again. For any other
+platform, a mark in Redis records before each part that it is about to be sent. A part that was
+begun and may have arrived is sent once more, labelled "(perhaps a second time)". A reply that is
+given up keeps its mark, so that an operator's retry continues after the parts that were sent.
 """
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -24,64 +24,64 @@ from remoteclaw.errors import (
     PlatformRefused,
     PlatformUnknown,
 )
-from remoteclaw.fleet.reader import GivenUp, Mark, ReplyReader
+from remoteclaw.fleet.reader import DeliveryFailure, Mark, ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply, Sent
 
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
-GONE = "it is not kept any more"
-PERHAPS = "It was perhaps sent: after {tries} tries it is unknown whether the platform has it."
+FILE_GONE = "it is not kept any more"
+UNKNOWN = "It was perhaps sent: after {tries} tries it is unknown whether the platform has it."
 
-#: How old a preview may be that an answer takes the place of, in seconds: nobody is notified of
-#: that, and a person who waits longer looks elsewhere.
+#: An answer replaces a preview that is at most this old, in seconds. An edit notifies nobody, and a
+#: person who waits longer no longer watches the chat.
 FRESH_S = 30.0
-#: How long a relay that is cancelled waits for the receipt of what was delivered, in seconds.
-PARTING_S = 1.0
-#: How often a part is begun whose outcome is not known; and in a row where the platform drops
-#: repetitions: for half an hour or longer.
-MAX_DOUBTS, MAX_WITH_KEYS = 2, 60
+#: After a cancellation, a coroutine in `shielded()` may run this much longer, in seconds.
+SHIELD_S = 1.0
+#: A part is sent at most this often with an unknown outcome. With idempotency keys, this many times
+#: in a row, which takes half an hour or longer.
+MAX_DOUBTS, MAX_DOUBTS_WITH_KEYS = 2, 60
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The outcome of one entry of the reply stream."""
+class DeliveryResult:
+    """The result of processing one entry of the reply stream."""
 
     ids: tuple[str, ...] = ()
-    """The platform's ids of what was sent."""
+    """The platform's ids of the messages that were sent."""
     shown: str = ""
-    """That of the last words."""
+    """The platform's id of the last message with text; empty if it has none."""
     kept: Collection[Attachment] = ()
-    """The files that could not be delivered, and are not thrown away."""
-    given_up: GivenUp | None = None
+    """The files that could not be delivered and must stay stored."""
+    given_up: DeliveryFailure | None = None
     answer: bytes = b""
-    """The answer for the caller."""
+    """The JSON result for the caller, if a call sent the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A message that shows how far a turn has come."""
+    """A message in a chat that shows the progress of a turn or of tasks."""
 
     place: Place
     sid: str
     message_id: str
     since_ms: int
-    """When it was first shown."""
+    """When it was first shown, in milliseconds since 1970."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the person who has seen it come is still there."""
+        """Whether it is so new that the person probably still watches the chat."""
         return now_ms() - self.since_ms <= FRESH_S * 1000
 
 
-class _Gone(Exception):
-    """Raised for a reply that was dropped, or that another adapter has delivered."""
+class _ReplyGone(Exception):
+    """Raised if the reply left the stream: it was dropped, or another adapter delivered it."""
 
 
 class Delivery:
-    """One reply on its way."""
+    """The delivery of one reply."""
 
     def __init__(
         self,
@@ -91,64 +91,67 @@ class Delivery:
         reply: Reply,
         preview: Preview | None = None,
     ) -> None:
-        """Deliver a reply; a `preview` of it may become its first part."""
+        """Deliver `reply`. If possible, `preview` is edited to become its first part."""
         self._reader = reader
         self._adapter = adapter
         self._budget = budget
         self._reply = reply
         self._preview = preview
         self._name = uuid.uuid4().hex
-        """Tells its marks from those of earlier attempts, also in this process."""
+        """Distinguishes this delivery's marks from those of earlier ones, also in this process."""
         self._mark = Mark()
-        """How far it is."""
+        """The progress of the delivery."""
         self._stored = b""
-        """The mark of another delivery that has begun before."""
+        """The mark that an earlier delivery of the reply left in Redis; empty if there was none."""
         self._kept: list[Attachment] = []
         self._has_effect = False
 
-    async def run(self) -> Done | None:
-        """Send what is not sent yet; None if it is not on the stream any more."""
+    async def run(self) -> DeliveryResult | None:
+        """Send the parts that are not sent yet. Return None if the reply left the stream."""
         reply = self._reply
         try:
             await self._send_all()
-        except _Gone:
+        except _ReplyGone:
             return None
         except PlatformRefused as refusal:
-            return self._given_up("refused", _plain(str(refusal)))
+            return self._give_up("refused", _without_surrogates(str(refusal)))
         except PlatformUnknown as unknown:
-            return self._given_up("unknown", str(unknown))
-        ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
-        answer = _told(reply, ids, self._kept, has_effect=self._has_effect)
+            return self._give_up("unknown", str(unknown))
+        answer = _success(reply, self._ids(), self._kept, has_effect=self._has_effect)
         kept = () if reply.call else self._kept
-        return Done(ids, self._shown(), kept, answer=answer)
+        return DeliveryResult(self._ids(), self._last_text_id(), kept, answer=answer)
 
-    def _shown(self) -> str:
-        """Return the platform's id of the last words that were sent; empty if it has none."""
+    def _ids(self) -> tuple[str, ...]:
+        """Return the platform's ids of the parts that were sent."""
+        return tuple(id_ for id_ in self._mark.ids if id_ is not None)
+
+    def _last_text_id(self) -> str:
+        """Return the platform's id of the last text part that was sent; empty if it has none."""
         sent = zip(self._parts(self._reply), self._mark.ids, strict=False)
         return next((id_ for part, id_ in reversed([*sent]) if id_ and not part.attachment), "")
 
-    def _given_up(self, category: str, why: str) -> Done:
-        # Repeated, it would hold up all that waits behind it.
+    def _give_up(self, category: str, why: str) -> DeliveryResult:
         reply = self._reply
         log.warning("reply %s to chat %s is given up: %s", reply.id, reply.channel_id, why)
-        ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
-        # A dead letter keeps its files; who called is told.
-        kept = () if self._reply.call else self._reply.attachments
+        # A dead letter keeps the files. A call has none: its caller gets the failure.
+        kept = () if reply.call else reply.attachments
         mark = replace(self._mark, is_begun=False)
-        letter = GivenUp(category, why, None if mark == Mark() or self._adapter.has_keys else mark)
-        return Done(ids, kept=kept, given_up=letter, answer=failure(why))
+        has_mark = mark != Mark() and not self._adapter.has_keys
+        letter = DeliveryFailure(category, why, mark if has_mark else None)
+        return DeliveryResult(self._ids(), kept=kept, given_up=letter, answer=failure(why))
 
     async def _send_all(self) -> None:
         parts = self._parts(self._reply)
         for part in parts:
             is_sent = await self._send(self._reply, part)
             if is_sent and part is not parts[-1] and not self._adapter.has_keys:
-                # The next one may have to wait, and this process may be ended meanwhile.
-                await settled(asyncio.create_task(self._note(self._mark)))
+                # The next part may have to wait, and the process may be ended during the wait.
+                await shielded(self._store(self._mark))
         if self._mark.kept and not self._reply.call:
             names = {str(part.index): part.attachment.name for part in parts if part.attachment}
             lines = [
-                f"(The file {names[i]} could not be sent: {w})" for i, w in self._mark.kept.items()
+                f"(The file {names[index]} could not be sent: {why})"
+                for index, why in self._mark.kept.items()
             ]
             notice = replace(self._reply, text="\n".join(lines), attachments=(), effect=None)
             for part in self._parts(notice):
@@ -157,29 +160,32 @@ class Delivery:
     def _parts(self, reply: Reply) -> Sequence[Part]:
         try:
             return self._adapter.parts(reply)
-        except Exception as error:  # noqa: BLE001 - one message must not end the relay
+        except Exception as error:  # noqa: BLE001 - one reply must not end the relay
             log.error("the adapter failed: %s", frames_of(error))
             why = f"The channel's adapter can't show it ({type(error).__name__})."
             raise PlatformRefused(why) from None
 
     async def _send(self, reply: Reply, part: Part) -> bool:
-        """Send one part; a file that can't be is kept. Return whether it was not sent before."""
+        """Send one part, or keep its file if the platform refuses it.
+
+        Return False if an earlier delivery had sent the part.
+        """
         file, content = part.attachment, None
         try:
             if file and part.index >= len(self._mark.ids):
                 content = await self._reader.content(reply, file)
                 if content is None:
-                    raise PlatformRefused(GONE)
+                    raise PlatformRefused(FILE_GONE)
             sent = await self._replace(reply, part) or await self._attempts(reply, part, content)
         except PlatformRefused as refusal:
             if file is None:
                 raise
             log.warning("a file of reply %s is kept: %s", reply.id, refusal)
-            sent, kept = Sent(), {**self._mark.kept, str(part.index): _plain(str(refusal))}
-            self._mark = replace(self._mark, kept=kept)
+            sent, why = Sent(), _without_surrogates(str(refusal))
+            self._mark = replace(self._mark, kept={**self._mark.kept, str(part.index): why})
         if str(part.index) in self._mark.kept and file:
             self._kept.append(file)
-        if sent is None:  # an adapter before this one has sent it
+        if sent is None:
             return False
         self._kept += sent.kept
         self._has_effect = self._has_effect or sent.has_effect
@@ -188,9 +194,10 @@ class Delivery:
         return True
 
     async def _replace(self, reply: Reply, part: Part) -> Sent | None:
-        """Make the preview this part, if it can be; done twice, it is the same message.
+        """Edit the preview into this part. Return None if the part must be sent as a new message.
 
-        An answer that comes long after it notifies, so it is a message of its own.
+        An answer much later than its preview is a new message, because only that notifies. Editing
+        twice has the same result as editing once.
         """
         adapter, preview = self._adapter, self._preview
         is_plain = part.index == 0 and not (part.attachment or reply.reply_to_id or reply.effect)
@@ -199,14 +206,14 @@ class Delivery:
             return None
         while is_quiet or preview.is_fresh:
             async with self._budget.attempt(reply.channel_id):
-                await self._reader.check()
+                await self._reader.ensure_claim()
                 try:
                     sent = await adapter.replace(reply, part, message_id=preview.message_id)
                 except (PlatformAway, PlatformBusy, PlatformUnknown, AccountRefused) as problem:
                     self._budget.failed(reply.channel_id, problem)
                 except PlatformRefused:
                     return None
-                except Exception as error:  # noqa: BLE001 - it is sent instead
+                except Exception as error:  # noqa: BLE001 - the part is sent as a message instead
                     log.error("the adapter failed: %s", frames_of(error))
                     return None
                 else:
@@ -215,7 +222,7 @@ class Delivery:
         return None
 
     async def _attempts(self, reply: Reply, part: Part, content: bytes | None) -> Sent | None:
-        """Try until the platform has one part; None if it has it already."""
+        """Send one part, retrying until it succeeds. Return None if it had been sent before."""
         chat = reply.channel_id
         while True:
             async with self._budget.attempt(chat):
@@ -225,8 +232,9 @@ class Delivery:
                 try:
                     sent = await self._adapter.send(reply, part, content, is_again=is_again)
                     name = sent.message_id
-                    # Neither Redis nor JSON holds what some platforms call a message.
-                    sent = replace(sent, message_id=None if name is None else _plain(str(name)))
+                    # Some platforms' message ids can't be stored in Redis or JSON as they are.
+                    message_id = None if name is None else _without_surrogates(str(name))
+                    sent = replace(sent, message_id=message_id)
                 except (PlatformAway, PlatformBusy, AccountRefused) as problem:
                     self._budget.failed(chat, problem)
                     await self._withdraw()
@@ -235,6 +243,7 @@ class Delivery:
                     raise
                 except (Exception, asyncio.CancelledError) as error:
                     task = asyncio.current_task()
+                    # A cancellation that nobody requested of this task is the adapter's own error.
                     is_own = isinstance(error, Exception) or not (task and task.cancelling())
                     if not is_own:
                         raise
@@ -247,78 +256,83 @@ class Delivery:
                     return sent
 
     async def _begin(self, part: Part) -> bool:
-        """Mark that a part is about to be sent; whether it is still to be."""
+        """Mark that `part` is about to be sent. Return False if it has already been sent."""
         if self._adapter.has_keys:
-            await self._reader.check()
+            await self._reader.ensure_claim()
             return True
         while True:
             if part.index < len(self._mark.ids):
                 return False
             self._mark = replace(self._mark, is_begun=True)
-            told = await self._note(self._mark)
-            if told is None:
-                raise _Gone
-            if told is True:
-                # Redis may have been silent, or this process frozen, since it has agreed.
-                await self._reader.check()
+            stored = await self._store(self._mark)
+            if stored is None:
+                raise _ReplyGone
+            if stored is True:
+                # Redis may have answered late, or this process may have been frozen.
+                await self._reader.ensure_claim()
                 return True
-            self._stored, self._mark = told, Mark.decode(told)
+            # An earlier delivery has marked the reply: continue where it stopped.
+            self._stored, self._mark = stored, Mark.decode(stored)
             if self._mark.is_begun:
                 self._doubt()
 
     def _doubt(self) -> None:
-        """Note that a part may have been sent; raises `PlatformUnknown` once that is enough."""
+        """Count an attempt with an unknown outcome. Raises `PlatformUnknown` at the limit."""
         self._mark = replace(self._mark, doubts=self._mark.doubts + 1)
-        if self._mark.doubts >= (MAX_WITH_KEYS if self._adapter.has_keys else MAX_DOUBTS):
-            raise PlatformUnknown(PERHAPS.format(tries=self._mark.doubts))
+        if self._mark.doubts >= (MAX_DOUBTS_WITH_KEYS if self._adapter.has_keys else MAX_DOUBTS):
+            raise PlatformUnknown(UNKNOWN.format(tries=self._mark.doubts))
 
     async def _withdraw(self) -> None:
-        """Mark that what was begun was certainly not done."""
+        """Mark that the part that was begun was certainly not sent."""
         if self._adapter.has_keys:
             self._mark = replace(self._mark, doubts=0)
             return
         self._mark = replace(self._mark, is_begun=False)
         is_untouched = self._mark == Mark()
-        await self._note(None if is_untouched else self._mark)
+        await self._store(None if is_untouched else self._mark)
 
-    async def _note(self, mark: Mark | None) -> bytes | Literal[True] | None:
-        of = self._preview.message_id if self._preview else ""
+    async def _store(self, mark: Mark | None) -> bytes | Literal[True] | None:
+        preview_id = self._preview.message_id if self._preview else ""
         return await self._reader.mark(
             self._reply,
             mark,
             by=self._name,
             instead_of=self._stored,
-            preview=of if of in self._mark.ids else "",
+            preview=preview_id if preview_id in self._mark.ids else "",
         )
 
 
-def _told(
+def _success(
     reply: Reply, ids: Sequence[str], kept: Collection[Attachment], *, has_effect: bool
 ) -> bytes:
-    """Return what the caller is told of a message that was delivered."""
+    """Return the JSON result of a delivered message, for the caller that sent it."""
     problems = [NO_EFFECT] if reply.effect and not has_effect else []
     problems += [f"The file {file.name} could not be sent." for file in kept]
     is_sent = bool(reply.text or len(kept) < len(reply.attachments))
-    message_id = _plain(ids[0]) if ids else None
-    told = {"delivered": is_sent, "messageId": message_id, "error": " ".join(problems)}
-    return orjson.dumps(told)
+    message_id = _without_surrogates(ids[0]) if ids else None
+    result = {"delivered": is_sent, "messageId": message_id, "error": " ".join(problems)}
+    return orjson.dumps(result)
 
 
 def failure(why: str) -> bytes:
-    """Return what the caller is told of what was not done."""
-    return orjson.dumps({"delivered": False, "messageId": None, "error": _plain(why)})
+    """Return the JSON result of a message or operation that failed, for its caller."""
+    return orjson.dumps({"delivered": False, "messageId": None, "error": _without_surrogates(why)})
 
 
-def _plain(text: str) -> str:
-    """Return a platform's words without lone surrogates, which JSON can't hold."""
+def _without_surrogates(text: str) -> str:
+    """Return a platform's text without lone surrogates, which neither Redis nor JSON accepts."""
     return text.encode(errors="replace").decode()
 
 
-async def settled(receipt: "asyncio.Task[object]") -> None:
-    """Wait for a receipt, for a moment also when the relay is cancelled: the platform has it."""
+async def shielded(recording: Coroutine[Any, Any, object]) -> None:
+    """Await `recording`. If the caller is cancelled, allow `recording` another `SHIELD_S` seconds.
+
+    It records what the platform already has, so losing it would send that a second time.
+    """
+    task = asyncio.create_task(recording)
     try:
-        await asyncio.shield(receipt)
+        await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait((receipt,), timeout=PARTING_S)
-        receipt.cancel()
+        await asyncio.wait((task,), timeout=SHIELD_S)
+        task.cancel()
         raise

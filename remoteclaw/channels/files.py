@@ -1,43 +1,44 @@
-"""The files that come with a message, and of recordings a transcript."""
+"""Receives the files of a message: stores them, and transcribes recordings."""
 
 import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from remoteclaw.channels.transcribe import NotUnderstood, is_recording, transcript_of
+from remoteclaw.channels.transcribe import NotUnderstood, is_recording, transcribe
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RemoteClawError
 from remoteclaw.fleet.blobs import Blobs
-from remoteclaw.host.files import size_in_words
+from remoteclaw.host.files import format_size
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import MAX_ATTACHMENTS, Attachment, SessionKey
 from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
-#: Time limit of one file, in seconds, and the number of tries: what follows the file waits.
-FETCH_S, TRIES = 60.0, 3
+#: Time limit of one attempt to fetch a file, in seconds. The conversation's later messages wait.
+FETCH_S = 60.0
+#: A file is fetched at most this often.
+MAX_FETCHES = 3
 
-NOT_UNDERSTOOD = "I could not understand {name}{why}, and go on with the file alone."
-#: What the agent reads behind a transcript, or in its place.
-OF_PROGRAM = "(A program heard this in the recording {name}; words may be wrong.)"
-WITHOUT = "(Nobody could write down what is said in the recording {name}.)"
+NOT_UNDERSTOOD = "I could not understand {name}{why}, so the agent gets only the file."
+#: The note for the agent after a transcript, and the one that replaces a missing transcript.
+TRANSCRIBED = "(A program transcribed this from the recording {name}; it may contain errors.)"
+WITHOUT_TRANSCRIPT = "(The recording {name} could not be transcribed.)"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
-    """What came with a message."""
+class ReceivedFiles:
+    """The stored files of a message, and the transcripts of its recordings."""
 
-    files: list[Attachment] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    """What is spoken in them."""
-    heard: list[str] = field(default_factory=list)
-    """The same as the agent is told it."""
+    attachments: list[Attachment] = field(default_factory=list)
+    transcripts: list[str] = field(default_factory=list)
+    prompt_texts: list[str] = field(default_factory=list)
+    """The texts for the agent: each transcript with a note, or a note that there is none."""
     problems: list[str] = field(default_factory=list)
-    """Why files are left out or not understood."""
+    """Sentences for the sender about files that were refused or could not be transcribed."""
 
 
-async def files_of(
+async def receive_files(
     incoming: Incoming,
     source: FileSource,
     blobs: Blobs,
@@ -45,45 +46,46 @@ async def files_of(
     channel: ChannelConfig,
     *,
     is_owner: bool,
-) -> Came:
-    """Store the files that came with a message, and have what is spoken in them written down.
+) -> ReceivedFiles:
+    """Store the files of `incoming` and transcribe its recordings.
 
-    An owner (`is_owner`) is told why a recording has no transcript. Raises `RedisUnavailable`.
+    If `is_owner`, a problem with a transcript includes its reason. Raises `RedisUnavailable`.
     """
-    came = Came()
-    most = channel.attachment_mb * 1024 * 1024
+    received = ReceivedFiles()
+    max_bytes = channel.attachment_mb * 1024 * 1024
     for number, file in enumerate(incoming.files):
-        name = one_line(file.name, most=60)
+        name = one_line(file.name, max_chars=60)
         try:
             if number >= MAX_ATTACHMENTS:
                 raise MessageRefused(f"a message has {MAX_ATTACHMENTS} files at most.")
-            if (file.size or 0) > most:
-                raise MessageRefused(f"files have {size_in_words(most)} at most here.")
+            if (file.size or 0) > max_bytes:
+                raise MessageRefused(f"files have {format_size(max_bytes)} at most here.")
             content = await _fetch(source, file)
-            if len(content) > most:
-                raise MessageRefused(f"files have {size_in_words(most)} at most here.")
+            if len(content) > max_bytes:
+                raise MessageRefused(f"files have {format_size(max_bytes)} at most here.")
             if channel.transcribe and is_recording(file):
-                words = await transcript_of(file, content, channel.transcribe)
-                came.said.append(words)
-                came.heard.append(f"{words}\n{OF_PROGRAM.format(name=name)}")
+                transcript = await transcribe(file, content, channel.transcribe)
+                received.transcripts.append(transcript)
+                received.prompt_texts.append(f"{transcript}\n{TRANSCRIBED.format(name=name)}")
         except (MessageRefused, PlatformRefused) as refusal:
-            came.problems.append(f"The file {name} was not taken: {refusal}")
+            received.problems.append(f"The file {name} was not taken: {refusal}")
             continue
         except NotUnderstood as reason:
             log.warning("a recording has no transcript: %s", reason)
             why = f" ({reason})" if is_owner else ""
-            came.problems.append(NOT_UNDERSTOOD.format(name=name, why=why))
-            came.heard.append(WITHOUT.format(name=name))
+            received.problems.append(NOT_UNDERSTOOD.format(name=name, why=why))
+            received.prompt_texts.append(WITHOUT_TRANSCRIPT.format(name=name))
         try:
-            came.files.append(await blobs.put(session.sid, file.name, content, chat=session))
+            attachment = await blobs.put(session.sid, file.name, content, chat=session)
+            received.attachments.append(attachment)
         except (MessageRefused, RedisRefused) as refusal:
-            came.problems.append(f"The file {name} was not taken: {refusal}")
-    return came
+            received.problems.append(f"The file {name} was not taken: {refusal}")
+    return received
 
 
 async def _fetch(source: FileSource, file: IncomingFile) -> bytes:
-    """Return a file's content. Raises `PlatformRefused`, also if it is not to be had."""
-    for _ in range(TRIES):
+    """Return a file's content. Raises `PlatformRefused`, also after too many failed attempts."""
+    for _ in range(MAX_FETCHES):
         try:
             async with asyncio.timeout(FETCH_S):
                 return await source.fetch(file)

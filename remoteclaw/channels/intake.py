@@ -1,12 +1,12 @@
-"""Intake: takes what people write to an account into the fleet, and moves its position behind it.
+"""Polls an account's messages, hands them to the fleet, and advances the account's position.
 
-The position is what the platform is acknowledged with. It moves when each message before it was
-appended, answered, refused in a sentence, or put aside; while Redis is away or full, nothing moves
-and the platform keeps what comes. So a message may be taken twice, and the second time nothing
-comes of it.
+Polling from a position acknowledges all messages before it to the platform. So the position
+advances only after each message before it was queued, answered, refused with a reason, or put
+aside as unreadable. While Redis is away or full, the position stays and the platform keeps the
+messages. A message may therefore be handled twice; the second time has no effect.
 
-What is slow to take in, such as a file, holds up its own conversation alone: the account is polled
-again meanwhile from where it was, so what has come since is taken in, too.
+A message that is slow to handle, for example because of a file, delays only its own conversation:
+the account is polled again from the same position, which also returns newer messages.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remoteclaw.channels.arrival import Arrival, Door
+from remoteclaw.channels.arrival import Arrival, InboundContext
 from remoteclaw.errors import (
     AccountRefused,
     LeaseLost,
@@ -26,100 +26,106 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
-from remoteclaw.protocols import Batch, Incoming, Place, PlatformAdapter
+from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult
 
-#: Pauses while a platform or Redis is away, in seconds.
+#: Pauses after consecutive failures of a platform or of Redis, in seconds. The last one repeats.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-#: How long a poll's messages are waited for before the next poll, in seconds.
-PATIENCE_S = 1.0
+#: Handling a poll's messages may take this long before the account is polled again, in seconds.
+REPOLL_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class Intake:
-    """Takes one account's messages in, while its process has the account's claim."""
+    """Handles one account's messages while its process has the account's claim."""
 
-    def __init__(self, door: Door, reader: ReplyReader, adapter: PlatformAdapter) -> None:
-        self._door = door
+    def __init__(
+        self, context: InboundContext, reader: ReplyReader, adapter: PlatformAdapter
+    ) -> None:
+        self._context = context
         self._reader = reader
         self._adapter = adapter
         self._name = f"{reader.provider}/{reader.account}"
 
     async def run(self) -> None:
-        """Take messages in until cancelled; raises `AccountRefused`, in a group."""
+        """Handle messages until cancelled. Raises `AccountRefused`, in an exception group."""
         while True:
-            await self._reader.claimed()
+            await self._reader.wait_for_claim()
             try:
                 async with asyncio.TaskGroup() as tasks:
                     await self._read(tasks)
             except* LeaseLost as lost:
-                log.warning("nothing more is read here: %s", first_of(lost))
+                log.warning("%s stops reading messages: %s", self._name, first_of(lost))
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
-        accounts = self._door.fleet.accounts
+        accounts = self._context.fleet.accounts
         position = await accounts.position(self._reader)
-        taken: dict[tuple[str, str], _Taking] = {}
+        messages: dict[tuple[str, str], _Message] = {}
         """The messages since the position, by chat and id."""
         while True:
             batch = await self._poll(position)
-            await self._reader.check()  # it has waited, and may have been frozen
-            for one in batch.incoming:
-                if (one.chat, one.id) not in taken:
-                    task = tasks.create_task(self._take_behind([*taken.values()], one))
-                    taken[one.chat, one.id] = _Taking(one, task)
-            waiting = [taking.task for taking in taken.values() if not taking.task.done()]
-            if waiting and (await asyncio.wait(waiting, timeout=PATIENCE_S))[1]:
+            await self._reader.ensure_claim()  # the process may have been frozen during the poll
+            for incoming in batch.incoming:
+                if (incoming.chat, incoming.id) not in messages:
+                    task = tasks.create_task(self._handle_after([*messages.values()], incoming))
+                    messages[incoming.chat, incoming.id] = _Message(incoming, task)
+            pending = [each.task for each in messages.values() if not each.task.done()]
+            if pending and (await asyncio.wait(pending, timeout=REPOLL_S))[1]:
                 continue
-            accepted = sum(taking.task.result() for taking in taken.values())
-            aside = len(taken) - accepted
+            accepted = sum(each.task.result() for each in messages.values())
+            aside = len(messages) - accepted
             if batch.position != position:
                 await accounts.advance(self._reader, batch.position, accepted=accepted, aside=aside)
             position = batch.position
-            taken.clear()
+            messages.clear()
 
-    async def _poll(self, position: str | None) -> Batch:
+    async def _poll(self, position: str | None) -> PollResult:
         failures = 0
         while True:
-            await self._reader.check()
+            await self._reader.ensure_claim()
             try:
                 return await self._adapter.poll(position)
             except PlatformBusy as busy:
                 await asyncio.sleep(busy.after_s)
                 continue
             except AccountRefused:
-                await self._reader.check()  # the other poll may be that of a process in our place
+                # The platform may refuse this poll because another process has taken the claim.
+                await self._reader.ensure_claim()
                 raise
             except RemoteClawError as error:
                 if not failures:
-                    log.warning("%s is waited for: %s", self._name, error)
-            except Exception as error:  # noqa: BLE001 - an adapter's mistake ends no account
-                log.error("%s is waited for: %s", self._name, frames_of(error))
+                    log.warning("%s can't be polled for now: %s", self._name, error)
+            except Exception as error:  # noqa: BLE001 - an adapter's bug must not end the account
+                log.error("%s can't be polled for now: %s", self._name, frames_of(error))
             await _pause(failures)
             failures += 1
 
-    async def _take_behind(self, others: Sequence["_Taking"], incoming: Incoming) -> bool:
-        """Take a message in behind those of its conversation, and behind a chat's change of id."""
-        place = _place(incoming)
-        for other in others:
-            if _place(other.incoming) == place or other.incoming.moved_to is not None:
-                await asyncio.wait((other.task,))
-        return await self._take(incoming)
+    async def _handle_after(self, earlier: Sequence["_Message"], incoming: Incoming) -> bool:
+        """Handle a message after the `earlier` ones that it must not overtake.
 
-    async def _take(self, incoming: Incoming) -> bool:
-        """Take a message in, however long Redis is away; return whether it could be read."""
+        These are the messages of its conversation, and reports of a chat's new id.
+        """
+        place = _place(incoming)
+        for message in earlier:
+            if _place(message.incoming) == place or message.incoming.moved_to is not None:
+                await asyncio.wait((message.task,))
+        return await self._handle(incoming)
+
+    async def _handle(self, incoming: Incoming) -> bool:
+        """Handle a message, retrying while Redis is away. Return False if it was put aside."""
         if incoming.problem:
             log.warning("a message on %s is put aside: %s", self._name, incoming.problem)
             return False
         failures = 0
         while True:
             try:
-                await Arrival(self._door, self._adapter, incoming).take()
+                await Arrival(self._context, self._adapter, incoming).handle()
             except (RedisUnavailable, RedisRefused) as error:
                 if not failures:
-                    log.warning("%s takes nothing in for now: %s", self._name, error)
+                    log.warning("%s can't store messages for now: %s", self._name, error)
                 await _pause(failures)
                 failures += 1
-            except Exception as error:  # noqa: BLE001 - one odd message holds up no other
+            except Exception as error:  # noqa: BLE001 - one message must not hold up the others
                 log.error("a message on %s is put aside: %s", self._name, frames_of(error))
                 return False
             else:
@@ -127,10 +133,10 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taking:
+class _Message:
     incoming: Incoming
     task: "asyncio.Task[bool]"
-    """Whether it could be read."""
+    """Handles the message; returns False if it was put aside."""
 
 
 def _place(incoming: Incoming) -> Place:

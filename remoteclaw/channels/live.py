@@ -1,7 +1,7 @@
-"""Live text of an account's chats: a preview of each turn that runs, and typing.
+"""Live text in an account's chats: a preview of each running turn, and the typing indicator.
 
-The answer takes the preview's place, or is a message of its own that notifies, behind which the
-preview is removed.
+The answer replaces the preview. If the preview is old, the answer is sent as a new message, which
+notifies, and the preview is removed.
 """
 
 import asyncio
@@ -12,41 +12,42 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remoteclaw.channels.budget import Budget
-from remoteclaw.channels.delivery import Preview, settled
-from remoteclaw.channels.previews import LATER_S, Previews, Shown, noted_preview
-from remoteclaw.channels.task_progress import ShowsWork, WorkChats
+from remoteclaw.channels.delivery import Preview, shielded
+from remoteclaw.channels.previews import RECHECK_S, Previews, ShownPreview, preview_of
+from remoteclaw.channels.task_progress import TaskProgress, ToolDetailOf
 from remoteclaw.clock import boottime
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.fleet.turn import LIVE_MS
 from remoteclaw.protocols import Live, LiveAdapter, Place, Reply
 
-#: How often typing is shown again, in seconds: platforms show it for five seconds or more.
+#: Typing is shown again after this time, in seconds: platforms show it for five seconds or more.
 TYPING_S = 4.0
-#: How long a preview waits for the answer of a turn that doesn't run any more, in seconds.
+#: A preview waits this long for the answer of a turn that does not run any more, in seconds.
 ENDED_S = 5.0
-#: How many turns are remembered that have ended, so that late news of them is not shown.
+#: This many ended turns are remembered, so that a late update about them is not shown.
 MAX_ENDED = 10_000
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class _Turn(Shown):
-    heard_at: float = field(default_factory=boottime)
-    news: Live | None = None
-    """What it says now."""
+class _Turn(ShownPreview):
+    updated_at: float = field(default_factory=boottime)
+    latest: Live | None = None
+    """The latest live text, which the preview may not show yet; None to show only typing."""
     edited_at: float = -TYPING_S
     typed_at: float = -TYPING_S
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    showing: asyncio.Task[None] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the preview is edited or taken for a reply."""
+    task: asyncio.Task[None] | None = None
 
     @property
     def due_s(self) -> float:
-        """In how many seconds its preview may be edited."""
+        """The time until the preview may be edited again, in seconds; negative if it may be now."""
         return self.edited_at + self.pace_s - boottime()
 
 
 class LiveChats:
-    """What an account's chats show besides replies, while this adapter has the claim."""
+    """Shows previews and typing in an account's chats, while this adapter has the claim."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class LiveChats:
         tasks: asyncio.TaskGroup,
         *,
         every_s: float,
-        shows_work: ShowsWork | None = None,
+        shows_work: ToolDetailOf | None = None,
     ) -> None:
         self._reader = reader
         self._adapter = adapter
@@ -64,58 +65,63 @@ class LiveChats:
         self._tasks = tasks
         self._every_s = every_s
         self._turns: dict[str, _Turn] = {}
-        """By session."""
+        """The turns that are shown, by the id of their session."""
         self._previews = Previews(reader, adapter, budget, tasks)
         self.remove_later = self._previews.remove_later
-        self._work = (
-            WorkChats(reader, self._previews, budget, tasks, shows=shows_work)
+        self._task_progress = (
+            TaskProgress(reader, self._previews, budget, tasks, detail_of=shows_work)
             if shows_work
             else None
         )
         self._ended: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """The turns that ended last, by the ids of their session and turn, oldest first."""
 
     async def load(self) -> None:
         """Take over the previews that an earlier process has left."""
-        for told in await self._reader.previews():
-            if "work" in told and self._work:
-                self._work.take_over(told)
+        for record in await self._reader.previews():
+            if "work" in record and self._task_progress:
+                self._task_progress.take_over(record)
                 continue
-            preview = noted_preview(told)
-            now = await self._reader.shown(preview.sid)
-            if now is None or preview.sid in self._turns:
+            preview = preview_of(record)
+            latest = await self._reader.live_text(preview.sid)
+            if latest is None or preview.sid in self._turns:
                 self.remove_later(preview)
             else:
-                self._follow(preview.sid, preview.place).preview = preview
-                self._hear(now)
+                self._turn_of(preview.sid, preview.place).preview = preview
+                self._update(latest)
 
     async def run(self) -> None:
-        """Show turns that run, for ever."""
-        async for told in self._reader.live():
-            if "work" not in told:
-                self._hear(told)
-            elif self._work:
-                self._work.hear(told)
+        """Show running turns and tasks, until cancelled."""
+        async for event in self._reader.live():
+            if "work" not in event:
+                self._update(event)
+            elif self._task_progress:
+                self._task_progress.update(event)
 
-    def _hear(self, told: Mapping[str, Any]) -> None:
+    def _update(self, event: Mapping[str, Any]) -> None:
         try:
-            words, whose = words_of(told), (told["sid"], told["turn"])
-            place = Place(told["channel_id"], told["thread_id"])
-        except (KeyError, TypeError):  # of another version
+            latest, turn_id = live_text_of(event), (event["sid"], event["turn"])
+            place = Place(event["channel_id"], event["thread_id"])
+        except (KeyError, TypeError):  # published by another version
             return
-        if whose not in self._ended:
-            turn = self._follow(told["sid"], place)
-            turn.heard_at, turn.news = boottime(), None if told.get("is_quiet") else words
+        if turn_id not in self._ended:
+            turn = self._turn_of(event["sid"], place)
+            turn.updated_at, turn.latest = boottime(), None if event.get("is_quiet") else latest
             turn.changed.set()
 
-    def _follow(self, sid: str, place: Place) -> _Turn:
+    def _turn_of(self, sid: str, place: Place) -> _Turn:
+        """Return the shown turn of a session; begin to show one if there is none."""
         turn = self._turns.get(sid)
         if turn is None:
             turn = self._turns[sid] = _Turn(sid=sid, place=place, pace_s=self._every_s)
-            turn.showing = self._tasks.create_task(self._show(turn))
+            turn.task = self._tasks.create_task(self._show(turn))
         return turn
 
-    async def take(self, reply: Reply) -> Preview | None:
-        """Return the preview that a reply of its turn takes the place of; it is shown no more."""
+    async def take_preview(self, reply: Reply) -> Preview | None:
+        """Return the preview that `reply` may replace, and stop editing it.
+
+        The last reply of a turn also ends its live text.
+        """
         if reply.is_final and not reply.is_beside:
             self._ended[reply.sid, reply.turn] = None
             while len(self._ended) > MAX_ENDED:
@@ -123,31 +129,32 @@ class LiveChats:
         turn = self._turns.get(reply.sid)
         if turn is None or reply.is_apart:
             return None
-        async with turn.asking:
-            preview, turn.preview, turn.words, turn.news = turn.preview, None, None, None
+        async with turn.lock:
+            preview, turn.preview, turn.words, turn.latest = turn.preview, None, None, None
             if reply.is_final:
                 self._end(reply.sid, turn)
         return preview
 
     def _end(self, sid: str, turn: _Turn) -> None:
         self._turns.pop(sid, None)
-        if turn.showing:
-            turn.showing.cancel()
+        if turn.task:
+            turn.task.cancel()
 
     async def _show(self, turn: _Turn) -> None:
-        """Show one turn until it has ended, or nothing was heard of it for long."""
-        while boottime() < turn.heard_at + LIVE_MS / 1000:
+        """Show one turn until it ends or gets no update for `LIVE_MS`."""
+        while boottime() < turn.updated_at + LIVE_MS / 1000:
             is_free = self._budget.is_free(turn.place.chat)
-            if is_free and self._has_news(turn) and turn.due_s <= 0:
-                async with turn.asking:  # what is shown is noted, though the relay is ended
-                    await settled(asyncio.create_task(self._edit(turn)))
+            if is_free and self._needs_edit(turn) and turn.due_s <= 0:
+                # Shielded: a preview that was sent must be recorded, even if the relay ends.
+                async with turn.lock:
+                    await shielded(self._edit(turn))
             elif is_free and boottime() >= turn.typed_at + TYPING_S:
                 await self._type(turn)
             wait_s = turn.typed_at + TYPING_S - boottime()
-            if self._has_news(turn):
-                wait_s = turn.due_s if is_free else LATER_S
+            if self._needs_edit(turn):
+                wait_s = turn.due_s if is_free else RECHECK_S
             elif not is_free:
-                wait_s = LATER_S
+                wait_s = RECHECK_S
             turn.changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.01, wait_s)):
@@ -156,36 +163,37 @@ class LiveChats:
         if turn.preview:
             self.remove_later(turn.preview)
 
-    def _has_news(self, turn: _Turn) -> bool:
-        news = turn.news
-        is_something = news and (news.text.strip() or news.activity or news.plan)
-        return bool(is_something) and news != turn.words and not turn.is_hidden
+    def _needs_edit(self, turn: _Turn) -> bool:
+        """Whether the preview does not show the latest live text."""
+        latest = turn.latest
+        has_text = latest and (latest.text.strip() or latest.activity or latest.plan)
+        return bool(has_text) and latest != turn.words and not turn.is_hidden
 
     async def _edit(self, turn: _Turn) -> None:
-        if turn.news:  # else a reply has taken its place meanwhile
+        if turn.latest:  # a reply may have taken the preview while this waited for the lock
             turn.edited_at = boottime()
-            await self._previews.show(turn, turn.news)
+            await self._previews.show(turn, turn.latest)
 
     async def _type(self, turn: _Turn) -> None:
-        """Show typing, unless the turn doesn't run any more: it may have been put off."""
+        """Show typing, unless the turn does not run any more, for example if it was postponed."""
         turn.typed_at = boottime()
-        if await self._reader.shown(turn.sid) is None:
-            turn.heard_at = min(turn.heard_at, boottime() + ENDED_S - LIVE_MS / 1000)
+        if await self._reader.live_text(turn.sid) is None:
+            turn.updated_at = min(turn.updated_at, boottime() + ENDED_S - LIVE_MS / 1000)
             return
-        await self._reader.check()
+        await self._reader.ensure_claim()
         try:
             await self._adapter.typing(turn.place)
-        except Exception as error:  # noqa: BLE001 - nothing depends on it
+        except Exception as error:  # noqa: BLE001 - typing is optional
             self._previews.failed(turn.place, error)
 
 
-def words_of(told: Mapping[str, Any]) -> Live:
-    """Return what a preview shows of live text."""
-    running = [tool for tool in told["activity"] if tool["seconds"] is None]
+def live_text_of(event: Mapping[str, Any]) -> Live:
+    """Return what a preview shows of a live-text event: the text, running tools and the plan."""
+    running = [tool for tool in event["activity"] if tool["seconds"] is None]
     tools = (f"{tool['tool']} {tool['argument']}".strip() for tool in running)
-    plan, now = told["plan"], ""
+    plan, summary = event["plan"], ""
     if plan:
         done = sum(step["state"] == "completed" for step in plan)
         step = next((each for each in plan if each["state"] != "completed"), None)
-        now = f"{done}/{len(plan)} {step['text'] if step else ''}".strip()
-    return Live(text=told["text"], activity=" · ".join(tools), plan=now)
+        summary = f"{done}/{len(plan)} {step['text'] if step else ''}".strip()
+    return Live(text=event["text"], activity=" · ".join(tools), plan=summary)

@@ -1,6 +1,6 @@
-"""Previews of an account: silent messages that are edited while something goes on.
+"""Previews: silent messages in an account's chats, edited to show progress.
 
-They are noted in Redis, so that the next process takes over those that this one leaves.
+They are recorded in Redis, so that the next process takes over those that this one leaves.
 """
 
 import asyncio
@@ -17,26 +17,27 @@ from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols import Live, LiveAdapter, Place
 
-#: How often a chat is looked at again where something can't be shown now, in seconds.
-LATER_S = 0.5
-#: The longest pause between two edits where a chat is asked too often, in seconds.
-SLOWEST_S = 30.0
+#: The pause, in seconds, before another check whether a busy chat has become free.
+RECHECK_S = 0.5
+#: The longest pause between two edits in a chat that its platform throttles, in seconds.
+MAX_PACE_S = 30.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class Shown:
-    """The preview of one turn or task: its place, its pace, and what it shows."""
+class ShownPreview:
+    """The preview of one turn or task tree: its place, its pace, and what it shows."""
 
     sid: str
     place: Place
     pace_s: float
-    """The shortest time between two edits; each refusal of the platform doubles it."""
+    """The minimum time between two edits, in seconds. Doubled whenever the platform throttles."""
     words: Live | None = None
+    """The content of the preview; None before it is sent."""
     preview: Preview | None = None
     is_hidden: bool = False
-    """Whether the chat shows no preview: its platform refuses them, or its id was lost."""
+    """Whether no preview is shown: the platform refuses previews, or the message id is unknown."""
 
 
 class Previews:
@@ -54,13 +55,13 @@ class Previews:
         self._budget = budget
         self._tasks = tasks
 
-    async def show(self, shown: Shown, words: Live, **about: str) -> None:
-        """Show words: by a message the first time, which is noted at once, with what it is about.
+    async def show(self, shown: ShownPreview, words: Live, **about: str) -> None:
+        """Send a preview that shows `words`, or edit it if it exists.
 
-        What can't be shown is left out.
+        A new preview is recorded in Redis with the fields of `about`. A failure is only logged.
         """
         before, place, sid = shown.preview, shown.place, shown.sid
-        await self._reader.check()
+        await self._reader.ensure_claim()
         try:
             id_ = await self._adapter.preview(
                 place, words, message_id=before.message_id if before else None
@@ -68,7 +69,7 @@ class Previews:
         except (PlatformAway, PlatformBusy, AccountRefused) as problem:
             self.failed(place, problem)
             if isinstance(problem, PlatformBusy):
-                shown.pace_s = min(SLOWEST_S, shown.pace_s * 2)
+                shown.pace_s = min(MAX_PACE_S, shown.pace_s * 2)
             return
         except Exception as error:  # noqa: BLE001 - a preview must not end the relay
             self.failed(place, error)
@@ -80,39 +81,40 @@ class Previews:
             shown.preview = Preview(place, sid, id_, since_ms)
             if before:
                 await self._reader.note_preview(sid, before.message_id, None)
-            where = {"sid": sid, "id": id_, "chat": place.chat, "thread": place.thread}
-            noted = {**where, "since_ms": since_ms, **about}
-            await self._reader.note_preview(sid, id_, noted)
+            fields = {"sid": sid, "id": id_, "chat": place.chat, "thread": place.thread}
+            record = {**fields, "since_ms": since_ms, **about}
+            await self._reader.note_preview(sid, id_, record)
 
     def remove_later(self, preview: Preview) -> None:
-        """Remove a preview once its chat has time for that."""
+        """Remove `preview` in the background, once its chat is free."""
         self._tasks.create_task(self._remove(preview))
 
     async def _remove(self, preview: Preview) -> None:
         place = preview.place
         while True:
-            await asyncio.sleep(LATER_S)
+            await asyncio.sleep(RECHECK_S)
             if not self._budget.is_free(place.chat):
                 continue
-            await self._reader.check()
+            await self._reader.ensure_claim()
             try:
                 await self._adapter.remove(place, preview.message_id)
             except PlatformRefused as refusal:
-                log.warning("a preview stays: %s", refusal)
-            except Exception as error:  # noqa: BLE001 - tried again, as it does no harm
+                log.warning("a preview can't be removed: %s", refusal)
+            except Exception as error:  # noqa: BLE001 - removing is idempotent, so it is retried
                 self.failed(place, error)
                 continue
             await self._reader.note_preview(preview.sid, preview.message_id, None)
             return
 
     def failed(self, place: Place, error: Exception) -> None:
-        """Note that something could not be shown: only what the platform demands has effects."""
+        """Handle a preview that failed: only throttling and a refused account affect the budget."""
         if isinstance(error, PlatformBusy | AccountRefused):
             self._budget.failed(place.chat, error)
         elif not isinstance(error, PlatformAway | PlatformRefused):
-            log.warning("something is not shown in a chat: %s", frames_of(error))
+            log.warning("live text or typing can't be shown in a chat: %s", frames_of(error))
 
 
-def noted_preview(told: Mapping[str, Any]) -> Preview:
-    """Return a preview as it was noted."""
-    return Preview(Place(told["chat"], told["thread"]), told["sid"], told["id"], told["since_ms"])
+def preview_of(record: Mapping[str, Any]) -> Preview:
+    """Return the preview that `record` describes, as stored in Redis."""
+    place = Place(record["chat"], record["thread"])
+    return Preview(place, record["sid"], record["id"], record["since_ms"])

@@ -1,7 +1,7 @@
-"""The process of the channels: runs the adapter of each account, under its claim.
+"""Runs the adapters of the configured accounts, each under the account's claim.
 
-Any number of such processes may run: one of them polls and sends for an account, and the others
-stand by until its claim ends.
+Any number of these processes may run. For each account, the one with the claim polls and sends; the
+others stand by until the claim ends.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from typing import Literal, cast
 
 from remoteclaw import commands
 from remoteclaw.bridge.activity import shown_of_tools
-from remoteclaw.channels.arrival import Door
+from remoteclaw.channels.arrival import InboundContext
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.intake import Intake
-from remoteclaw.channels.rate import Rate
+from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
@@ -40,19 +40,19 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import PlatformAdapter
 
-#: How often the configuration, and what keeps replies waiting, is looked at, in seconds.
-LOOK_S = 1.0
-#: How long an account that is refused is left alone, in seconds, and the longest pause of another.
-AGAIN_S = 30.0
-#: The first pause after an outage or a failure, which may be over, in seconds; they double.
-AGAIN_SOON_S = 1.0
-#: How long an account works until a failure counts as the first, in seconds.
+#: The interval between checks of the configuration, and of why replies wait, in seconds.
+CHECK_S = 1.0
+#: The pause after an account was refused, and the longest pause after another failure, in seconds.
+MAX_PAUSE_S = 30.0
+#: The first pause after a failure, in seconds. Pauses double after each failure.
+FIRST_PAUSE_S = 1.0
+#: After an account has worked this long, the next failure counts as the first again, in seconds.
 STABLE_S = 60.0
 
 log = logging.getLogger(__name__)
 
-Key = tuple[str, str]
-"""A channel, and the name of an account there."""
+AccountKey = tuple[str, str]
+"""The name of a channel and the name of an account on it."""
 
 
 class LibraryMissing(ConfigError):
@@ -60,19 +60,19 @@ class LibraryMissing(ConfigError):
 
 
 class Channels:
-    """The accounts that the configuration has, or some of them."""
+    """Runs the accounts of the configuration, or a selection of them."""
 
     def __init__(
         self, fleet: Fleet, home: Home, config: CurrentConfig, names: Collection[str] = ()
     ) -> None:
-        """`names` are channels, or accounts as CHANNEL/ACCOUNT; without any, it is all of them."""
+        """Select accounts by `names`: channels or CHANNEL/ACCOUNT. Without names, select all."""
         self._fleet = fleet
         self._home = home
         self._config = config
         self._names = names
 
-    def wanted(self) -> dict[Key, AccountConfig]:
-        """Return the accounts to run, with their settings."""
+    def selected(self) -> dict[AccountKey, AccountConfig]:
+        """Return the accounts to run, with their current settings."""
         return {
             (channel, name): settings
             for (channel, name), settings in self._config().accounts().items()
@@ -80,75 +80,80 @@ class Channels:
         }
 
     async def run(self) -> None:
-        """Run them until cancelled; one whose settings change begins again."""
-        running: dict[Key, tuple[AccountConfig, asyncio.Task[None]]] = {}
+        """Run the selected accounts until cancelled. Restart an account whose settings change."""
+        running: dict[AccountKey, tuple[AccountConfig, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
-                wanted = self.wanted()
+                selected = self.selected()
                 for key, (settings, task) in list(running.items()):
-                    if wanted.get(key) != settings:
+                    if selected.get(key) != settings:
                         task.cancel()
                         await asyncio.wait((task,))
                         del running[key]
-                for key, settings in wanted.items():
+                for key, settings in selected.items():
                     if key not in running:
                         account = _Account(self._fleet, self._home, self._config, key, settings)
                         running[key] = settings, tasks.create_task(account.run())
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(CHECK_S)
 
 
 class _Account:
     def __init__(
-        self, fleet: Fleet, home: Home, config: CurrentConfig, key: Key, settings: AccountConfig
+        self,
+        fleet: Fleet,
+        home: Home,
+        config: CurrentConfig,
+        key: AccountKey,
+        settings: AccountConfig,
     ) -> None:
         self._fleet = fleet
         self._settings = settings
         self._provider, self._account = key
         self._name = "/".join(key)
-        self._door = Door(
+        self._context = InboundContext(
             fleet=fleet,
             home=home,
             config=config,
             provider=self._provider,
             account=self._account,
-            rate=Rate(),
+            rate=RateLimiter(),
         )
 
     async def run(self) -> None:
-        """Run it until cancelled, whatever happens to it."""
+        """Run the account until cancelled, and restart it after each failure."""
         reader = self._fleet.replies.reader(self._provider, self._account)
-        problem, failures = "", 0
+        logged, failures = "", 0
         try:
             while True:
                 since = boottime()
-                error = await self._work(reader)
+                error = await self._serve(reader)
                 failures = 0 if boottime() - since > STABLE_S else failures + 1
-                pause = min(AGAIN_SOON_S * 2 ** min(failures, 5), AGAIN_S)
+                pause = min(FIRST_PAUSE_S * 2 ** min(failures, 5), MAX_PAUSE_S)
                 if isinstance(error, RemoteClawError):
-                    told = str(error)
+                    problem = str(error)
                 else:
-                    told = f"It failed ({type(error).__name__}); its log says where."
-                if isinstance(error, AccountRefused | ConfigError):  # a person has to do something
-                    pause = AGAIN_S
+                    problem = f"It failed ({type(error).__name__}); its log says where."
+                if isinstance(error, AccountRefused | ConfigError):  # a person has to fix this
+                    pause = MAX_PAUSE_S
                 await self._leave(reader)
-                if told != problem:  # said once, not every 30 s
-                    log.error("%s: %s", self._name, told)
-                    problem = told
-                await self._tell(problem=told)
+                if problem != logged:  # once, and not after each pause
+                    log.error("%s: %s", self._name, problem)
+                    logged = problem
+                await self._report(problem=problem)
                 await asyncio.sleep(pause)
         finally:
             await self._leave(reader)
 
-    async def _work(self, reader: ReplyReader) -> Exception:
-        """Do its work until something ends it; return what that was."""
+    async def _serve(self, reader: ReplyReader) -> Exception:
+        """Poll and send for the account until an error ends that; return the error."""
         ended: Exception | None = None
         try:
-            await reader.claimed()
+            await reader.wait_for_claim()
             adapter = create_adapter(self._provider, self._settings)
             try:
                 identity = await adapter.connect()
                 log.info("%s is %s", self._name, identity.name)
-                await self._tell(name=identity.name, problem=identity.problem)
+                await self._report(name=identity.name, problem=identity.problem)
                 await adapter.set_commands(
                     [(spec.name, spec.help) for spec in commands.COMMANDS.values()]
                 )
@@ -162,49 +167,53 @@ class _Account:
                         shows_work=self._shows_work,
                     )
                     tasks.create_task(relaying)
-                    tasks.create_task(Intake(self._door, reader, adapter).run())
-                    tasks.create_task(self._tell_of(budget, otherwise=identity.problem))
+                    tasks.create_task(Intake(self._context, reader, adapter).run())
+                    tasks.create_task(self._report_waiting(budget, otherwise=identity.problem))
             finally:
                 await adapter.aclose()
         except* RemoteClawError as errors:
             ended = first_of(errors)
-        except* Exception as errors:  # noqa: BLE001 - the edge of an account: others go on
+        except* Exception as errors:  # noqa: BLE001 - one account must not end the others
             ended = first_of(errors)
             log.error("%s: %s", self._name, frames_of(ended))
-        assert ended is not None, "neither side ends by itself"
+        assert ended is not None, "the tasks only end with an error"
         return ended
 
     def _history_ms(self) -> int:
-        return self._door.config().record.history_ms
+        return self._context.config().record.history_ms
 
     def _shows_work(self, session: SessionKey) -> Literal["arguments", "names", "off"] | None:
-        channel = self._door.config().channel(self._provider)
+        channel = self._context.config().channel(self._provider)
         return shown_of_tools(channel, session) if channel.shows_work else None
 
-    async def _tell_of(self, budget: Budget, *, otherwise: str) -> None:
-        """Note why replies wait, for as long as they do."""
-        told = otherwise
+    async def _report_waiting(self, budget: Budget, *, otherwise: str) -> None:
+        """Report why replies wait, or the problem `otherwise` while they do not."""
+        reported = otherwise
         while True:
-            await asyncio.sleep(LOOK_S)
-            if (problem := budget.problem or otherwise) != told:
-                await self._tell(problem=problem)
-                told = problem
+            await asyncio.sleep(CHECK_S)
+            if (problem := budget.problem or otherwise) != reported:
+                await self._report(problem=problem)
+                reported = problem
 
-    async def _tell(self, *, name: str = "", problem: str = "") -> None:
+    async def _report(self, *, name: str = "", problem: str = "") -> None:
         try:
-            await self._fleet.accounts.tell(
+            await self._fleet.accounts.report(
                 self._provider, self._account, name=name, problem=problem
             )
         except (RedisUnavailable, RedisRefused) as error:
-            log.warning("%s: its state is not noted: %s", self._name, error)
+            log.warning("%s: its state is not stored: %s", self._name, error)
 
     async def _leave(self, reader: ReplyReader) -> None:
-        with contextlib.suppress(RedisUnavailable, RedisRefused):  # else it ends by itself
+        with contextlib.suppress(RedisUnavailable, RedisRefused):  # the claim then expires
             await self._fleet.accounts.leave(reader)
 
 
 def create_adapter(provider: str, settings: AccountConfig) -> PlatformAdapter:
-    """Return the adapter of an account. Raises `ConfigError` if it can't be loaded."""
+    """Return the adapter of an account of the channel `provider`.
+
+    Raises `ConfigError` if the channel has no adapter, and `LibraryMissing` if its library is not
+    installed.
+    """
     channel = channel_of(provider)
     if channel is None or not channel.adapter:
         raise ConfigError(f"The channel {provider!r} has no adapter.")
@@ -221,9 +230,9 @@ def create_adapter(provider: str, settings: AccountConfig) -> PlatformAdapter:
 
 
 def install_command(provider: str) -> list[str]:
-    """Return the command that installs the library of a channel, as its hashes say."""
+    """Return the command that installs the library of a channel, pinned by hashes."""
     channel = channel_of(provider)
-    assert channel is not None, "its adapter was looked for"
+    assert channel is not None, "only called for channels with a library"
     package = channel.adapter.partition(":")[0].rpartition(".")[0]
-    wanted = str(resources.files(package) / "requirements.txt")
-    return [sys.executable, "-m", "pip", "install", "--require-hashes", "-r", wanted]
+    requirements = str(resources.files(package) / "requirements.txt")
+    return [sys.executable, "-m", "pip", "install", "--require-hashes", "-r", requirements]

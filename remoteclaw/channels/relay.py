@@ -1,7 +1,7 @@
-"""The relay: delivers an account's replies through its adapter, in order within a chat's topic.
+"""Relays an account's replies to its adapter, in order within each topic of a chat.
 
-Each topic has a row, which is served beside the others: a chat that has to wait holds up itself
-alone. A row knows the ids of what waits, and reads a reply when it is its turn.
+Each topic has its own queue and the queues are served concurrently, so a chat that has to wait
+delays no other. A queue holds only the ids of replies. A reply is read when its turn comes.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from remoteclaw.channels.budget import Budget
-from remoteclaw.channels.delivery import Delivery, Done, Preview, failure, settled
+from remoteclaw.channels.delivery import Delivery, DeliveryResult, Preview, failure, shielded
 from remoteclaw.channels.live import LiveChats
-from remoteclaw.channels.task_progress import ShowsWork
+from remoteclaw.channels.task_progress import ToolDetailOf
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported, first_of
 from remoteclaw.fleet.reader import ReplyReader
@@ -31,18 +31,18 @@ from remoteclaw.protocols import (
     Reply,
 )
 
-#: The time limit of one operation, in seconds: messages wait behind it, and its caller waits 15 s,
-#: of which it may have waited 10 here.
+#: Time limit of one operation, in seconds. Later messages of the topic wait for it, and its caller
+#: waits 15 s, of which 10 may have passed before the operation begins.
 OPERATE_S = 4.0
-#: How many rows ask Redis at once, besides those that send: each takes a connection.
+#: At most this many queues access Redis at once, besides those that send: each takes a connection.
 MAX_AT_ONCE = 32
 
-LATE = "It came too late: the channel's adapter was busy, and has not done it."
-SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
+LATE = "The operation was not done: the channel's adapter was busy until it was too late."
+SLOW = f"The platform took longer than {OPERATE_S:.0f} s: the operation may have been done, or not."
 ONLY_SENDS = "This channel's adapter can do nothing but send messages."
-PASSED = (
-    "This is what passed through RemoteClaw in this chat, as far as it is kept: the platform tells "
-    "nothing else."
+OWN_HISTORY = (
+    "These are the messages that passed through RemoteClaw in this chat and are still kept: the "
+    "platform provides no history."
 )
 
 log = logging.getLogger(__name__)
@@ -54,18 +54,18 @@ async def relay(
     budget: Budget | None = None,
     *,
     history_ms: Callable[[], int] = lambda: 0,
-    shows_work: ShowsWork | None = None,
+    shows_work: ToolDetailOf | None = None,
 ) -> None:
-    """Deliver until cancelled.
+    """Deliver replies until cancelled.
 
-    While another adapter has the claim, nothing is sent. Each reply has its receipt once the
-    platform has all of it, or refuses it for good. What was sent to a chat is kept for a while, as
-    `history_ms` says of the moment. Where the platform can edit messages, chats show what works
-    for them as far as `shows_work` says.
+    While another adapter has the claim, nothing is sent. A reply gets its receipt once the platform
+    has all its parts, or has refused it for good. `history_ms` returns for how long sent messages
+    are kept in the chat's history. If the platform can edit messages, chats also show the progress
+    of their tasks and branches, with the tool details that `shows_work` returns.
     """
     budget = budget or Budget(f"{reader.provider}/{reader.account}")
     while True:
-        await reader.claimed()
+        await reader.wait_for_claim()
         try:
             async with asyncio.TaskGroup() as tasks:
                 live = None
@@ -76,13 +76,14 @@ async def relay(
                     )
                     await live.load()
                     tasks.create_task(live.run())
-                await _Rows(reader, adapter, budget, tasks, live, history_ms).run()
+                await _TopicQueues(reader, adapter, budget, tasks, live, history_ms).run()
         except* LeaseLost as lost:
-            log.warning("nothing more is sent here: %s", first_of(lost))
+            name = f"{reader.provider}/{reader.account}"
+            log.warning("%s stops sending replies: %s", name, first_of(lost))
 
 
-class _Rows:
-    """The topics that replies wait for, while this adapter has the claim."""
+class _TopicQueues:
+    """The queues of replies by topic, while this adapter has the claim."""
 
     def __init__(
         self,
@@ -101,21 +102,23 @@ class _Rows:
         self._history_ms = history_ms
         self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
         self._waiting: dict[Place, deque[str]] = {}
-        """By topic, the ids of the replies that wait for it, in order."""
+        """By topic, the ids of its undelivered replies, in order."""
 
     async def run(self) -> None:
-        """Have each reply delivered in its row."""
+        """Put each reply in the queue of its topic, and serve the queues."""
         async for reply in self._reader.replies():
             place = Place(reply.channel_id, reply.thread_id)
             waiting = self._waiting.get(place)
             if waiting is None:
                 self._waiting[place] = deque((reply.id,))
                 self._tasks.create_task(self._serve(place, reply))
-            else:  # what comes again after a lost claim is gone by the time of its second turn
+            else:
+                # A reply that is yielded again after a lost claim is delivered once: by its second
+                # turn it is off the stream, and `_read` returns None.
                 waiting.append(reply.id)
 
     async def _serve(self, place: Place, reply: Reply | None) -> None:
-        """Deliver to one topic until nothing waits for it."""
+        """Deliver the replies of one topic until its queue is empty. `reply` is the first one."""
         waiting = self._waiting[place]
         with self._budget.replies(place.chat):
             while waiting:
@@ -132,28 +135,28 @@ class _Rows:
 
     async def _deliver(self, reply: Reply) -> None:
         if reply.operation:
-            until = boottime() + await self._reader.left_s(reply.operation)
-            await self._reader.check()  # last: it may have been frozen before
-            done = Done(answer=await self._operate(reply.operation, until - boottime()))
-            await settled(asyncio.create_task(self._receipt(reply, done)))
+            until = boottime() + await self._reader.seconds_left(reply.operation)
+            await self._reader.ensure_claim()  # again: the process may have been frozen
+            answer = await self._operate(reply.operation, until - boottime())
+            await shielded(self._receipt(reply, DeliveryResult(answer=answer)))
             return
-        preview = await self._live.take(reply) if self._live else None
+        preview = await self._live.take_preview(reply) if self._live else None
         if reply.card and self._live and not reply.card.choices:
-            preview = await self._card(reply)
+            preview = await self._card_message(reply)
         elif reply.card and not getattr(self._adapter, "has_buttons", False):
-            reply = _in_words(reply)
+            reply = _with_choices_as_text(reply)
         delivery = Delivery(self._reader, self._adapter, self._budget, reply, preview)
-        sent = await delivery.run()
-        is_part = preview is not None and sent is not None and preview.message_id in sent.ids
-        if sent:
-            of = preview.message_id if preview and is_part else ""
-            await settled(asyncio.create_task(self._receipt(reply, sent, preview=of)))
+        result = await delivery.run()
+        is_part = preview is not None and result is not None and preview.message_id in result.ids
+        if result:
+            preview_id = preview.message_id if preview and is_part else ""
+            await shielded(self._receipt(reply, result, preview=preview_id))
         if self._live and preview and not is_part and not reply.card:
             self._live.remove_later(preview)
 
-    async def _card(self, reply: Reply) -> Preview | None:
-        """Return the message that shows a request: what became of that takes its place."""
-        assert reply.card is not None, "it is about one"
+    async def _card_message(self, reply: Reply) -> Preview | None:
+        """Return the message that shows the reply's request, which its outcome replaces."""
+        assert reply.card is not None, "only called for replies with a card"
         message_id = await self._reader.shown_card(reply.card.id)
         if message_id is None:
             return None
@@ -161,37 +164,37 @@ class _Rows:
             Place(reply.channel_id, reply.thread_id), reply.sid, message_id, since_ms=now_ms()
         )
 
-    async def _receipt(self, reply: Reply, done: Done, *, preview: str = "") -> None:
+    async def _receipt(self, reply: Reply, result: DeliveryResult, *, preview: str = "") -> None:
         async with self._at_once:
             await self._reader.receipt(
                 reply,
-                ids=done.ids,
-                shown=done.shown,
-                kept=done.kept,
-                given_up=done.given_up,
-                answer=done.answer,
+                ids=result.ids,
+                shown=result.shown,
+                kept=result.kept,
+                failure=result.given_up,
+                answer=result.answer,
                 preview=preview,
                 history_ms=self._history_ms(),
             )
 
     async def _operate(self, operation: Operation, left_s: float) -> bytes:
-        """Do something in a chat, if there is time left for it; return what its caller is told."""
+        """Perform an operation if `left_s` allows; return the JSON result for its caller."""
         if left_s <= 0:
             return failure(LATE)
         try:
             async with asyncio.timeout(OPERATE_S):
-                return orjson.dumps(dict(await self._done(operation)))
+                return orjson.dumps(dict(await self._perform(operation)))
         except TimeoutError:
             return failure(SLOW)
         except RemoteClawError as problem:
             return failure(str(problem))
-        except Exception as error:  # noqa: BLE001 - an adapter of anybody's
-            # It is not tried again, and must not hold up the messages behind it.
+        except Exception as error:  # noqa: BLE001 - an adapter's bug must not end the relay
+            # Not retried: later messages of the topic would wait for it.
             log.error("the operation %s failed: %s", operation.name, frames_of(error))
             return failure(f"The channel's adapter failed ({type(error).__name__}).")
 
-    async def _done(self, operation: Operation) -> Mapping[str, Any]:
-        """Ask the adapter for an operation; messages that it can't read come from our history."""
+    async def _perform(self, operation: Operation) -> Mapping[str, Any]:
+        """Have the adapter perform an operation. If it can't `read`, use RemoteClaw's history."""
         try:
             if isinstance(self._adapter, OperatingAdapter):
                 return await self._adapter.operate(operation)
@@ -206,13 +209,13 @@ class _Rows:
             thread=operation.thread_id,
             limit=operation.args["limit"],
         )
-        return {"messages": messages, "note": PASSED}
+        return {"messages": messages, "note": OWN_HISTORY}
 
 
-def _in_words(reply: Reply) -> Reply:
-    """Return a reply with the choices of its card as words: they are answered by number.
+def _with_choices_as_text(reply: Reply) -> Reply:
+    """Return `reply` with the choices of its card as numbered text, for channels without buttons.
 
-    Of a request that is answered it says only that: what it was about stands above.
+    If the request is answered, only the last paragraph remains, which reports the answer.
     """
     card = reply.card
     if card is None:
@@ -221,5 +224,4 @@ def _in_words(reply: Reply) -> Reply:
         return replace(reply, text=reply.text.rpartition("\n\n")[2])
     numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
     or_why = f", or `/deny {card.id} WHY`" if "once" in dict(card.choices) else ""
-    words = f"{numbered}: answer with the number{or_why}."
-    return replace(reply, text=f"{reply.text}\n\n{words}")
+    return replace(reply, text=f"{reply.text}\n\n{numbered}: answer with the number{or_why}.")

@@ -1,7 +1,7 @@
-"""Progress of tasks and branches in a chat: one silent message, edited while they work.
+"""Shows the progress of a chat's tasks and branches in one silent message, which it edits.
 
-It is no reply: a busy chat goes without. The message stays as long as something works, and is a
-preview for the next process.
+The message has a lower priority than replies and is not updated in a busy chat. It is removed when
+no task runs any more. It is recorded as a preview, so that the next process takes it over.
 """
 
 import asyncio
@@ -11,30 +11,31 @@ from typing import Any, Literal
 
 from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.channels.budget import Budget
-from remoteclaw.channels.delivery import Preview, settled
-from remoteclaw.channels.previews import Previews, Shown, noted_preview
+from remoteclaw.channels.delivery import Preview, shielded
+from remoteclaw.channels.previews import Previews, ShownPreview, preview_of
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Live, Place
 
-#: How often the message is edited at most, in seconds. What is over sooner is not shown.
+#: The minimum time between two edits of the message, in seconds. A shorter task is never shown.
 EVERY_S = 5.0
-#: How many lines it has.
+#: The message lists at most this many tasks.
 MAX_LINES = 10
 HEAD = "At work for this chat:"
 
-#: Returns how much a session's chat is shown of the tools of what works for it; None for nothing.
-ShowsWork = Callable[[SessionKey], Literal["arguments", "names", "off"] | None]
+#: Returns how much the chat of a session shows of the tools of its tasks; None to show no progress.
+ToolDetailOf = Callable[[SessionKey], Literal["arguments", "names", "off"] | None]
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class _Tree(Shown):
+class _ProgressMessage(ShownPreview):
     session: SessionKey
-    has_news: bool = True
+    is_changed: bool = True
+    """Whether a task has changed since the tasks were last read."""
 
 
-class WorkChats:
-    """What an account's chats show of work, while this adapter has the claim."""
+class TaskProgress:
+    """Shows the progress of tasks in an account's chats, while this adapter has the claim."""
 
     def __init__(
         self,
@@ -43,67 +44,66 @@ class WorkChats:
         budget: Budget,
         tasks: asyncio.TaskGroup,
         *,
-        shows: ShowsWork,
+        detail_of: ToolDetailOf,
     ) -> None:
         self._reader = reader
         self._previews = previews
         self._budget = budget
         self._tasks = tasks
-        self._shows = shows
-        self._trees: dict[str, _Tree] = {}
-        """By session."""
+        self._detail_of = detail_of
+        self._messages: dict[str, _ProgressMessage] = {}
+        """The progress messages by the id of their session."""
 
-    def take_over(self, told: Mapping[str, Any]) -> None:
-        """Go on with a message that an earlier process has left."""
-        preview = noted_preview(told)
-        session = SessionKey.parse(told["work"])
-        if session.sid in self._trees:
+    def take_over(self, record: Mapping[str, Any]) -> None:
+        """Continue to edit the message of an earlier process, as recorded in Redis."""
+        preview = preview_of(record)
+        session = SessionKey.parse(record["work"])
+        if session.sid in self._messages:
             self._previews.remove_later(preview)
         else:
-            self._follow(session, preview)
+            self._start(session, preview)
 
-    def hear(self, told: Mapping[str, Any]) -> None:
-        """Note that something has changed that works for a session."""
+    def update(self, event: Mapping[str, Any]) -> None:
+        """Handle an event that says that a task of a session has changed."""
         try:
-            session = SessionKey.parse(told["work"])
-        except (TypeError, ValueError):  # of another version
+            session = SessionKey.parse(event["work"])
+        except (TypeError, ValueError):  # published by another version
             return
-        if tree := self._trees.get(session.sid):
-            tree.has_news = True
+        if message := self._messages.get(session.sid):
+            message.is_changed = True
         else:
-            self._follow(session)
+            self._start(session)
 
-    def _follow(self, session: SessionKey, preview: Preview | None = None) -> None:
+    def _start(self, session: SessionKey, preview: Preview | None = None) -> None:
         place = preview.place if preview else Place(session.channel_id, session.thread)
-        tree = self._trees[session.sid] = _Tree(
+        message = self._messages[session.sid] = _ProgressMessage(
             sid=session.sid, place=place, pace_s=EVERY_S, preview=preview, session=session
         )
-        self._tasks.create_task(self._show(tree))
+        self._tasks.create_task(self._show(message))
 
-    async def _show(self, tree: _Tree) -> None:
-        """Show what works for a conversation until nothing does."""
+    async def _show(self, message: _ProgressMessage) -> None:
+        """Show the progress of a session's tasks until none runs any more."""
         while True:
             await asyncio.sleep(EVERY_S)
-            tree.has_news = False
-            words = await self._words(tree.session)
-            if not words and not tree.has_news:
+            message.is_changed = False
+            words = await self._read_progress(message.session)
+            if not words and not message.is_changed:
                 break
-            is_new = words != tree.words and not tree.is_hidden
-            if words and is_new and self._budget.is_free(tree.place.chat):
-                showing = self._previews.show(tree, words, work=str(tree.session))
-                # What is shown is noted, though the relay is ended.
-                await settled(asyncio.create_task(showing))
-        del self._trees[tree.sid]
-        if tree.preview:
-            self._previews.remove_later(tree.preview)
+            is_new = words != message.words and not message.is_hidden
+            if words and is_new and self._budget.is_free(message.place.chat):
+                # Shielded: a message that was sent must be recorded, even if the relay ends.
+                await shielded(self._previews.show(message, words, work=str(message.session)))
+        del self._messages[message.sid]
+        if message.preview:
+            self._previews.remove_later(message.preview)
 
-    async def _words(self, session: SessionKey) -> Live | None:
-        """Return what is to be shown; nothing where nothing works, or it is not to be seen."""
-        shown = self._shows(session)
-        below = await self._reader.working(session.sid)
-        if shown is None or below.is_quiet or not below.items:
+    async def _read_progress(self, session: SessionKey) -> Live | None:
+        """Return the text to show; None if no task runs or the chat must not show progress."""
+        detail = self._detail_of(session)
+        tree = await self._reader.task_tree(session.sid)
+        if detail is None or tree.is_quiet or not tree.items:
             return None
-        lines = [in_a_chat(item, shown) for item in below.items[:MAX_LINES]]
-        left = len(below.items) + below.left_out - len(lines)
-        lines += [f"and {left} more"] if left else []
+        lines = [in_a_chat(item, detail) for item in tree.items[:MAX_LINES]]
+        left_out = len(tree.items) + tree.left_out - len(lines)
+        lines += [f"and {left_out} more"] if left_out else []
         return Live(text="\n".join([HEAD, "", *(f"- {line}" for line in lines)]))

@@ -1,4 +1,4 @@
-"""Transcripts: what people say in recordings, written down before the agent is asked."""
+"""Transcribes recordings with a configured command, before the agent gets the message."""
 
 import asyncio
 import os
@@ -12,39 +12,40 @@ from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
 from remoteclaw.runtimes.base import inherit
 
-#: How long one recording may take, in seconds: what follows it in its chat waits.
+#: Time limit of one transcription, in seconds. The conversation's later messages wait for it.
 TRANSCRIBE_S = 120.0
-#: How much of a transcript is taken, in bytes: an hour of speech.
-MAX_BYTES = 64_000
-#: The endings by which programs know what they read, of types that say another word.
-_ENDINGS = {"mpeg": "mp3", "mp4": "m4a", "x-m4a": "m4a", "x-wav": "wav", "vnd.wave": "wav"}
+#: The longest transcript, in bytes: an hour of speech.
+MAX_TRANSCRIPT_BYTES = 64_000
+#: File extensions for MIME subtypes that differ from them; programs recognise a format by these.
+_EXTENSIONS = {"mpeg": "mp3", "mp4": "m4a", "x-m4a": "m4a", "x-wav": "wav", "vnd.wave": "wav"}
 
 
 class NotUnderstood(Exception):
-    """Raised for a recording without a transcript; its text is the reason, for owners."""
+    """Raised if a recording can't be transcribed. Its text is the reason, shown to owners only."""
 
 
 def is_recording(file: IncomingFile) -> bool:
-    """Whether a file is to be listened to."""
+    """Whether a file is audio, by its MIME type."""
     return file.mime_type.startswith("audio/")
 
 
-async def transcript_of(
+async def transcribe(
     file: IncomingFile, content: bytes, command: Sequence[str], *, timeout_s: float = TRANSCRIBE_S
 ) -> str:
-    """Return what a command prints when it is given a recording. Raises `NotUnderstood`.
+    """Return what `command` prints for a recording. Raises `NotUnderstood`.
 
-    It gets as little of our environment as agents do, and nothing of it is left behind.
+    The command gets the path of a temporary file as its last argument, and only those variables of
+    the environment that agents also get.
     """
     with tempfile.TemporaryDirectory(prefix="remoteclaw-") as directory:
-        path = Path(directory) / f"recording{_ending(file)}"
+        path = Path(directory) / f"recording{_extension(file)}"
         try:
             await asyncio.to_thread(write_new, path, content)
             status, printed = await run_to_end(
                 [*command, str(path)],
                 env=inherit(os.environ),
                 timeout_s=timeout_s,
-                most_bytes=MAX_BYTES,
+                max_bytes=MAX_TRANSCRIPT_BYTES,
             )
         except TimeoutError:
             raise NotUnderstood(f"the command took more than {timeout_s:.0f} s") from None
@@ -52,14 +53,14 @@ async def transcript_of(
             raise NotUnderstood(f"the command can't be run: {error.strerror}") from None
     if status:
         raise NotUnderstood(f"the command ended with status {status}")
-    words = printed.decode("utf-8", "replace").replace("\0", "").strip()
-    if not words:
+    transcript = printed.decode("utf-8", "replace").replace("\0", "").strip()
+    if not transcript:
         raise NotUnderstood("the command printed nothing")
-    return words
+    return transcript
 
 
-def _ending(file: IncomingFile) -> str:
-    """Return the ending of a name for a recording, of its type alone: names are people's."""
-    kind = file.mime_type.partition("/")[2].partition(";")[0].strip()
-    known = _ENDINGS.get(kind, kind)
-    return f".{known}" if re.fullmatch("[a-z0-9]{1,8}", known) else ""
+def _extension(file: IncomingFile) -> str:
+    """Return a file extension with its dot, from the MIME type: the file name is untrusted."""
+    subtype = file.mime_type.partition("/")[2].partition(";")[0].strip()
+    extension = _EXTENSIONS.get(subtype, subtype)
+    return f".{extension}" if re.fullmatch("[a-z0-9]{1,8}", extension) else ""

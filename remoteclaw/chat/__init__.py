@@ -1,1 +1,1 @@
-"""The chat in a terminal: a client of the gateway."""
+"""The terminal chat, which is a client of the gateway."""

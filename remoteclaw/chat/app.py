@@ -1,4 +1,4 @@
-"""A chat in this terminal: what is typed goes to the gateway, and what it tells is shown."""
+"""The terminal chat: reads messages from the person, sends them to the gateway, shows replies."""
 
 import asyncio
 import contextlib
@@ -18,51 +18,56 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from remoteclaw.chat.conversation import Conversation
-from remoteclaw.chat.editor import LEAVING, ChatCompleter, Editor, Interrupts
+from remoteclaw.chat.editor import EXIT_WORDS, ChatCompleter, Editor, Interrupts
 from remoteclaw.chat.indicator import SPIN_S
-from remoteclaw.chat.paint import Look, Painter
-from remoteclaw.chat.screen import Screen
+from remoteclaw.chat.paint import MarkdownPainter, TerminalFeatures
+from remoteclaw.chat.screen import ChatScreen
 from remoteclaw.client.link import Address
 from remoteclaw.errors import RemoteClawError, first_of
 
-#: How long leaving waits for what is not sent yet without a word, in seconds.
-UNSAID_S = 2.0
+#: If a message is unsent when the person leaves, the chat says so after this time, in seconds.
+SILENT_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Whom a chat is with."""
+class ChatTarget:
+    """The agent or session that a chat is with."""
 
     agent: str | None = None
-    """An agent; None for the first one that is configured."""
+    """The agent's name; None for the first one in the configuration."""
     session: str | None = None
-    """Instead, a session of any channel: its key, the start of its id, or its title."""
+    """A session of any channel, instead of an agent: its key, the start of its id, or its title."""
 
     @property
     def params(self) -> dict[str, str]:
-        """Return it as parameters of `chat.open`."""
-        given = {"agentId": self.agent, "sessionKey": self.session}
-        return {name: value for name, value in given.items() if value is not None}
+        """The target as parameters of the gateway method `chat.open`."""
+        params = {"agentId": self.agent, "sessionKey": self.session}
+        return {name: value for name, value in params.items() if value is not None}
 
 
 class Chat:
-    """A person at this terminal."""
+    """A chat of the person at this terminal."""
 
     def __init__(
         self,
         address: Address,
         token: str,
         *,
-        target: Target,
+        target: ChatTarget,
         downloads: Path,
         history: Path | None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Files that the agent sends are saved in `downloads`, what is typed in `history`."""
-        self._look = Look.of(environ)
+        """Save files from the agent in the directory `downloads`, and input in the file `history`.
+
+        Without `history`, the input is only remembered while the chat runs.
+        """
+        self._features = TerminalFeatures.of(environ)
         self._environ = environ
         self._lines: list[str] = []
-        self._screen = Screen(Painter(self._look), self._lines.append, size=_size)
+        """Painted text that is complete and not printed yet."""
+        painter = MarkdownPainter(self._features)
+        self._screen = ChatScreen(painter, self._lines.append, size=_size)
         self._conversation = Conversation(
             address,
             token,
@@ -73,24 +78,25 @@ class Chat:
         )
         self._history = history
         self._interrupts = Interrupts()
-        self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
-        """What the person wants done, in their order; None when they leave."""
-        self._is_moving = asyncio.Event()
+        self._actions: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None]
+        self._actions = asyncio.Queue()
+        """The person's actions in order; None when the person leaves."""
+        self._is_animated = asyncio.Event()
         self._drawing = asyncio.Lock()
         self._editor: Editor
 
     async def run(self) -> None:
-        """Chat until the person leaves, or the terminal does.
+        """Chat until the person leaves or the terminal is closed.
 
-        Raises `GatewayMissing` without a gateway, and `GatewayRefused` for a token, an agent or a
-        session that it refuses.
+        Raises `GatewayMissing` if no gateway answers, and `GatewayRefused` if the gateway refuses
+        the token, the agent or the session.
         """
-        # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that
-        # question would delay every line by a second.
         term = self._environ.get("TERM", "")
         output = Vt100_Output.from_pty(sys.stdout, term=term)
+        # The cursor position is not needed, and a terminal that does not report it would delay
+        # every line by a second.
         output.enable_cpr = False
-        # Between two lines, and in a dumb terminal, a Ctrl-C comes as a signal.
+        # Between two lines, and in a dumb terminal, Ctrl-C arrives as a signal.
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         with create_app_session(output=output):
             self._editor = Editor(
@@ -99,7 +105,7 @@ class Chat:
                 self._escape,
                 completer=ChatCompleter(self._commands, Path.cwd()),
                 history=self._history,
-                look=self._look,
+                features=self._features,
             )
             try:
                 await self._chat()
@@ -112,22 +118,24 @@ class Chat:
         async with asyncio.TaskGroup() as tasks:
             talking = tasks.create_task(self._conversation.run())
             await self._conversation.opened()
-            moving = tasks.create_task(self._move())
-            doing = tasks.create_task(self._do())
+            animating = tasks.create_task(self._animate())
+            acting = tasks.create_task(self._act())
             try:
                 await self._read()
             finally:
-                # What was typed or stopped a moment ago is waited for, unless the person won't.
-                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, doing.cancel)
-                self._deeds.put_nowait(None)
+                # Finish the actions that are under way. Ctrl-C now leaves without that.
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, acting.cancel)
+                self._actions.put_nowait(None)
                 with contextlib.suppress(asyncio.CancelledError):
-                    _, undone = await asyncio.wait((doing,), timeout=UNSAID_S)
-                    if undone:
-                        self._screen.say("(Waiting until it is sent. Ctrl-C leaves without that.)")
+                    _, unfinished = await asyncio.wait((acting,), timeout=SILENT_WAIT_S)
+                    if unfinished:
+                        self._screen.show_notice(
+                            "(Waiting until it is sent. Ctrl-C leaves without that.)"
+                        )
                         self._print()
-                        await asyncio.wait((doing,))
+                        await asyncio.wait((acting,))
                 talking.cancel()
-                moving.cancel()
+                animating.cancel()
 
     # -- what the person does ------------------------------------------------------------------
 
@@ -141,66 +149,66 @@ class Chat:
                 if error.errno != errno.EIO:
                     raise
                 return  # the terminal was closed
-            self._interrupts.forget()
-            if text.strip().casefold() in LEAVING:
+            self._interrupts.reset()
+            if text.strip().casefold() in EXIT_WORDS:
                 return
             if text.strip():
                 name = uuid.uuid4().hex
-                self._screen.typed(text)
-                self._screen.indicator.waits(name)
+                self._screen.show_user_message(text)
+                self._screen.indicator.add_message(name)
                 await self._draw()
-                self._deeds.put_nowait(functools.partial(self._conversation.send, text, name))
+                self._actions.put_nowait(functools.partial(self._conversation.send, text, name))
 
-    async def _do(self) -> None:
-        """Do what the person wants, one thing after another, while they type on."""
-        while (deed := await self._deeds.get()) is not None:
-            await deed()
+    async def _act(self) -> None:
+        """Run the person's actions one after another, so that typing never waits for them."""
+        while (action := await self._actions.get()) is not None:
+            await action()
 
     def _interrupt(self) -> None:
-        """Take a Ctrl-C: it stops the answer, and a second one leaves."""
+        """Handle Ctrl-C: stop the answer, or leave if it is pressed twice."""
         if self._interrupts.press():
             self._editor.leave()
         else:
-            self._deeds.put_nowait(functools.partial(self._stop, "Press Ctrl-C again to leave."))
+            self._actions.put_nowait(functools.partial(self._stop, "Press Ctrl-C again to leave."))
 
     def _escape(self) -> None:
-        """Take an Esc: it stops the answer, however often it is pressed."""
-        self._deeds.put_nowait(self._stop)
+        """Handle Esc: stop the answer. Esc never leaves the chat."""
+        self._actions.put_nowait(self._stop)
 
     async def _stop(self, otherwise: str = "") -> None:
-        """Stop the answer; without one, say something else."""
+        """Stop the answer. If there is none, show the notice `otherwise`."""
         if self._screen.indicator.is_busy:
             await self._conversation.stop()
         elif otherwise:
-            self._screen.say(otherwise)
+            self._screen.show_notice(otherwise)
         await self._draw()
 
     def _commands(self) -> list[tuple[str, str]]:
-        return [
-            (f"/{name}", meaning) for name, meaning in self._conversation.here.get("commands", ())
-        ]
+        """Return the chat's commands, each with its slash and its description."""
+        commands = self._conversation.chat.get("commands", ())
+        return [(f"/{name}", description) for name, description in commands]
 
     # -- the screen ----------------------------------------------------------------------------
 
-    async def _move(self) -> None:
-        """Draw the indicator while something goes on."""
+    async def _animate(self) -> None:
+        """Redraw the indicator regularly while the session is busy."""
         while True:
-            await self._is_moving.wait()
+            await self._is_animated.wait()
             await asyncio.sleep(SPIN_S)
             self._editor.redraw()
             if not self._screen.indicator.is_busy:
-                self._is_moving.clear()
+                self._is_animated.clear()
 
     async def _draw(self) -> None:
-        """Move what is complete above the input line, and draw what stands in it."""
-        self._is_moving.set()
+        """Print complete lines above the prompt, and redraw the prompt."""
+        self._is_animated.set()
         async with self._drawing:
             if self._lines:
                 await self._editor.write(self._print)
             self._editor.redraw()
 
     def _print(self) -> None:
-        # Not `self._lines = []`: the screen keeps adding to this list.
+        # Empty the list in place, because the screen holds a reference to it.
         lines, self._lines[:] = [*self._lines], []
         try:
             sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -1,4 +1,4 @@
-"""The conversation of a chat: what is sent to the gateway, and what it tells is shown."""
+"""The conversation of a chat: sends messages to the gateway, and shows the events it publishes."""
 
 import asyncio
 import contextlib
@@ -9,36 +9,36 @@ from typing import Any
 from remoteclaw.chat.editor import KEYS
 from remoteclaw.chat.files import Files
 from remoteclaw.chat.indicator import ending
-from remoteclaw.chat.screen import Screen
+from remoteclaw.chat.screen import ChatScreen
 from remoteclaw.client.link import Address, GatewayRefused, Link
 from remoteclaw.errors import RemoteClawError, first_of
 from remoteclaw.host.terminal import one_line
 
-#: How long a gateway may take until it answers, at the start, in seconds.
-PATIENCE_S = 5.0
-#: How long a lost connection is not mentioned, in seconds: a gateway starts again in less.
-UNMENTIONED_S = 2.0
-#: How many items of the conversation before are asked for, to find the last exchange in.
-MAX_EARLIER = 40
-#: Pause between two questions about a message whose outcome was not told, in seconds.
-ASK_S = 100.0
-#: What is said of a message that got no answer of its own, by the status of its outcome, and how
-#: much of the message is repeated there, in characters.
+#: Time limit for the first connection to the gateway, in seconds.
+CONNECT_S = 5.0
+#: A lost connection is reported after this time, in seconds: a gateway restarts in less.
+REPORT_AFTER_S = 2.0
+#: The last exchange is searched for among this many items of the conversation.
+MAX_EARLIER_ITEMS = 40
+#: Time limit of one request for the outcome of a message, in seconds.
+OUTCOME_S = 100.0
+#: Notices for messages that get no answer of their own, by the status of their outcome.
 NOTES = {
     "steered": "Added to the turn that ran",
-    "dropped": "Too many messages waited: the agent was only told the beginning of",
+    "dropped": "Too many messages waited: the agent got only the beginning of",
 }
-MAX_REPEATED = 50
-#: What is said where the conversation is not at rest.
+#: The part of a message that such a notice repeats, in characters.
+MAX_REPEATED_CHARS = 50
+#: Notices for a session that is busy when the chat is opened.
 UNFINISHED = "(Going on with what was not finished. Ctrl-C stops it.)"
 IN_TERMINAL = (
-    "(It is open in its terminal, which `remoteclaw attach` shows. What you write waits for that; "
-    "Ctrl-C ends it.)"
+    "(The session is open in a terminal, which `remoteclaw attach` shows. Your messages wait until "
+    "it is closed; Ctrl-C ends it.)"
 )
 
 
 class Conversation:
-    """What is said between the person of this terminal and an agent."""
+    """The conversation between the person at this terminal and an agent."""
 
     def __init__(
         self,
@@ -46,52 +46,53 @@ class Conversation:
         token: str,
         *,
         target: Mapping[str, str],
-        screen: Screen,
+        screen: ChatScreen,
         draw: Callable[[], Awaitable[None]],
         downloads: Path,
     ) -> None:
-        """`target` has the parameters of `chat.open`; `draw` shows what has changed on the screen.
+        """`target` are the parameters of `chat.open`; `draw` draws the changes of `screen`.
 
         Files that the agent sends are saved in `downloads`.
         """
-        self.here: dict[str, Any] = {}
-        """What the gateway says of the chat."""
+        self.chat: dict[str, Any] = {}
+        """The result of `chat.open`; empty until the chat is opened."""
         self._screen = screen
         self._draw = draw
         self._link = Link(
             address,
             token,
             opening=("chat.open", target),
-            opened=self._opened,
-            event=self._on_event,
-            problem=self._on_problem,
+            on_open=self._on_open,
+            on_event=self._on_event,
+            on_problem=self._on_problem,
         )
         self._files = Files(address, token, downloads)
         self._pending: dict[str, str] = {}
-        """Messages without an outcome: the entry of each, by the name that the chat gives it."""
-        self._words: dict[str, str] = {}
-        """How those messages begin, by their entries."""
-        self._asked_for: set[str] = set()
-        """Those of them whose outcome is asked for, because the connection was lost meanwhile."""
+        """The entries of messages without an outcome, by the ids that the chat gave to them."""
+        self._beginnings: dict[str, str] = {}
+        """The beginnings of these messages, by their entries."""
+        self._requested: set[str] = set()
+        """The entries whose outcome is being requested, because its event may have been missed."""
         self._outcomes: set[str] = set()
-        """Entries whose outcome is known."""
+        """The entries whose outcome is known."""
         self._shown: set[str] = set()
-        """What was shown: messages by their keys, and of answers their turns and entries."""
-        self._arrived: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        """Events, in their order."""
+        """The keys of messages that are shown, and the turns and entries of shown answers."""
+        self._events: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        """The gateway's events to show, in order, with their payloads."""
         self._is_open = asyncio.Event()
-        self._mentioning: asyncio.TimerHandle | None = None
+        self._report_timer: asyncio.TimerHandle | None = None
+        """The timer that reports a lost connection; None while the connection works."""
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
-        """Show what is told, until cancelled.
+        """Show events until cancelled.
 
-        Raises `GatewayMissing` without a gateway, and `GatewayRefused` for a token, an agent or a
-        session that it refuses.
+        Raises `GatewayMissing` if no gateway answers, and `GatewayRefused` if the gateway refuses
+        the token, the agent or the session.
         """
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                self._tasks.create_task(self._link.run(patience_s=PATIENCE_S))
+                self._tasks.create_task(self._link.run(connect_s=CONNECT_S))
                 await self._is_open.wait()
                 await self._show_events()
         except* RemoteClawError as group:
@@ -103,211 +104,211 @@ class Conversation:
 
     # -- what the person does ------------------------------------------------------------------
 
-    async def send(self, text: str, name: str) -> None:
-        """Send a message, or a command, under a name of its own; what comes of it is shown."""
+    async def send(self, text: str, message_id: str) -> None:
+        """Send a message or command under `message_id`, and show the immediate result."""
         try:
-            text, attachments = await self._files.in_message(text, self.here)
+            text, attachments = await self._files.upload_named(text, self.chat)
             sent = await self._link.ask(
                 "chat.send",
                 {
-                    "sessionKey": self.here["sessionKey"],
+                    "sessionKey": self.chat["sessionKey"],
                     "message": text,
-                    "messageId": name,
+                    "messageId": message_id,
                     "attachments": attachments,
                 },
                 persists=True,
             )
         except RemoteClawError as error:
-            self._screen.indicator.answered([name])
-            self._screen.say(f"Not sent: {error}")
+            self._screen.indicator.remove_messages([message_id])
+            self._screen.show_notice(f"Not sent: {error}")
         else:
             if sent["answer"]:
                 keys = f"\n\n{KEYS}" if text.strip().casefold() == "/help" else ""
-                self._screen.answer(sent["answer"] + keys)
-            if sent["entry"] is None:
-                self._screen.indicator.answered([name])
+                self._screen.show_command_reply(sent["answer"] + keys)
+            if (entry := sent["entry"]) is None:
+                self._screen.indicator.remove_messages([message_id])
             else:
-                self._pending[name] = sent["entry"]
-                self._words[sent["entry"]] = one_line(text, most=MAX_REPEATED)
-                self._screen.indicator.accepted(name, sent["entry"], sent["ahead"])
-                if sent["entry"] in self._shown:
-                    self._over([sent["entry"]])
-                elif sent["isDuplicate"]:  # it was accepted on a connection that was lost then
-                    self._look_for(sent["entry"])
+                self._pending[message_id] = entry
+                self._beginnings[entry] = one_line(text, max_chars=MAX_REPEATED_CHARS)
+                self._screen.indicator.accept_message(message_id, entry, sent["ahead"])
+                if entry in self._shown:
+                    self._settle([entry])
+                elif sent["isDuplicate"]:  # accepted on an earlier connection: an event may be lost
+                    self._request_outcome(entry)
             if sent["sessionKey"]:
-                await self._move_to(sent["sessionKey"])
+                await self._switch_session(sent["sessionKey"])
         await self._draw()
 
-    async def _move_to(self, session: str) -> None:
-        """Change to another session."""
-        self._over([*self._pending.values()])
+    async def _switch_session(self, session: str) -> None:
+        """Continue the chat with another session."""
+        self._settle([*self._pending.values()])
         await self._link.reopen({"sessionKey": session})
         await self._show_earlier()
 
     async def stop(self) -> None:
-        """Stop what runs, and drop what waits."""
+        """Stop the running turn, and drop the waiting messages."""
         try:
-            await self._link.ask("sessions.stop", {"sessionKey": self.here["sessionKey"]})
+            await self._link.ask("sessions.stop", {"sessionKey": self.chat["sessionKey"]})
         except GatewayRefused as error:
-            self._screen.say(f"Not stopped: {error}")
+            self._screen.show_notice(f"Not stopped: {error}")
 
-    # -- what the gateway tells ----------------------------------------------------------------
+    # -- events of the gateway -----------------------------------------------------------------
 
-    def _opened(self, here: dict[str, Any]) -> None:
-        """Take what the gateway says of the chat, on each new connection."""
-        self.here = here
-        self._screen.agent = here["agent"]
+    def _on_open(self, chat: dict[str, Any]) -> None:
+        """Handle the result of `chat.open`, on each new connection."""
+        self.chat = chat
+        self._screen.agent = chat["agent"]
         for entry in self._pending.values():
-            self._look_for(entry)
+            self._request_outcome(entry)
         self._is_open.set()
-        self._arrived.put_nowait(("chat.opened", here))
+        self._events.put_nowait(("chat.opened", chat))
 
     def _on_event(self, event: str, payload: dict[str, Any]) -> None:
-        self._arrived.put_nowait((event, payload))
+        self._events.put_nowait((event, payload))
 
-    def _on_problem(self, what: str) -> None:
-        """Show what keeps the chat from working, unless it is over in a moment."""
-        if not what:
-            if self._mentioning:
-                self._mentioning.cancel()
-            self._mentioning = None
-            self._mention("")
-        elif self._mentioning is None and self._is_open.is_set():
+    def _on_problem(self, problem: str) -> None:
+        """Show `problem` if it lasts for `REPORT_AFTER_S`; an empty one means that it is over."""
+        if not problem:
+            if self._report_timer:
+                self._report_timer.cancel()
+            self._report_timer = None
+            self._set_problem("")
+        elif self._report_timer is None and self._is_open.is_set():
             loop = asyncio.get_running_loop()
-            words = f"({what[0].upper()}{what[1:].rstrip('.')}. Trying again.)"
-            self._mentioning = loop.call_later(UNMENTIONED_S, self._mention, words)
+            notice = f"({problem[0].upper()}{problem[1:].rstrip('.')}. Trying again.)"
+            self._report_timer = loop.call_later(REPORT_AFTER_S, self._set_problem, notice)
 
-    def _mention(self, words: str) -> None:
-        self._screen.problem = words
-        self._arrived.put_nowait(("", {}))
+    def _set_problem(self, notice: str) -> None:
+        self._screen.problem = notice
+        self._events.put_nowait(("", {}))  # wakes `_show_events`, which draws the screen
 
     async def _show_events(self) -> None:
         await self._show_earlier()
         while True:
-            event, payload = await self._arrived.get()
+            event, payload = await self._events.get()
             match event:
                 case "chat.opened":
-                    self._screen.indicator.opened(is_running=payload["state"] == "running")
+                    self._screen.indicator.resync(is_running=payload["state"] == "running")
                 case "session.live":
-                    self._screen.live(payload)
+                    self._screen.show_live(payload)
                 case "session.outcome":
-                    self._take_outcome(payload)
+                    self._handle_outcome(payload)
                 case "chat.problem":
                     self._on_problem(payload["text"])
                 case "chat.message" if payload["role"] == "user":
-                    self._screen.typed(payload["text"])
+                    self._screen.show_user_message(payload["text"])
                 case "chat.message":
                     await self._show_message(payload)
-            if self._arrived.empty():
+            if self._events.empty():
                 await self._draw()
 
-    async def _show_message(self, told: dict[str, Any]) -> None:
-        """Show a message of the chat, save its files, and say that this was done."""
+    async def _show_message(self, message: dict[str, Any]) -> None:
+        """Show a message of the chat, save its files, and confirm both to the gateway."""
         unsaved = []
-        # First, so that the indicator goes with the answer's last line and not a moment later.
-        self._shown.update(told["entries"])
-        self._over(told["entries"])
-        if told["key"] not in self._shown:
-            self._screen.message(told)
-            self._take_card(told)
-            for file in told["attachments"]:
-                saved = await self._files.save(told["sid"], file)
-                self._screen.say(saved.note)
+        # First, so that the indicator disappears together with the answer's last line.
+        self._shown.update(message["entries"])
+        self._settle(message["entries"])
+        if message["key"] not in self._shown:
+            self._screen.show_message(message)
+            self._update_requests(message)
+            for file in message["attachments"]:
+                saved = await self._files.save(message["sid"], file)
+                self._screen.show_notice(saved.note)
                 unsaved += [] if saved.is_saved else [file["blob"]]
-            self._shown.add(told["key"])
+            self._shown.add(message["key"])
         await self._draw()
-        params = {"key": told["key"], "unsaved": unsaved}
-        self._tasks.create_task(self._tell_shown(params))
+        params = {"key": message["key"], "unsaved": unsaved}
+        self._tasks.create_task(self._confirm_shown(params))
 
-    def _take_card(self, told: Mapping[str, Any]) -> None:
-        """Take what a message says of a request to the person: it is made, or is over."""
-        if asked := told.get("asks"):
-            self._screen.indicator.asks(asked)
-        if closed := told.get("closes"):
-            self._screen.indicator.closed(closed)
+    def _update_requests(self, message: Mapping[str, Any]) -> None:
+        """Track the request that a message shows, or that it reports as closed."""
+        if request := message.get("asks"):
+            self._screen.indicator.add_request(request)
+        if closed := message.get("closes"):
+            self._screen.indicator.remove_request(closed)
 
-    async def _tell_shown(self, params: Mapping[str, Any]) -> None:
+    async def _confirm_shown(self, params: Mapping[str, Any]) -> None:
         with contextlib.suppress(GatewayRefused):
             await self._link.ask("chat.shown", params)
 
-    def _take_outcome(self, told: Mapping[str, Any]) -> None:
-        """Note that an entry has its outcome; the reply of another channel's session is shown."""
-        entry = str(told["runId"]).partition("-")[2]
-        if entry in self._outcomes:  # it was asked for, and told as well
+    def _handle_outcome(self, outcome: Mapping[str, Any]) -> None:
+        """Record the outcome of an entry. Show its reply if the session is another channel's."""
+        entry = str(outcome["runId"]).partition("-")[2]
+        if entry in self._outcomes:  # received both as an event and as a requested outcome
             return
         self._outcomes.add(entry)
-        if not self.here["isConsole"]:
-            self._show_outcome(told)
-        if (note := NOTES.get(str(told.get("status")))) and (words := self._words.get(entry)):
-            self._screen.say(f"({note}: {words})")
-        self._words.pop(entry, None)
+        if not self.chat["isConsole"]:
+            self._show_outcome(outcome)
+        note, beginning = NOTES.get(str(outcome.get("status"))), self._beginnings.pop(entry, None)
+        if note and beginning:
+            self._screen.show_notice(f"({note}: {beginning})")
         self._shown.add(entry)
-        self._over([entry])
+        self._settle([entry])
 
-    def _show_outcome(self, told: Mapping[str, Any]) -> None:
-        """Show the answer to a session of another channel, of whose messages nothing else comes."""
-        turn = told.get("turn")
+    def _show_outcome(self, outcome: Mapping[str, Any]) -> None:
+        """Show the answer of another channel's session, which gets no `chat.message` events."""
+        turn = outcome.get("turn")
         if turn in self._shown:
             return
-        if told.get("reply"):
-            self._screen.reply(turn, str(told["reply"]))
-        self._screen.ended(turn, note=ending(told))
+        if outcome.get("reply"):
+            self._screen.show_reply(turn, str(outcome["reply"]))
+        self._screen.end_turn(turn, note=ending(outcome))
         self._shown.update([turn] if turn else [])
 
-    def _over(self, entries: list[str]) -> None:
-        """Note that messages are answered, under the name that each has here."""
-        names = [name for name, entry in self._pending.items() if entry in entries]
-        for name in names:
-            del self._pending[name]
-        self._screen.indicator.answered([*names, *entries])
+    def _settle(self, entries: list[str]) -> None:
+        """Record that the messages of `entries` do not wait for an outcome any more."""
+        ids = [id_ for id_, entry in self._pending.items() if entry in entries]
+        for id_ in ids:
+            del self._pending[id_]
+        self._screen.indicator.remove_messages([*ids, *entries])
 
-    def _look_for(self, entry: str) -> None:
-        """Ask for a message's outcome, which may have come while the connection was lost."""
-        if entry not in self._asked_for:
-            self._asked_for.add(entry)
-            self._tasks.create_task(self._ask_for(entry))
+    def _request_outcome(self, entry: str) -> None:
+        """Request an entry's outcome, whose event may have been published while disconnected."""
+        if entry not in self._requested:
+            self._requested.add(entry)
+            self._tasks.create_task(self._await_outcome(entry))
 
-    async def _ask_for(self, entry: str) -> None:
-        """Ask what became of a message until it is known, or told otherwise."""
-        session, told = self.here, {}
+    async def _await_outcome(self, entry: str) -> None:
+        """Request the outcome of an entry until it is final, or an event has reported it."""
+        chat, outcome = self.chat, {}
         params = {
-            "sessionKey": session["sessionKey"],
+            "sessionKey": chat["sessionKey"],
             "entry": entry,
-            "timeout": ASK_S,
+            "timeout": OUTCOME_S,
             "knowsPause": True,
         }
         while entry in self._pending.values():
             try:
-                found = await self._link.ask("chat.outcome", params, persists=True)
+                result = await self._link.ask("chat.outcome", params, persists=True)
             except GatewayRefused:
                 break
-            if found["status"] not in ("accepted", "running"):
-                texts = [part["text"] for part in found["reply"] if part["text"]]
-                told = {**found, "reply": "\n\n".join(texts)}
+            if result["status"] not in ("accepted", "running"):
+                texts = [part["text"] for part in result["reply"] if part["text"]]
+                outcome = {**result, "reply": "\n\n".join(texts)}
                 break
-        self._asked_for.discard(entry)
-        run = f"{session['sid']}-{entry}"
-        self._arrived.put_nowait(("session.outcome", {**told, "runId": run}))
+        self._requested.discard(entry)
+        run_id = f"{chat['sid']}-{entry}"
+        self._events.put_nowait(("session.outcome", {**outcome, "runId": run_id}))
 
     async def _show_earlier(self) -> None:
-        """Show the last exchange of the conversation, if there was one."""
-        params = {"sessionKey": self.here["sessionKey"], "limit": MAX_EARLIER}
+        """Show the last exchange of the conversation, if there is one."""
+        params = {"sessionKey": self.chat["sessionKey"], "limit": MAX_EARLIER_ITEMS}
         try:
             items = (await self._link.ask("chat.history", params))["items"]
         except GatewayRefused:
-            return  # nothing was said yet
-        asked = [number for number, item in enumerate(items) if item["role"] == "user"]
-        if asked:
-            self._screen.earlier(items[asked[-1] :])
-        if self.here["waiting"]:
+            return  # the session has no history yet
+        questions = [index for index, item in enumerate(items) if item["role"] == "user"]
+        if questions:
+            self._screen.show_earlier(items[questions[-1] :])
+        if self.chat["waiting"]:
             is_open = await self._has_terminal()
-            self._screen.say(IN_TERMINAL if is_open else UNFINISHED)
+            self._screen.show_notice(IN_TERMINAL if is_open else UNFINISHED)
         await self._draw()
 
     async def _has_terminal(self) -> bool:
-        """Whether what goes on is the agent's own program, in a terminal."""
+        """Whether the session is open in a terminal."""
         try:
-            terminal = await self._link.ask("terminals.get", {"sid": self.here["sid"]})
+            terminal = await self._link.ask("terminals.get", {"sid": self.chat["sid"]})
         except GatewayRefused:
-            return False  # there was none
+            return False  # the session never had a terminal
         return terminal["state"] in ("starting", "live")

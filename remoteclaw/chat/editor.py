@@ -1,5 +1,6 @@
-"""The input line of a chat."""
+"""The input line of a chat: editing, completion, history and keys."""
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,104 +16,104 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
-from remoteclaw.chat.paint import Look
+from remoteclaw.chat.paint import TerminalFeatures
 from remoteclaw.host.terminal import printable
 
 PROMPT = "› "
-#: What stands before each further line of a message.
-CONTINUED = "  "
-#: What the keys do, as Markdown.
+#: The prompt of each further line of a message.
+CONTINUATION = "  "
+#: The help on keys, in Markdown.
 KEYS = (
     "**Keys**: Esc or Ctrl-C to stop the answer, Alt-Enter or Ctrl-J for a new line, Tab to "
     "complete a `/command` or an `@file`, Ctrl-D or `exit` to leave."
 )
-#: What leaves the chat.
-LEAVING = ("exit", "quit", "/exit", "/quit")
-#: How soon after the first a Ctrl-C leaves, in seconds; a later one is a first one again.
+#: The messages that leave the chat.
+EXIT_WORDS = ("exit", "quit", "/exit", "/quit")
+#: A second Ctrl-C within this time leaves the chat, in seconds.
 TWICE_S = 2.0
-#: How long after an Esc the rest of a key that begins with one may come, in seconds: terminals send
-#: both at once, and a network may part them.
+#: The time to wait for the rest of an escape sequence after an Esc, in seconds. Terminals send the
+#: sequence at once, but a network may split it.
 ESCAPE_S = 0.1
-#: How many files are offered, and looked at for that: a home directory may have a million.
-MAX_OFFERED, MAX_LOOKED_AT = 50, 20_000
-#: Directories that nobody names a file of.
+#: At most this many files are offered as completions.
+MAX_OFFERED = 50
+#: At most this many files are searched for completions: a home directory may have a million.
+MAX_SEARCHED = 20_000
+#: Directories that are not searched for completions.
 _SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache"))
 
 
 class Interrupts:
-    """Tells a Ctrl-C that stops the answer from one soon after it, which leaves."""
+    """Distinguishes a single Ctrl-C, which stops the answer, from a double one, which leaves."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: float | None = None
 
     def press(self) -> bool:
-        """Take a Ctrl-C; return whether it is the second one."""
-        before, self._last = self._last, self._clock()
-        return before is not None and self._last - before <= TWICE_S
+        """Record a Ctrl-C. Return whether it is the second one within `TWICE_S`."""
+        previous, self._last = self._last, self._clock()
+        return previous is not None and self._last - previous <= TWICE_S
 
-    def forget(self) -> None:
-        """Let the next one be the first: the person has done something else."""
+    def reset(self) -> None:
+        """Make the next Ctrl-C count as the first one."""
         self._last = None
 
 
 class ChatCompleter(Completer):
-    """Completes commands behind a `/` at the beginning, and files behind an `@`."""
+    """Completes commands after a `/` at the beginning of a message, and files after an `@`."""
 
     def __init__(self, commands: Callable[[], Iterable[tuple[str, str]]], directory: Path) -> None:
-        """`commands` returns names, with their `/`, and what each does; files are below
-        `directory`."""
+        """`commands` returns the commands, with their `/`, and their descriptions.
+
+        Files are searched in `directory` and below.
+        """
         self._commands = commands
         self._directory = directory
 
     def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what may stand in place of the word before the cursor."""
+        """Yield completions of the word before the cursor."""
         before = document.text_before_cursor
         word = before.rsplit(None, 1)[-1] if before and not before[-1].isspace() else ""
         if before.startswith("/") and word == before:
-            for name, meaning in self._commands():
+            for name, description in self._commands():
                 if name.startswith(word):
-                    yield Completion(name, -len(word), display_meta=meaning)
+                    yield Completion(name, -len(word), display_meta=description)
         elif word.startswith("@"):
             for path in self._files(word[1:]):
                 yield Completion(f"@{path}", -len(word), display=path)
 
-    def _files(self, wanted: str) -> Iterator[str]:
-        """Yield files and directories with a text in their path, those in `directory` first."""
-        offered = 0
-        wanted = wanted.casefold()
-        for path in self._walk():
-            if wanted in path.casefold():
-                yield path
-                offered += 1
-                if offered == MAX_OFFERED:
-                    return
+    def _files(self, text: str) -> Iterator[str]:
+        """Yield files and directories whose path contains `text`, nearest to `directory` first."""
+        text = text.casefold()
+        matches = (path for path in self._walk() if text in path.casefold())
+        yield from itertools.islice(matches, MAX_OFFERED)
 
     def _walk(self) -> Iterator[str]:
-        looked_at = 0
+        """Yield files and directories, breadth first."""
+        searched = 0
         level = [""]
         while level:
-            below = []
+            next_level = []
             for prefix in level:
                 try:
                     entries = sorted(os.scandir(self._directory / prefix), key=lambda e: e.name)
                 except OSError:
                     continue
                 for entry in entries:
-                    looked_at += 1
-                    if looked_at > MAX_LOOKED_AT:
+                    searched += 1
+                    if searched > MAX_SEARCHED:
                         return
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name not in _SKIPPED:
-                            below.append(f"{prefix}{entry.name}/")
-                            yield below[-1]
+                            next_level.append(f"{prefix}{entry.name}/")
+                            yield next_level[-1]
                     else:
                         yield f"{prefix}{entry.name}"
-            level = below
+            level = next_level
 
 
 class Editor:
-    """The editor of prompt_toolkit, with text above its lines."""
+    """The editor of the input line, by prompt_toolkit, with painted text above it."""
 
     def __init__(
         self,
@@ -122,83 +123,82 @@ class Editor:
         *,
         completer: Completer,
         history: Path | None,
-        look: Look,
+        features: TerminalFeatures,
     ) -> None:
-        """`above` returns painted lines that stand above the line.
+        """`above` returns the painted text to show above the input line.
 
-        `interrupt` takes a Ctrl-C and `stop` an Esc, both on an empty line. What is typed is kept
-        in the file `history`, which only this user may read.
+        `interrupt` is called for Ctrl-C and `stop` for Esc, both on an empty line. Messages are
+        kept in the file `history`, which only this user may read; None to forget them at the end.
         """
         self._above = above
         self._interrupt = interrupt
         self._stop = stop
-        self._look = look
-        self._style = "bold" if look.has_colours else ""
+        self._style = "bold" if features.has_colours else ""
         self._has_left = False
-        self._drawn = "", FormattedText()
-        """The lines above the line, and both as they are drawn."""
+        self._cached_prompt = "", FormattedText()
+        """The text above the input line, and the prompt with it."""
         self._session: PromptSession[str] = PromptSession(
             self._message,
             key_bindings=self._keys(),
             multiline=True,
-            prompt_continuation=CONTINUED,
+            prompt_continuation=CONTINUATION,
             completer=ThreadedCompleter(completer),
             complete_while_typing=True,
             history=_history(history),
             enable_history_search=False,
             reserve_space_for_menu=4,
-            color_depth=None if look.has_colours else ColorDepth.MONOCHROME,
+            color_depth=None if features.has_colours else ColorDepth.MONOCHROME,
         )
-        # Else the open block of an answer, which stands above the prompt, would stay there.
+        # Otherwise the unfinished block of an answer, which is part of the prompt, would stay.
         self._session.app.erase_when_done = True
         self._session.app.ttimeoutlen = ESCAPE_S
-        self._draw_resized = self._session.app._on_resize
-        self._session.app._on_resize = self._resized  # type: ignore[method-assign]
-        self._session.app.before_render += lambda _: self._unwrap()
+        self._redraw_resized = self._session.app._on_resize
+        self._session.app._on_resize = self._on_resize  # type: ignore[method-assign]
+        self._session.app.before_render += lambda _: self._erase_wrapped()
 
     async def read(self) -> str:
-        """Return the next message; raises EOFError when the person leaves."""
+        """Return the next message. Raises `EOFError` when the person leaves."""
         if self._has_left:
             raise EOFError
         text = await self._session.prompt_async(handle_sigint=False)
-        # Bytes that are no UTF-8 come as halves of UTF-16 pairs, which nothing else takes.
+        # Input that is no UTF-8 arrives as lone surrogates, which neither JSON nor Redis accepts.
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     async def write(self, print_lines: Callable[[], None]) -> None:
-        """Print lines above the prompt."""
+        """Call `print_lines`, which prints lines above the prompt."""
         app = self._session.app
         if not app.is_running:
             print_lines()
             return
-        # Not `run_in_terminal()`, which gives the terminal back for that moment: an Enter that is
-        # pressed then comes as Ctrl-J, which breaks the line.
-        self._unwrap()
+        # `run_in_terminal()` would restore the terminal's mode for a moment, in which an Enter
+        # arrives as Ctrl-J and inserts a newline instead of sending the message.
+        self._erase_wrapped()
         app.renderer.erase()
         print_lines()
         app.invalidate()
 
     def redraw(self) -> None:
-        """Draw again what is above the line."""
+        """Redraw the prompt with the text above it."""
         self._session.app.invalidate()
 
     def leave(self) -> None:
-        """End the reading."""
+        """Make the current and each later `read()` raise `EOFError`."""
         self._has_left = True
         app = self._session.app
         if app.is_running and app.future and not app.future.done():
             app.exit(exception=EOFError)
 
-    def _resized(self) -> None:
-        """Draw again in another size."""
-        self._unwrap()
-        self._draw_resized()
+    def _on_resize(self) -> None:
+        """Redraw the prompt after a change of the terminal's size."""
+        self._erase_wrapped()
+        self._redraw_resized()
 
-    def _unwrap(self) -> None:
-        """Erase what was drawn in another size, if it was.
+    def _erase_wrapped(self) -> None:
+        """Erase the prompt if it was drawn in another size.
 
-        prompt_toolkit erases what it has drawn as if it stood where it did. A narrower terminal has
-        wrapped its lines, and what is above the cursor takes more rows now. Whatever is drawn next
-        may be it: the indicator moves before the signal of the new size is heard.
+        prompt_toolkit erases a prompt at its original rows. A terminal that has become narrower has
+        wrapped the prompt's lines, so it takes more rows above the cursor. This is also called
+        before each rendering, because the indicator may be drawn before the resize signal arrives.
         """
         app = self._session.app
         drawn, size = app.renderer.last_rendered_screen, app.output.get_size()
@@ -210,22 +210,22 @@ class Editor:
             app.renderer.erase(leave_alternate_screen=False)
 
     def _message(self) -> AnyFormattedText:
-        # It is asked for several times for each drawing.
-        if (above := self._above()) != self._drawn[0] or not self._drawn[1]:
+        # Cached, because prompt_toolkit calls this several times for each rendering.
+        if (above := self._above()) != self._cached_prompt[0] or not self._cached_prompt[1]:
             painted = to_formatted_text(ANSI(f"{above}\n" if above else ""))
-            self._drawn = above, FormattedText([*painted, (self._style, PROMPT)])
-        return self._drawn[1]
+            self._cached_prompt = above, FormattedText([*painted, (self._style, PROMPT)])
+        return self._cached_prompt[1]
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        # Not in the line of Ctrl-R, which has an Enter and a Ctrl-C of its own.
+        # The search line of Ctrl-R has its own Enter and Ctrl-C.
         in_message = has_focus(DEFAULT_BUFFER)
 
         @keys.add("enter", filter=in_message)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state and buffer.complete_state.current_completion:
-                buffer.complete_state = None  # it was chosen from the list
+                buffer.complete_state = None  # Enter accepts the chosen completion
             else:
                 buffer.validate_and_handle()
 
@@ -241,7 +241,7 @@ class Editor:
             else:
                 self._interrupt()
 
-        # At once, instead of waiting for what Esc and another key would do.
+        # Eager: otherwise an Esc waits for a second key that might form a sequence with it.
         @keys.add("escape", filter=in_message & Condition(self._has_only_esc), eager=True)
         def _(_event: KeyPressEvent) -> None:
             self._stop()
@@ -256,14 +256,17 @@ class Editor:
         return keys
 
     def _has_only_esc(self) -> bool:
-        """Whether Esc was pressed on an empty line: Alt-Enter is an Esc with an Enter behind it."""
+        """Whether only Esc was pressed, on an empty line. Alt-Enter arrives as Esc and Enter."""
         keys = self._session.app.key_processor
         is_alone = not keys.input_queue and len(keys.key_buffer) == 1
         return is_alone and not self._session.default_buffer.text
 
 
 def _history(path: Path | None) -> History:
-    """Return the history in a file that only this user may read; one that can't be is forgotten."""
+    """Return the history in the file `path`, created for this user only.
+
+    Without a path, or if the file can't be created, return a history in memory.
+    """
     if path is None:
         return InMemoryHistory()
     try:
@@ -274,15 +277,15 @@ def _history(path: Path | None) -> History:
 
 
 class _FileHistory(FileHistory):
-    """A history whose file may be lost while the chat goes on."""
+    """A history that keeps working in memory if its file can't be written."""
 
     def append_string(self, string: str) -> None:
-        """Keep what was typed, unless nobody wants to say it again."""
-        if string.strip().casefold() not in LEAVING:
+        """Add a message, unless it only leaves the chat."""
+        if string.strip().casefold() not in EXIT_WORDS:
             super().append_string(string)
 
     def store_string(self, string: str) -> None:
-        """Keep a message; without room for it, only this run remembers it."""
+        """Write a message to the file. If that fails, only this run remembers the message."""
         try:
             super().store_string(printable(string))
         except OSError:

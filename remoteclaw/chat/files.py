@@ -1,4 +1,4 @@
-"""Files of a chat: those that a person names are uploaded, those of the agent are saved."""
+"""Transfers files of a chat: uploads those that the person names, saves those of the agent."""
 
 import asyncio
 import http.client
@@ -16,22 +16,22 @@ import orjson
 
 from remoteclaw.client.link import Address
 from remoteclaw.errors import MessageRefused, RemoteClawError
-from remoteclaw.host.files import about_file, save_file
+from remoteclaw.host.files import describe_file, save_file
 
-#: How long a transfer may be silent, in seconds.
-SILENT_S = 30.0
-#: A word that a terminal inserts where a file is dropped, quoted or with escaped blanks.
+#: Time limit for each read and write of a transfer, in seconds.
+SOCKET_S = 30.0
+#: A word as terminals insert the path of a dropped file: quoted, or with escaped spaces.
 _WORD = re.compile(r"""'[^'\n]+'|"[^"\n]+"|(?:\\.|[^\s\\])+""")
-#: The pictures and documents that models look at; an agent opens any other file by its path.
-_SHOWN = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
+#: Extensions of files that models can view; an agent opens any other file by its path.
+_VIEWABLE = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What became of a file that the agent sent."""
+    """The result of saving a file that the agent sent."""
 
     note: str
-    """A sentence for the person."""
+    """A sentence for the person that says where the file is, or why it was not saved."""
     is_saved: bool
 
 
@@ -39,32 +39,34 @@ class Files:
     """Transfers files to and from the gateway."""
 
     def __init__(self, address: Address, token: str, downloads: Path) -> None:
-        """What the agent sends is saved in `downloads`."""
+        """Save the agent's files in the directory `downloads`."""
         self._address = address
         self._token = token
         self._downloads = downloads
 
-    async def in_message(
-        self, text: str, here: Mapping[str, Any]
+    async def upload_named(
+        self, text: str, chat: Mapping[str, Any]
     ) -> tuple[str, list[dict[str, Any]]]:
-        """Upload the files that a message names; return its text without them, and the files.
+        """Upload the files that a message names; return the text without them, and the files.
 
-        A picture or document is named by its path, as dropping it on a terminal writes it, and any
-        file where the whole message is its path. Raises `RemoteClawError` for one that can't be
-        uploaded.
+        `chat` is the result of `chat.open`. See `named_files()` for the files that count. Raises
+        `RemoteClawError` if a file can't be uploaded.
         """
-        paths = named_files(text)
-        for word, _ in paths:
+        files = named_files(text)
+        for word, _ in files:
             text = text.replace(word, "", 1)
-        session = str(here["sessionKey"])
-        return text.strip(), [await self._upload_path(path, session) for _, path in paths]
+        session = str(chat["sessionKey"])
+        return text.strip(), [await self._upload_path(path, session) for _, path in files]
 
-    async def save(self, sid: str, told: Mapping[str, Any]) -> Saved:
+    async def save(self, sid: str, attachment: Mapping[str, Any]) -> Saved:
         """Save a file that the agent sent."""
-        from remoteclaw.messages import Attachment  # else `send` would load pydantic
+        from remoteclaw.messages import Attachment  # imported here so that `send` avoids pydantic
 
         file = Attachment(
-            name=told["name"], mime_type=told["mimeType"], size=told["size"], blob=told["blob"]
+            name=attachment["name"],
+            mime_type=attachment["mimeType"],
+            size=attachment["size"],
+            blob=attachment["blob"],
         )
         try:
             path = f"/files/{sid}/{file.blob}?size={file.size}"
@@ -72,10 +74,10 @@ class Files:
             self._downloads.mkdir(mode=0o700, parents=True, exist_ok=True)
             saved = await asyncio.to_thread(save_file, self._downloads, file.name, content)
         except RemoteClawError as error:
-            return Saved(about_file(file, problem=str(error)), is_saved=False)
+            return Saved(describe_file(file, problem=str(error)), is_saved=False)
         except OSError as error:
-            return Saved(about_file(file, problem=str(error.strerror)), is_saved=False)
-        return Saved(about_file(file, saved=str(saved)), is_saved=True)
+            return Saved(describe_file(file, problem=str(error.strerror)), is_saved=False)
+        return Saved(describe_file(file, saved=str(saved)), is_saved=True)
 
     async def _upload_path(self, path: Path, session: str) -> dict[str, Any]:
         try:
@@ -85,14 +87,20 @@ class Files:
         return await self.upload(path.name, content, session)
 
     async def upload(self, name: str, content: bytes, session: str) -> dict[str, Any]:
-        """Store a file for a message that will name it; raises `RemoteClawError` if it is unfit."""
-        where = urllib.parse.urlencode({"session": session, "name": name})
-        answer = await asyncio.to_thread(self._exchange, "POST", f"/files?{where}", content)
-        told: dict[str, Any] = orjson.loads(answer)
-        return told
+        """Upload a file for a later message, and return its description for `chat.send`.
+
+        Raises `RemoteClawError` if the gateway refuses the file.
+        """
+        query = urllib.parse.urlencode({"session": session, "name": name})
+        answer = await asyncio.to_thread(self._exchange, "POST", f"/files?{query}", content)
+        attachment: dict[str, Any] = orjson.loads(answer)
+        return attachment
 
     def _exchange(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Return the body of an answer. Raises `RemoteClawError` with the gateway's reason."""
+        """Send a request and return the response's body.
+
+        Raises `RemoteClawError` with the gateway's reason.
+        """
         connection = self._connection()
         prefix = urllib.parse.urlsplit(self._address.url).path.rstrip("/").removesuffix("/ws")
         path = f"{prefix}{path}"
@@ -115,26 +123,26 @@ class Files:
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._address.sockets is not None:
-            return _Private(self._address)
+            return _SocketConnection(self._address)
         parts = urllib.parse.urlsplit(self._address.url)
         is_secure = parts.scheme in ("https", "wss")
         kind = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
-        return kind(parts.hostname or "", parts.port, timeout=SILENT_S)
+        return kind(parts.hostname or "", parts.port, timeout=SOCKET_S)
 
 
-class _Private(http.client.HTTPConnection):
-    """A connection to a gateway's socket in the state directory."""
+class _SocketConnection(http.client.HTTPConnection):
+    """An HTTP connection to a gateway's socket in the state directory."""
 
     def __init__(self, address: Address) -> None:
-        super().__init__("localhost", timeout=SILENT_S)
+        super().__init__("localhost", timeout=SOCKET_S)
         self._address = address
 
     def connect(self) -> None:
-        """Connect to the newest socket that answers."""
+        """Connect to the newest socket that accepts connections."""
         failure = OSError("no gateway answers")
         for path in self._address.newest():
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(SILENT_S)
+            self.sock.settimeout(SOCKET_S)
             try:
                 self.sock.connect(str(path))
             except OSError as error:
@@ -146,18 +154,22 @@ class _Private(http.client.HTTPConnection):
 
 
 def named_files(text: str) -> list[tuple[str, Path]]:
-    """Return the words of a message that name a file to send, each with its file."""
-    found = []
+    """Return the words of a message that name a file to upload, each with its path.
+
+    A word names a file if it is an absolute path, or one from `~`, of an existing file that models
+    can view. If the word is the whole message, the file may be of any kind.
+    """
+    files = []
     for match in _WORD.finditer(text):
         path = _path(match[0])
         is_all = match[0] == text.strip()
-        if path and (is_all or path.suffix.lower() in _SHOWN) and os.path.isfile(path):
-            found.append((match[0], path))
-    return found
+        if path and (is_all or path.suffix.lower() in _VIEWABLE) and os.path.isfile(path):
+            files.append((match[0], path))
+    return files
 
 
 def _path(word: str) -> Path | None:
-    """Return the path that a word is; None unless it leads from the root or from home."""
+    """Return the absolute path that a word stands for; None if it stands for none."""
     try:
         (plain,) = shlex.split(word)
     except ValueError:

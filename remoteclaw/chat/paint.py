@@ -1,7 +1,7 @@
-"""Paints Markdown for a terminal: blocks become lines of text with colours, wrapped to a width.
+"""Paints Markdown for a terminal, as lines of coloured text that are wrapped to a width.
 
-rich wraps, colours and measures. Nothing in a text can steer the terminal: what it says goes
-through `printable()` first.
+rich wraps, colours and measures the text. All text goes through `printable()` first, so it can't
+control the terminal.
 """
 
 import io
@@ -21,20 +21,20 @@ from remoteclaw.markdown import (
     Block,
     CodeBlock,
     Heading,
+    HorizontalRule,
     ListBlock,
     Paragraph,
     Quote,
-    Rule,
     Span,
     Table,
     blocks_of,
 )
 
-#: The narrowest width that is painted for, in columns; a terminal that says less doesn't know.
-NARROWEST = 20
-#: The least width of a column of a table; narrower, its rows are lists.
-NARROWEST_COLUMN = 9
-#: The sixteen colours are those of the person's own theme, light or dark.
+#: The minimum width, in columns. A terminal that reports less does not know its width.
+MIN_COLUMNS = 20
+#: The minimum width of a table's columns. In a narrower terminal, its rows are shown as lists.
+MIN_CELL_COLUMNS = 9
+#: The sixteen colours of the person's own theme, which fit a light and a dark background.
 COLOURS: Literal["standard"] = "standard"
 CODE_THEME = "ansi_dark"
 
@@ -43,30 +43,31 @@ CODE = Style(color="cyan")
 LINK = Style(color="blue", underline=True)
 HEADING = Style(bold=True, color="magenta")
 
-#: The styles of words of our own.
+#: The styles of the chat's own text, as SGR codes.
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
-#: Variables of terminals that make a link of a text that has an address (OSC 8).
+#: Environment variables and values of `TERM_PROGRAM` by which terminals with links (OSC 8) are
+#: recognised.
 _LINKING = (
     *("VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID", "WT_SESSION"),
     "KONSOLE_VERSION",
 )
 _LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty")
-#: What rich measures plain text for.
+#: The console for which rich measures plain text.
 _PLAIN = Console(file=io.StringIO(), color_system=None, _environ={})
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a terminal can show."""
+class TerminalFeatures:
+    """The features of a terminal."""
 
     has_colours: bool = True
-    """False for dumb terminals and under NO_COLOR; bold and dim text are colours, too."""
+    """Whether text can be coloured, bold or dim. False for a dumb terminal and with NO_COLOR."""
     has_links: bool = False
-    """Whether a text can be a link; else its address stands behind it."""
+    """Whether text can be a link. Otherwise the address is shown after the text."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str] = os.environ) -> "Look":
-        """Return the look of the terminal that the environment names."""
+    def of(cls, environ: Mapping[str, str] = os.environ) -> "TerminalFeatures":
+        """Return the features of the terminal, as its environment variables show them."""
         term = environ.get("TERM", "")
         if term in ("", "dumb", "unknown") or environ.get("NO_COLOR"):
             return cls(has_colours=False)
@@ -74,55 +75,55 @@ class Look:
         return cls(has_links=links or environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS)
 
 
-class Painter:
-    """Paints blocks for one terminal."""
+class MarkdownPainter:
+    """Paints Markdown for one terminal. Widths are in columns."""
 
-    def __init__(self, look: Look) -> None:
-        self.look = look
+    def __init__(self, features: TerminalFeatures) -> None:
+        self._features = features
 
-    def text(self, markdown: str, width: int) -> str:
-        """Return a Markdown text as lines for a terminal of a width, in columns."""
-        return self.blocks(blocks_of(markdown), width)
+    def paint(self, markdown: str, width: int) -> str:
+        """Return a Markdown text as painted lines."""
+        return self.paint_blocks(blocks_of(markdown), width)
 
-    def words(self, text: str, width: int) -> list[str]:
-        """Return a plain text in lines of a width: words stay whole where they fit."""
+    def wrap(self, text: str, width: int) -> list[str]:
+        """Return a plain text as lines, broken between words where possible."""
         return [line.plain.rstrip() for line in Text(text).wrap(_PLAIN, max(width, 1))]
 
-    def cut(self, words: str, width: int) -> str:
-        """Return the words of one line, cut to a width."""
-        line = Text(words)
+    def truncate(self, text: str, width: int) -> str:
+        """Return a text of one line, cut to `width` with an ellipsis."""
+        line = Text(text)
         line.truncate(max(width, 1), overflow="ellipsis")
         return line.plain
 
-    def styled(self, words: str, style: str) -> str:
-        """Return words of our own in a style: bold, dim, red, green or yellow."""
-        return f"\x1b[{_CODES[style]}m{words}\x1b[0m" if self.look.has_colours else words
+    def styled(self, text: str, style: str) -> str:
+        """Return a text of the chat's own in a style: bold, dim, red, green or yellow."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self._features.has_colours else text
 
-    def blocks(self, blocks: Sequence[Block], width: int) -> str:
-        """Return blocks as lines, with an empty one between two blocks and none at the end."""
-        width = max(width, NARROWEST)
+    def paint_blocks(self, blocks: Sequence[Block], width: int) -> str:
+        """Return blocks as painted lines, with an empty line between two blocks."""
+        width = max(width, MIN_COLUMNS)
         console = Console(
             file=io.StringIO(),
             width=width,
             force_terminal=True,
-            color_system=COLOURS if self.look.has_colours else None,
+            color_system=COLOURS if self._features.has_colours else None,
             legacy_windows=False,
             _environ={},
         )
-        pen = _Pen(console, self.look)
+        renderer = _Renderer(console, self._features)
         with console.capture() as captured:
-            for line in pen.lines(blocks, width):
+            for line in renderer.lines(blocks, width):
                 line.rstrip()
                 console.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
         return captured.get().removesuffix("\n")
 
 
-class _Pen:
-    """Draws blocks as lines of rich's text."""
+class _Renderer:
+    """Renders blocks as lines of rich's text."""
 
-    def __init__(self, console: Console, look: Look) -> None:
+    def __init__(self, console: Console, features: TerminalFeatures) -> None:
         self._console = console
-        self._look = look
+        self._features = features
 
     def lines(
         self, blocks: Sequence[Block], width: int, *, is_item: bool = False
@@ -148,7 +149,7 @@ class _Pen:
                 return (Text.assemble(("│ ", DIM), line) for line in inner)
             case Table():
                 return self._table(block, width)
-            case Rule():
+            case HorizontalRule():
                 return (Text("─" * min(width, 40), DIM),)
 
     def _wrapped(self, text: Text, width: int) -> Iterable[Text]:
@@ -157,9 +158,8 @@ class _Pen:
     def _text(self, spans: Sequence[Span], base: Style = Style.null()) -> Text:  # noqa: B008
         text = Text(style=base)
         for span in spans:
-            said = printable(span.text).expandtabs(4)
-            text.append(said, self._style(span))
-            if span.link and not self._look.has_links and span.text not in _names_of(span.link):
+            text.append(printable(span.text).expandtabs(4), self._style(span))
+            if span.link and not self._features.has_links and span.text not in _forms(span.link):
                 text.append(f" ({printable(span.link)})", DIM)
         return text
 
@@ -173,7 +173,7 @@ class _Pen:
             )
         if span.link:
             style += LINK
-            if self._look.has_links:
+            if self._features.has_links:
                 style += Style(link=printable(span.link))
         return style
 
@@ -182,11 +182,10 @@ class _Pen:
         yield Text(f"── {name} " if name else "──", DIM)
         code = printable(block.text).expandtabs(4)
         shown = Text(code)
-        if self._look.has_colours and name:
+        if self._features.has_colours and name:
             shown = Syntax(code, name, theme=CODE_THEME).highlight(code)
             shown.rstrip()
-        # A line that is too long goes on in the next row, as the terminal itself would do it, so
-        # that it is copied as one line.
+        # The terminal wraps a line that is too long, so that it is copied as one line.
         yield from shown.split("\n", allow_blank=True)
         yield Text("──", DIM)
 
@@ -196,15 +195,15 @@ class _Pen:
             mark = "• " if block.start is None else f"{number}. "
             if item.is_checked is not None:
                 mark = "☑ " if item.is_checked else "☐ "
-            first = True
+            is_first = True
             for line in self.lines(item.blocks, width - len(mark), is_item=True):
-                yield Text.assemble((mark if first else " " * len(mark), DIM), line)
-                first = False
-            if first:
+                yield Text.assemble((mark if is_first else " " * len(mark), DIM), line)
+                is_first = False
+            if is_first:
                 yield Text(mark.rstrip(), DIM)
 
     def _table(self, block: Table, width: int) -> Iterable[Text]:
-        if width // max(len(block.head), 1) < NARROWEST_COLUMN:
+        if width // max(len(block.head), 1) < MIN_CELL_COLUMNS:
             return self._rows_as_lists(block, width)
         grid = Grid(
             box=None, padding=(0, 2, 0, 0), show_header=True, header_style="", pad_edge=False
@@ -239,6 +238,6 @@ def _width(line: Text) -> int:
     return line.cell_len
 
 
-def _names_of(link: str) -> tuple[str, ...]:
-    """Return the texts that say as much as an address does."""
+def _forms(link: str) -> tuple[str, ...]:
+    """Return the texts for which the address need not be shown: its full and its short form."""
     return link, link.removeprefix("mailto:"), link.partition("://")[2].rstrip("/")

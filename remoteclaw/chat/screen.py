@@ -1,7 +1,8 @@
-"""The screen of a chat: what has been said goes up, what is going on stands above the input line.
+"""The screen of a chat: complete text scrolls up, current activity is shown above the input line.
 
-A live answer is shown block by block: a block that is complete is painted once and goes up, the
-open one is painted again with each change. Live text and the final text are one message.
+A live answer is shown block by block. A complete block is painted once and printed. The open block
+is shown above the input line and painted again when it changes. The live text and the final text
+of a message are shown as one message.
 """
 
 import re
@@ -11,262 +12,263 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remoteclaw.chat.indicator import Indicator, duration, ending
-from remoteclaw.chat.paint import Painter
+from remoteclaw.chat.paint import MarkdownPainter
 from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream
 from remoteclaw.messages import stream_order
 
-#: How many rows are left to the input line, the indicator and what stands above both.
-ROWS_BELOW = 8
-#: How many times as long as painting a block takes, it is not painted again: a long table takes 10
-#: to 40 ms, and comes in 30 times a second.
-PAINTING = 10
-#: How long the head of a table may be to be shown above its end, in characters.
-MAX_HEAD = 500
-#: The line below it.
+#: The rows that are reserved for the input line and the indicator.
+RESERVED_ROWS = 8
+#: After painting an open block, wait this many times as long as that took before painting it again.
+#: A long table takes 10 to 40 ms and arrives in 30 updates a second.
+REPAINT_FACTOR = 10
+#: The longest head of a table that is shown above the table's end, in characters.
+MAX_HEAD_CHARS = 500
+#: The line between the head and the rows of a table.
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
-#: A message's place: its turn's stream id, the attempt, and its number in the turn.
+#: A message's position: the stream id of its turn, the attempt, and the index in the turn.
 _Position = tuple[tuple[int, ...], int, int]
 
 
 @dataclass(slots=True)
-class _Answer:
+class _LiveMessage:
     """The message that is being written."""
 
     position: _Position
     origin: str = ""
-    """What it answers, in words, where no person has asked."""
+    """A description of what the message answers, such as a cron job; empty for a person."""
     stream: MarkdownStream = field(default_factory=MarkdownStream)
-    has_begun: bool = False
-    """Whether a block of it was the last thing that has gone up."""
+    has_head: bool = False
+    """Whether the head was printed, and only blocks of this message since."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Painted:
-    """The end of the block that is open, as it stands above the input line."""
+class _PaintedBlock:
+    """The painted end of the open block."""
 
-    shown: tuple[str, int, int]
-    """The block, the columns and the rows for which it was painted."""
+    source: tuple[str, int, int]
+    """The block's text, and the columns and rows for which it was painted."""
     lines: Sequence[str]
     until: float
-    """When it is painted again at the soonest, on the screen's clock."""
+    """The earliest time at which it may be painted again, on the screen's clock."""
 
 
-class Screen:
-    """Everything that a chat shows; `write` gets what goes up, a block at a time."""
+class ChatScreen:
+    """Everything that a chat shows. Complete text is passed to `write`, one block at a time."""
 
     def __init__(
         self,
-        painter: Painter,
+        painter: MarkdownPainter,
         write: Callable[[str], None],
         *,
         size: Callable[[], tuple[int, int]],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`size` returns the terminal's columns and rows."""
+        """`size` returns the terminal's columns and rows. The clocks return seconds."""
         self._painter = painter
         self._write = write
         self._size = size
         self._clock = clock
         self._wall = wall
         self.indicator = Indicator(painter, clock=clock, wall=wall)
-        self._answer: _Answer | None = None
-        self._done: _Position | None = None
-        self._ended: tuple[int, ...] = ()
-        """The last turn that is over: what comes late of it is not shown."""
-        self._parts: list[str] = []
+        self._live: _LiveMessage | None = None
+        self._last_shown: _Position | None = None
+        """The position of the last complete message."""
+        self._last_ended: tuple[int, ...] = ()
+        """The stream id of the last turn that ended. Live text that arrives late is not shown."""
+        self._earlier_texts: list[str] = []
         """The live texts of the turn's messages before the one that is being written."""
-        self._open = _Painted(("", 0, 0), (), 0.0)
+        self._painted_block = _PaintedBlock(("", 0, 0), (), 0.0)
         self.problem = ""
-        """What keeps the chat from working at the moment."""
+        """The reason why the chat does not work at the moment; empty while it works."""
         self.agent = "agent"
-        """The name that stands above what the agent says."""
+        """The agent's name, which is shown above its messages."""
 
-    # -- what the person does ------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------
 
-    def typed(self, text: str) -> None:
-        """Show what the person has sent."""
-        self._interject()
-        lines = self._painter.words(printable(text).expandtabs(4), self._size()[0] - 2)
+    def show_user_message(self, text: str) -> None:
+        """Show a message of the person."""
+        self._interrupt_live()
+        lines = self._painter.wrap(printable(text).expandtabs(4), self._size()[0] - 2)
         marks = ("› ", *["  "] * (len(lines) - 1))
-        self._up(
+        self._print(
             "\n".join(
                 self._painter.styled(mark + line, "bold")
                 for mark, line in zip(marks, lines, strict=True)
             )
         )
 
-    # -- what the agent does -------------------------------------------------------------------
-
-    def live(self, told: Mapping[str, Any]) -> None:
-        """Show a message as far as it has come, and what the agent does meanwhile."""
-        turn = stream_order(told["turn"])
-        if turn <= self._ended:
+    def show_live(self, live: Mapping[str, Any]) -> None:
+        """Show a message's partial text, and what the agent is doing (`session.live`)."""
+        turn = stream_order(live["turn"])
+        if turn <= self._last_ended:
             return
-        self.indicator.live(told)
-        position = turn, int(told["attempt"]), int(told["index"])
-        if told.get("text") and (self._done is None or position > self._done):
-            self._show(position, str(told["text"]), origin=str(told.get("origin") or ""))
+        self.indicator.update(live)
+        position = turn, int(live["attempt"]), int(live["index"])
+        if live.get("text") and (self._last_shown is None or position > self._last_shown):
+            self._show(position, str(live["text"]), origin=str(live.get("origin") or ""))
 
-    def message(self, told: Mapping[str, Any]) -> None:
-        """Show a complete message."""
-        text = str(told.get("text") or "")
-        if told.get("turn") is None:
-            self._interject()
-            self._head(str(told.get("origin") or ""))
-            self._up(self._painted(text))
+    def show_message(self, message: Mapping[str, Any]) -> None:
+        """Show a complete message (`chat.message`)."""
+        text = str(message.get("text") or "")
+        if message.get("turn") is None:
+            self._interrupt_live()
+            self._print_head(str(message.get("origin") or ""))
+            self._print(self._paint(text))
             return
-        position = stream_order(told["turn"]), int(told["attempt"]), int(told["index"])
-        if self._done is None or position > self._done:
+        position = stream_order(message["turn"]), int(message["attempt"]), int(message["index"])
+        if self._last_shown is None or position > self._last_shown:
             if text.strip():
-                origin = str(told.get("origin") or "")
-                self._show(position, text, origin=origin, is_error=bool(told.get("isError")))
+                origin = str(message.get("origin") or "")
+                self._show(position, text, origin=origin, is_error=bool(message.get("isError")))
             self._flush()
-            self._done = position
-        if told.get("isFinal"):
-            self.ended(told["turn"], note=ending(told))
+            self._last_shown = position
+        if message.get("isFinal"):
+            self.end_turn(message["turn"], note=ending(message))
 
-    def reply(self, turn: str | None, text: str) -> None:
-        """Show the whole answer of a turn, whose messages are delivered in another chat."""
-        answer, place = self._answer, stream_order(turn) if turn else ()
-        before = "".join(f"{part.rstrip()}\n\n" for part in self._parts)
-        if answer and answer.position[0] == place and text.startswith(before):
-            self._show(answer.position, text[len(before) :], origin=answer.origin)
+    def show_reply(self, turn: str | None, text: str) -> None:
+        """Show the whole answer of a turn whose messages are delivered in another chat."""
+        live, order = self._live, stream_order(turn) if turn else ()
+        earlier = "".join(f"{part.rstrip()}\n\n" for part in self._earlier_texts)
+        if live and live.position[0] == order and text.startswith(earlier):
+            self._show(live.position, text[len(earlier) :], origin=live.origin)
             self._flush()
         else:
-            self._answer = None
-            self._head()
-            self._up(self._painted(text))
+            self._live = None
+            self._print_head()
+            self._print(self._paint(text))
 
-    def ended(self, turn: str | None, *, note: str = "") -> None:
-        """Note that a turn is over; a note about it stands below its answer."""
+    def end_turn(self, turn: str | None, *, note: str = "") -> None:
+        """Record that `turn` is over, and show `note` below its answer."""
         if turn is not None:
-            self._ended = max(self._ended, stream_order(turn))
+            self._last_ended = max(self._last_ended, stream_order(turn))
         self._flush()
-        self.indicator.ended()
+        self.indicator.end_turn()
         if note:
-            self._up(self._painter.styled(note, "dim"))
+            self._print(self._painter.styled(note, "dim"))
 
-    def earlier(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Show an exchange from before this chat was opened: what was asked, and the answer."""
-        said = [item for item in items if item["role"] in ("user", "agent")]
-        if not said:
+    def show_earlier(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Show the last exchange from before this chat was opened."""
+        messages = [item for item in items if item["role"] in ("user", "agent")]
+        if not messages:
             return
-        ago = self._wall() - said[0]["at"] / 1000
-        self._up(self._painter.styled(f"(earlier: {duration(max(ago, 0.0))} ago)", "dim"))
-        for item in said:
-            if item["role"] == "user":
-                self.typed(str(item.get("text") or ""))
+        ago = self._wall() - messages[0]["at"] / 1000
+        self._print(self._painter.styled(f"(earlier: {duration(max(ago, 0.0))} ago)", "dim"))
+        for message in messages:
+            if message["role"] == "user":
+                self.show_user_message(str(message.get("text") or ""))
             else:
-                self._head()
-                self._up(self._painted(str(item.get("text") or "")))
+                self._print_head()
+                self._print(self._paint(str(message.get("text") or "")))
 
-    def say(self, words: str) -> None:
+    def show_notice(self, text: str) -> None:
         """Show a sentence of the chat's own."""
-        self._interject()
-        lines = self._painter.words(printable(words), self._size()[0])
-        self._up("\n".join(self._painter.styled(line, "dim") for line in lines))
+        self._interrupt_live()
+        lines = self._painter.wrap(printable(text), self._size()[0])
+        self._print("\n".join(self._painter.styled(line, "dim") for line in lines))
 
-    def answer(self, markdown: str) -> None:
-        """Show the answer to a command."""
-        self._interject()
-        self._up(self._painted(markdown))
+    def show_command_reply(self, markdown: str) -> None:
+        """Show the reply to a command."""
+        self._interrupt_live()
+        self._print(self._paint(markdown))
 
-    # -- what stands above the input line ------------------------------------------------------
+    # -- the text above the input line ---------------------------------------------------------
 
     def above(self) -> str:
-        """Return the open block and the indicator, as painted lines; empty if nothing goes on."""
+        """Return the open block and the indicator, as painted lines; empty if there is neither."""
         columns, rows = self._size()
         lines: list[str] = []
-        if self._answer and self._answer.stream.open_text.strip():
-            if not self._answer.has_begun:
-                lines.append(self._name(self._answer.origin))
-            lines += self._open_lines(self._answer, columns, rows)
+        if self._live and self._live.stream.open_text.strip():
+            if not self._live.has_head:
+                lines.append(self._head(self._live.origin))
+            lines += self._open_lines(self._live, columns, rows)
         if self.problem:
-            words = self._painter.words(printable(self.problem), columns - 1)
-            lines += [self._painter.styled(line, "yellow") for line in words]
+            problem = self._painter.wrap(printable(self.problem), columns - 1)
+            lines += [self._painter.styled(line, "yellow") for line in problem]
         elif self.indicator.is_busy:
             lines += self.indicator.lines(columns)
         return "\n".join(lines)
 
-    def _open_lines(self, answer: _Answer, columns: int, rows: int) -> Sequence[str]:
-        """Return the end of the open block, painted.
+    def _open_lines(self, live: _LiveMessage, columns: int, rows: int) -> Sequence[str]:
+        """Return the painted end of the open block.
 
-        It is painted once for all drawings until it changes, and no sooner than `PAINTING` times as
-        long after the last time as that took.
+        The result is cached until the block changes, and for `REPAINT_FACTOR` times the duration of
+        the last painting.
         """
-        room = max(rows - ROWS_BELOW, 3) - (not answer.has_begun)
-        text, before, now = answer.stream.open_text, self._open, self._clock()
-        shown = text, columns, room
-        goes_on = text.startswith(before.shown[0]) and before.shown[1:] == shown[1:]
-        if before.shown == shown or (goes_on and now < before.until):
-            return before.lines
-        tail = _tail(text, room, columns)
-        lines = self._painter.text(tail, columns).split("\n")[-room:]
-        until = now + (self._clock() - now) * PAINTING
-        self._open = _Painted(shown, lines, until)
+        max_rows = max(rows - RESERVED_ROWS, 3) - (not live.has_head)
+        text, last, now = live.stream.open_text, self._painted_block, self._clock()
+        source = text, columns, max_rows
+        is_continued = text.startswith(last.source[0]) and last.source[1:] == source[1:]
+        if last.source == source or (is_continued and now < last.until):
+            return last.lines
+        tail = _tail(text, max_rows, columns)
+        lines = self._painter.paint(tail, columns).split("\n")[-max_rows:]
+        until = now + (self._clock() - now) * REPAINT_FACTOR
+        self._painted_block = _PaintedBlock(source, lines, until)
         return lines
 
     # -- helpers -------------------------------------------------------------------------------
 
     def _show(self, position: _Position, text: str, *, origin: str, is_error: bool = False) -> None:
-        answer = self._answer
-        if answer is None or answer.position != position or not answer.stream.continues(text):
-            if answer is None or answer.position[:2] != position[:2]:
-                self._parts = []
-            elif answer.position < position:
-                self._parts.append(answer.stream.text)
-            self._flush()  # another message, or the agent took back what it had said
-            answer = self._answer = _Answer(position, origin)
-        blocks = answer.stream.feed(text)
+        """Show the text of a turn's message: print its complete blocks, keep the open one."""
+        live = self._live
+        if live is None or live.position != position or not live.stream.continues(text):
+            if live is None or live.position[:2] != position[:2]:
+                self._earlier_texts = []
+            elif live.position < position:
+                self._earlier_texts.append(live.stream.text)
+            self._flush()  # another message, or the agent has retracted its text
+            live = self._live = _LiveMessage(position, origin)
+        blocks = live.stream.feed(text)
         if blocks:
-            self._begin(answer, is_error=is_error)
-            self._up(self._painter.blocks(blocks, self._size()[0]))
+            self._begin(live, is_error=is_error)
+            self._print(self._painter.paint_blocks(blocks, self._size()[0]))
 
-    def _begin(self, answer: _Answer, *, is_error: bool = False) -> None:
-        if not answer.has_begun:
-            answer.has_begun = True
-            self._head(answer.origin, is_error=is_error)
+    def _begin(self, live: _LiveMessage, *, is_error: bool = False) -> None:
+        if not live.has_head:
+            live.has_head = True
+            self._print_head(live.origin, is_error=is_error)
 
-    def _head(self, origin: str = "", *, is_error: bool = False) -> None:
-        self._write(self._name(origin, is_error=is_error))
+    def _print_head(self, origin: str = "", *, is_error: bool = False) -> None:
+        self._write(self._head(origin, is_error=is_error))
 
-    def _name(self, origin: str, *, is_error: bool = False) -> str:
+    def _head(self, origin: str, *, is_error: bool = False) -> str:
+        """Return the line above a message: the agent's name and the message's origin."""
         head = self._painter.styled(printable(self.agent), "red" if is_error else "green")
         room = self._size()[0] - len(self.agent) - 4
-        about = one_line(origin, most=max(room, 10))
+        about = one_line(origin, max_chars=max(room, 10))
         return head + self._painter.styled(f" · {about}", "dim") if about else head
 
-    def _interject(self) -> None:
-        """Make room for something else, above the block that is open."""
-        if self._answer:
-            self._answer.has_begun = False
+    def _interrupt_live(self) -> None:
+        """Have the live message's head printed again, because other text is printed now."""
+        if self._live:
+            self._live.has_head = False
 
     def _flush(self) -> None:
-        """Let what is left of the open message go up."""
-        answer, self._answer = self._answer, None
-        if answer and (blocks := answer.stream.finish()):
-            self._begin(answer)
-            self._up(self._painter.blocks(blocks, self._size()[0]))
+        """Print the rest of the live message, and end it."""
+        live, self._live = self._live, None
+        if live and (blocks := live.stream.finish()):
+            self._begin(live)
+            self._print(self._painter.paint_blocks(blocks, self._size()[0]))
 
-    def _up(self, painted: str) -> None:
+    def _print(self, painted: str) -> None:
         self._write(f"{painted}\n")
 
-    def _painted(self, markdown: str) -> str:
-        return self._painter.text(markdown, self._size()[0])
+    def _paint(self, markdown: str) -> str:
+        return self._painter.paint(markdown, self._size()[0])
 
 
 def _tail(text: str, rows: int, columns: int) -> str:
-    """Return the end of an open block, as much as the rows may hold, behind what says what it is.
+    """Return the end of an open block that fits into `rows`.
 
-    That is the fence of a block of code, and the head of a table.
+    It begins with the fence of a code block or the head of a table, so that it is painted as one.
     """
     end = text[-rows * columns :]
     lines = end.split("\n")[-rows:]
     if (shown := "\n".join(lines)) == text:
         return text
-    first, second = [*text[: 2 * MAX_HEAD].split("\n"), ""][:2]
+    first, second = [*text[: 2 * MAX_HEAD_CHARS].split("\n"), ""][:2]
     if first.lstrip().startswith(("```", "~~~")):
         lines = [first, *lines[1:]]
     elif _TABLE_RULE.fullmatch(second):

@@ -19,7 +19,7 @@ from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters, replies
-from remoteclaw.cli.error_line import Edge
+from remoteclaw.cli.error_line import ErrorLineGroup
 from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.policy import policy
@@ -35,11 +35,11 @@ from remoteclaw.cli.usage import usage
 
 __all__ = ["main"]
 
-# What a command loads stays: to look through it again and again is a tenth of its start.
+# Loaded modules live until exit, so searching them for garbage only slows the start, by a tenth.
 gc.set_threshold(20_000)
 
 
-@click.group(cls=Edge, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="remoteclaw")
 def main() -> None:
     """Talk to the coding agents on this machine from the chats you already use."""

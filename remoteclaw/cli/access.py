@@ -1,4 +1,4 @@
-"""Shared parts of commands: the configuration, and a fleet on a Redis that runs."""
+"""Access for commands: the configuration, the fleet, and the methods of the gateway."""
 
 import functools
 import sys
@@ -17,9 +17,10 @@ P = ParamSpec("P")
 
 
 def load() -> "tuple[Home, Config]":
-    """Return the state directory, which need not be there yet, and the configuration.
+    """Return the state directory, which may not exist yet, and the configuration.
 
-    An error of its file says what it means for what runs.
+    Raises `ConfigError` if the file is not valid; the error also says what this means for a
+    running `up`.
     """
     from remoteclaw.config.home import Home
     from remoteclaw.config.load import load_config
@@ -28,13 +29,17 @@ def load() -> "tuple[Home, Config]":
     try:
         return home, load_config(home.config_file)
     except ConfigError as error:
-        from remoteclaw.up.doctor import goes_on
+        from remoteclaw.up.doctor import effect_of_invalid_config
 
-        raise ConfigError(f"{error}{goes_on(home)}") from None
+        raise ConfigError(f"{error}{effect_of_invalid_config(home)}") from None
 
 
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
-    """Run a command's coroutine with a fleet on a Redis that is there and fit."""
+    """Call `run` with a fleet and return its result.
+
+    Raises `RedisUnavailable` if the fleet's Redis can't be reached, and the other errors of
+    `check_fitness()` if it can't be used.
+    """
     import asyncio
 
     from remoteclaw.fleet import Fleet
@@ -58,9 +63,10 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
 def with_fleet(
     command: "Callable[Concatenate[Fleet, P], Coroutine[Any, Any, int | None]]",
 ) -> Callable[P, None]:
-    """Return a command that begins with a fleet, as `on_fleet()` has it.
+    """Turn a coroutine function that takes a fleet into a command's callback.
 
-    What it returns is the exit status.
+    The callback opens the fleet as `on_fleet()` does. The coroutine's result is the exit status;
+    None stands for 0.
     """
 
     @functools.wraps(command)
@@ -71,10 +77,10 @@ def with_fleet(
     return run
 
 
-def ask(method: str, **params: Any) -> Any:
-    """Call a method of the gateway in this process, with the rights of an operator.
+def call_method(method: str, **params: Any) -> Any:
+    """Run a method of the gateway in this process, with the rights of an operator.
 
-    No gateway needs to run. The types of what is returned are those of `remoteclaw.tools`.
+    No gateway needs to run. Return the method's result, a model of `remoteclaw.tools`.
     """
     from remoteclaw.gateway.dispatch import Dispatcher
     from remoteclaw.gateway.methods import HANDLERS
@@ -85,28 +91,31 @@ def ask(method: str, **params: Any) -> Any:
 
     async def run(fleet: "Fleet") -> Any:
         dispatcher = Dispatcher(fleet, home, lambda: config, HANDLERS)
-        answer, _ = await dispatcher.call(operator, method, params)
-        return answer
+        result, _ = await dispatcher.call(operator, method, params)
+        return result
 
     return on_fleet(run)
 
 
-def ask_gateway(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a method of the gateway that runs here, once it is reached."""
+def call_gateway(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Call a method of this state directory's running gateway, and return its result as JSON data.
+
+    Waits until the gateway is reached. Raises `GatewayMissing` if none has ever run here.
+    """
     import asyncio
 
-    from remoteclaw.cli.over_gateway import linked
+    from remoteclaw.cli.over_gateway import open_link
     from remoteclaw.config.home import Home
 
     async def run() -> dict[str, Any]:
-        async with linked(Home.default(), ("health", {})) as (link, _):
+        async with open_link(Home.default(), ("health", {})) as (link, _):
             return await link.ask(method, params)
 
     return asyncio.run(run())
 
 
 def require_running(home: "Home", config: "Config") -> None:
-    """Raise `RedisUnavailable` if the embedded server is needed and does not run."""
+    """Raise `RedisUnavailable` if the configuration needs the embedded server and it is down."""
     from remoteclaw.up.lock import running_pid
 
     if config.redis.url is None and running_pid(home) is None:

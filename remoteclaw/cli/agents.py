@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load
-from remoteclaw.cli.output import complain, echo, json_option, listing
+from remoteclaw.cli.output import complain, echo, json_option, print_list
 
 if TYPE_CHECKING:
     from remoteclaw.up.agents import InstalledCli
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
 @click.command()
 @json_option
 def agents(as_json: bool) -> None:
-    """List the agent CLIs that are here and in the configuration.
+    """List the agent CLIs that are installed here or configured.
 
-    STEER: whether it takes up messages while it works. BESIDE: how it answers others meanwhile, on
-    a copy of the conversation or in another one with notes; else messages during a turn wait.
-    COST: whether it tells what a turn cost. DENIED: whether it is told why a permission was denied.
+    STEER is whether messages can join a running turn. ASIDE is how other messages are answered
+    during a turn: on a copy of the conversation, or in a new one with notes of it; if "no", they
+    wait. COST is whether the CLI reports the cost of a turn. DENIED is whether it learns why a
+    permission was denied. RESUMES is how a new process continues a conversation.
     """
     from remoteclaw.up.agents import installed_clis, rules_problem, tools_problem
 
     home, settings = load()
-    found = installed_clis(settings)
-    if not found and not as_json:
+    clis = installed_clis(settings)
+    if not clis and not as_json:
         main = settings.agents.get("main")
         if main and main.runtime not in (None, "demo"):
             echo("No agent CLI is installed: see `remoteclaw doctor`.")
         else:
             echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
         return
-    heads = ("AGENT", "VERSION", "STEER", "BESIDE", "COST", "DENIED", "GOES ON", "PROGRAM")
-    listing(found, as_json=as_json, plain=_plain, heads=heads, row=_row)
-    for cli in found:
+    headers = ("AGENT", "VERSION", "STEER", "ASIDE", "COST", "DENIED", "RESUMES", "PROGRAM")
+    print_list(clis, as_json=as_json, to_json=_to_json, headers=headers, row=_row)
+    for cli in clis:
         if cli.warning:
             complain(f"{cli.name}: {cli.warning}.")
     for name, agent in settings.agents.items():
@@ -43,7 +44,7 @@ def agents(as_json: bool) -> None:
             complain(f"{name}: {problem}")
 
 
-def _plain(cli: "InstalledCli") -> dict[str, Any]:
+def _to_json(cli: "InstalledCli") -> dict[str, Any]:
     can = cli.capabilities
     return {
         "name": cli.name,
@@ -60,8 +61,8 @@ def _plain(cli: "InstalledCli") -> dict[str, Any]:
 
 def _row(cli: "InstalledCli") -> tuple[object, ...]:
     can = cli.capabilities
-    beside = {"copy": "on a copy", "notes": "with notes", "": "no"}[can.asides]
+    aside = {"copy": "on a copy", "notes": "with notes", "": "no"}[can.asides]
     steer, cost, denied = (
         "yes" if flag else "no" for flag in (can.steers, can.reports_cost, can.explains_denial)
     )
-    return cli.name, cli.version, steer, beside, cost, denied, can.resumes, cli.program
+    return cli.name, cli.version, steer, aside, cost, denied, can.resumes, cli.program

@@ -1,4 +1,4 @@
-"""Conversations: their end (`stop`, `sessions reset`), archive, export and search."""
+"""Commands that end, archive, export, search and delete conversations, and the command `stop`."""
 
 import sys
 import uuid
@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import ask, with_fleet
+from remoteclaw.cli.access import call_method, with_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, complain_of_no_workers
-from remoteclaw.cli.output import age, clock, complain, echo, echo_text, json_option, listing, plain
+from remoteclaw.cli.output import (
+    complain,
+    echo,
+    echo_text,
+    format_age,
+    format_time,
+    json_option,
+    print_list,
+    result_json,
+)
 from remoteclaw.cli.sessions import limit_option, session_argument, sessions
 from remoteclaw.errors import NotFound
 
@@ -16,7 +25,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
 
-#: The most sessions that a search finds.
+#: A search lists at most this many sessions.
 MAX_FOUND = 1000
 
 
@@ -26,9 +35,9 @@ MAX_FOUND = 1000
 async def reset_session(fleet: "Fleet", session: str) -> int:
     """End a session's conversation: the next message begins a new one.
 
-    What the session is doing and has waiting is stopped, and what was said is put away: `sessions
-    archive` lists it. Settings of the session stay. Waits for up to 15 seconds.
-    Exit status: 0 it has ended, 1 it can't, 3 not yet.
+    The running turn and the waiting messages are stopped. The conversation is archived: `sessions
+    archive` lists it. The session keeps its settings. Waits up to 15 seconds.
+    Exit status: 0 it has ended, 1 it can't be ended, 3 it has not ended yet.
     """
     from remoteclaw.fleet.inbound import RESET_S
 
@@ -40,11 +49,11 @@ async def reset_session(fleet: "Fleet", session: str) -> int:
     if outcome is None:
         complain(
             f"The conversation has not ended within {RESET_S:g} s; "
-            "it will, before anything else is answered."
+            "it will end before any other message is answered."
         )
         return EXIT_NO_OUTCOME
     if outcome.status != "done":
-        complain("The conversation goes on: its workers died each time; look at their logs.")
+        complain("The conversation goes on: its workers died each time. Look at their logs.")
         return EXIT_ERROR
     echo("The conversation has ended.")
     return EXIT_REPLY
@@ -54,31 +63,36 @@ async def reset_session(fleet: "Fleet", session: str) -> int:
 @session_argument
 @json_option
 @with_fleet
-async def list_ended(fleet: "Fleet", session: str, as_json: bool) -> None:
+async def list_archived(fleet: "Fleet", session: str, as_json: bool) -> None:
     """List a session's ended conversations, newest first.
 
-    WHY is the word with which a person began a new one, or another reason. `sessions export
-    SESSION --archived NUMBER` prints one.
+    WHY is the command that ended it, such as /new, or another reason. `sessions export SESSION
+    --archived NUMBER` prints one of them.
     """
     from remoteclaw.session.record import count_messages
 
-    ended = await fleet.records.ended(await fleet.sessions.find(session))
-    told: list[dict[str, Any]] = [
+    archived = await fleet.records.ended(await fleet.sessions.find(session))
+    conversations: list[dict[str, Any]] = [
         {
             "number": number,
-            "ended_ms": one.at_ms,
-            "messages": count_messages(one.record),
-            "why": one.why,
+            "ended_ms": each.at_ms,
+            "messages": count_messages(each.record),
+            "why": each.why,
         }
-        for number, one in enumerate(ended, start=1)
+        for number, each in enumerate(archived, start=1)
     ]
-    listing(
-        told,
+    print_list(
+        conversations,
         as_json=as_json,
-        plain=dict,
-        heads=("NUMBER", "ENDED", "MESSAGES", "WHY"),
-        row=lambda one: (one["number"], clock(one["ended_ms"]), one["messages"], one["why"]),
-        empty="No ended conversation is kept of this session.",
+        to_json=dict,
+        headers=("NUMBER", "ENDED", "MESSAGES", "WHY"),
+        row=lambda each: (
+            each["number"],
+            format_time(each["ended_ms"]),
+            each["messages"],
+            each["why"],
+        ),
+        empty="No ended conversation of this session is kept.",
     )
 
 
@@ -88,28 +102,30 @@ async def list_ended(fleet: "Fleet", session: str, as_json: bool) -> None:
     "--archived",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="An ended conversation in place of the current one, as `sessions archive` numbers them.",
+    help="Print an ended conversation, by its number in `sessions archive`.",
 )
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(("json", "markdown")),
     default="json",
     show_default=True,
-    help="Lines for programs, or a text for people.",
+    help="JSON lines for programs, or Markdown for people.",
 )
 @with_fleet
-async def export_session(fleet: "Fleet", session: str, archived: int | None, form: str) -> None:
-    """Print what was said in a session.
+async def export_session(
+    fleet: "Fleet", session: str, archived: int | None, output_format: str
+) -> None:
+    """Print the record of a session's conversation.
 
-    As JSON that is one object a line, oldest first: `at` in milliseconds since 1970, `role`, and
-    what it said.
+    JSON has one object per line, oldest first, each with `at`, in milliseconds since 1970, `role`,
+    and the content.
     """
     from remoteclaw.session.record import as_markdown
 
     sid = await fleet.sessions.find(session)
     if archived is None:
-        recorded = await fleet.records.of(sid)
+        record = await fleet.records.of(sid)
     else:
         ended = await fleet.records.ended(sid)
         if archived > len(ended):
@@ -117,19 +133,19 @@ async def export_session(fleet: "Fleet", session: str, archived: int | None, for
                 f"There is no ended conversation {archived} of {session!r}: "
                 f"`remoteclaw sessions archive` lists {len(ended)}."
             )
-        recorded = ended[archived - 1].record
-    if not recorded:
+        record = ended[archived - 1].record
+    if not record:
         complain("Nothing is recorded of this conversation.")
-    if form == "markdown":
-        recorded = as_markdown(recorded).encode()
-    if sys.stdout.isatty():  # what people wrote must not speak to the terminal
-        echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
+    if output_format == "markdown":
+        record = as_markdown(record).encode()
+    if sys.stdout.isatty():  # a message may contain control sequences
+        echo_text(record.decode("utf-8", "replace").removesuffix("\n"))
     else:
-        sys.stdout.buffer.write(recorded)
+        sys.stdout.buffer.write(record)
 
 
 def _check_words(_context: click.Context, _parameter: click.Parameter, words: str) -> str:
-    """Return the words of a search: without any, each session would be found."""
+    """Return `words`. Raises `BadParameter` if they are blank: every session would match."""
     if not words.strip():
         raise click.BadParameter("say what to look for.")
     return words
@@ -140,47 +156,48 @@ def _check_words(_context: click.Context, _parameter: click.Parameter, words: st
 @limit_option
 @json_option
 def search_sessions(words: str, limit: int, as_json: bool) -> None:
-    """List the sessions in which something was said.
+    """List the sessions whose messages contain WORDS.
 
-    TEXT is the newest place with these WORDS, in any case. Ended conversations are not searched.
+    Upper and lower case are the same. TEXT is the newest match. Ended conversations are not
+    searched.
     """
-    found = ask("sessions.search", query=words, inWords=True, limit=min(limit, MAX_FOUND))
-    listing(
-        found.sessions,
+    result = call_method("sessions.search", query=words, inWords=True, limit=min(limit, MAX_FOUND))
+    print_list(
+        result.sessions,
         as_json=as_json,
-        plain=lambda one: {"id": one.id, "key": one.key, **plain(one.excerpt)},
-        heads=("SESSION", "TITLE", "WHO", "AGE", "TEXT"),
-        row=lambda one: (
-            one.id[:8],
-            one.label or one.title or "",
-            one.excerpt.who,
-            age(one.excerpt.at),
-            one.excerpt.text,
+        to_json=lambda each: {"id": each.id, "key": each.key, **result_json(each.excerpt)},
+        headers=("SESSION", "TITLE", "WHO", "AGE", "TEXT"),
+        row=lambda each: (
+            each.id[:8],
+            each.label or each.title or "",
+            each.excerpt.who,
+            format_age(each.excerpt.at),
+            each.excerpt.text,
         ),
-        narrows="TEXT",
-        empty="Nobody has said that.",
+        cut_column="TEXT",
+        empty="No session contains these words.",
     )
-    if found.searched:
-        complain(f"Only the newest {found.searched:,} sessions were searched.")
+    if result.searched:
+        complain(f"Only the newest {result.searched:,} sessions were searched.")
 
 
 @sessions.command("forget")
 @session_argument
 @with_fleet
 async def forget_session(fleet: "Fleet", session: str) -> None:
-    """Remove the record of a session, with its archive and its chat.
+    """Delete a session's record, with its archive and chat history.
 
-    The agent's own CLI remembers what it remembers.
+    The agent CLI's own transcript is not deleted.
     """
-    was_there = await fleet.records.forget(await fleet.sessions.find(session))
-    echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
+    was_recorded = await fleet.records.forget(await fleet.sessions.find(session))
+    echo("It is gone." if was_recorded else "Nothing was recorded of this conversation.")
 
 
 @click.command()
 @session_argument
 @with_fleet
 async def stop(fleet: "Fleet", session: str) -> None:
-    """Stop what a session is doing and has waiting."""
+    """Stop a session's running turn and its waiting messages."""
     count = await fleet.sessions.stop(await fleet.sessions.find(session))
     messages = "message" if count == 1 else "messages"
     echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")

@@ -12,26 +12,26 @@ from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import complain, echo
 
 if TYPE_CHECKING:
-    from remoteclaw.attach.app import End
-    from remoteclaw.attach.remote import Target
+    from remoteclaw.attach.app import AttachEnd
+    from remoteclaw.attach.remote import TerminalTarget
     from remoteclaw.client.link import Address
 
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_sessions)
-@click.option("--read-only", is_flag=True, help="Only watch: open nothing, type nothing.")
+@click.option("--read-only", is_flag=True, help="Only watch: don't open the program, don't type.")
 @click.option(
     "--agent",
     metavar="NAME",
     shell_complete=complete_agents,
-    help="The agent. [default: the one whose workspace this directory is in, else the first]",
+    help="The agent. [default: the one whose workspace contains this directory, else the first]",
 )
 @click.option(
     "--name",
     metavar="NAME",
     default="main",
     show_default=True,
-    help="Which conversation with the agent; `main` is the one of `remoteclaw chat`.",
+    help="The conversation with the agent; `main` is that of `remoteclaw chat`.",
 )
 @click.option("--prompt", metavar="TEXT", default="", help="The first message to the agent.")
 @url_option
@@ -40,17 +40,17 @@ def attach(
 ) -> None:
     """Show and use an agent's own program in this terminal.
 
-    SESSION is a session of any channel, instead of an agent: its label, its key, or the start of
-    its title or id. The program is opened unless it is open, and works on when this ends.
+    SESSION names a session of any channel instead of an agent: its label, its key, or the start of
+    its title or id. The program is started unless it runs, and keeps running when you leave.
 
-    Ctrl-] d leaves, Ctrl-] c takes the keyboard, Ctrl-] ? shows the rest. The
-    exit status is the program's own when it has ended, 0 when you have left, and 3 when the
-    terminal is gone.
+    Ctrl-] d leaves, Ctrl-] c takes the keyboard, Ctrl-] ? lists the other keys. The exit status is
+    the program's own when it has ended, 0 when you have left, and 3 when the terminal was ended or
+    can't be reached.
     """
     if session and agent:
         raise click.UsageError("Name a session or an agent, not both.")
     if read_only and prompt:
-        raise click.UsageError("--read-only opens nothing, so there is no --prompt for it.")
+        raise click.UsageError("--read-only starts no program, so it can't be used with --prompt.")
     if "REMOTECLAW_HOLDER" in os.environ:
         raise click.UsageError(
             "This is a terminal of RemoteClaw already: attach from a shell of your own."
@@ -61,53 +61,58 @@ def attach(
         )
     import asyncio
 
-    from remoteclaw.attach.remote import Target
+    from remoteclaw.attach.remote import TerminalTarget
     from remoteclaw.cli.over_gateway import gateway_at
     from remoteclaw.config.home import Home
 
-    target = Target(session=session, agent=agent, name=name, prompt=prompt)
+    target = TerminalTarget(session=session, agent=agent, name=name, prompt=prompt)
     address, token = gateway_at(url, Home.default(), scope="terminal")
     if not (session or agent or url):
-        target = _here(target)
+        target = _with_agent_here(target)
     end = asyncio.run(_attach(address, token, target, is_reader=read_only))
-    if end.words:
-        (complain if end.status else echo)(end.words)
+    if end.message:
+        (complain if end.status else echo)(end.message)
     sys.exit(end.status)
 
 
-def _here(target: "Target") -> "Target":
-    """Return the agent in whose workspace we are; of several, the innermost."""
+def _with_agent_here(target: "TerminalTarget") -> "TerminalTarget":
+    """Return `target` with the agent whose workspace contains this directory, if there is one.
+
+    Of several workspaces, the innermost counts.
+    """
     from dataclasses import replace
 
     from remoteclaw.cli.access import load
 
     home, config = load()
-    here, found = Path.cwd(), []
-    for agent, about in config.agents.items():
-        workspace = home.workspace_path(agent, about).resolve()
+    here, matches = Path.cwd(), []
+    for agent, settings in config.agents.items():
+        workspace = home.workspace_path(agent, settings).resolve()
         if here.is_relative_to(workspace):
-            found.append((len(workspace.parts), agent))
-    if not found:
+            matches.append((len(workspace.parts), agent))
+    if not matches:
         return target
-    # Of two agents with one workspace, the first in the configuration.
-    _, agent = max(found, key=lambda each: each[0])
+    # `max` returns the first of equals: of two agents with one workspace, the first one configured.
+    _, agent = max(matches, key=lambda each: each[0])
     return replace(target, agent=agent)
 
 
-async def _attach(address: "Address", token: str, target: "Target", *, is_reader: bool) -> "End":
-    from remoteclaw.attach.app import Attachment
-    from remoteclaw.attach.paint import colours_of
+async def _attach(
+    address: "Address", token: str, target: "TerminalTarget", *, is_reader: bool
+) -> "AttachEnd":
+    from remoteclaw.attach.app import AttachSession
+    from remoteclaw.attach.paint import has_true_colour
     from remoteclaw.attach.window import Window
 
     window = Window(os.ttyname(sys.stdin.fileno()))
     try:
-        return await Attachment(
+        return await AttachSession(
             address,
             token,
             target=target,
             window=window,
             is_reader=is_reader,
-            has_all_colours=colours_of(os.environ),
+            has_true_colour=has_true_colour(os.environ),
         ).run()
     finally:
         window.close()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet, with_fleet
-from remoteclaw.cli.error_line import leave_event
-from remoteclaw.cli.output import echo, json_option, listing
+from remoteclaw.cli.output import echo, json_option, print_list
+from remoteclaw.cli.processes import shutdown_event
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ def channel() -> None:
 
 @channel.command("add")
 @click.argument("name", metavar="CHANNEL")
-@click.option("--account", metavar="NAME", help="A further account, by a name of your own.")
+@click.option("--account", metavar="NAME", help="The name of a further account; any name.")
 @click.option("--token-file", metavar="FILE", help="The file that has the token.")
-@click.option("--token-env", metavar="NAME", help="The environment variable that has it.")
-@click.option("--api-url", metavar="URL", help="A server of your own that speaks for the platform.")
+@click.option("--token-env", metavar="NAME", help="The environment variable that has the token.")
+@click.option("--api-url", metavar="URL", help="Your own server for the platform's API.")
 @click.option("--agent", metavar="NAME", help="The agent that answers.")
-@click.option("--owner", metavar="ID", help="Your id there, if you know it.")
-@click.option("--no-input", is_flag=True, help="Ask nothing.")
+@click.option("--owner", metavar="ID", help="Your id on the platform, if you know it.")
+@click.option("--no-input", is_flag=True, help="Don't ask for anything.")
 def add_channel(name: str, no_input: bool, **options: str | None) -> None:
     """Add an account on a chat platform, such as telegram.
 
-    It checks the token, waits for your first message to learn who you are, and writes the
-    configuration. A token that it asks for is kept in a file of the state directory.
+    Checks the token, waits for your first message to learn your id, and writes the configuration.
+    If no option names the token, asks for it and stores it in a file in the state directory.
     """
     import asyncio
 
@@ -46,10 +46,10 @@ def add_channel(name: str, no_input: bool, **options: str | None) -> None:
 @channel.command("run")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def run_channels(names: tuple[str, ...]) -> None:
-    """Run the adapters of accounts on chat platforms; `up` does it, too.
+    """Run the adapters of accounts on chat platforms, as `up` does.
 
-    NAME is a channel, or CHANNEL/ACCOUNT; without any, it is all that are configured. Any number
-    of such processes may run: one works for an account, the others stand by.
+    NAME is a channel, or CHANNEL/ACCOUNT; without a NAME, all configured accounts run. Any number
+    of these processes may run: for each account, one is active and the others stand by.
     """
     import asyncio
 
@@ -61,18 +61,22 @@ def run_channels(names: tuple[str, ...]) -> None:
     home, config = load()
 
     async def run(fleet: "Fleet") -> None:
-        leave = leave_event()
+        shutdown = shutdown_event()
         home.create()
         channels = Channels(fleet, home, CurrentConfig(home, config), names)
         for name in names:
-            if not any(name in (key[0], "/".join(key)) for key in channels.wanted()):
-                raise ConfigError(_missing(name))
-        wanted = ", ".join("/".join(key) for key in channels.wanted())
-        echo(f"Running {wanted}, until Ctrl-C or SIGTERM." if wanted else f"{NOTHING} Waiting.")
+            if not any(name in (key[0], "/".join(key)) for key in channels.selected()):
+                raise ConfigError(
+                    f"There is no account {name!r} in the configuration; "
+                    "`remoteclaw channel list` shows all."
+                )
+        accounts = ", ".join("/".join(key) for key in channels.selected())
+        running_line = f"Running {accounts}, until Ctrl-C or SIGTERM."
+        echo(running_line if accounts else f"{NO_ACCOUNTS} Waiting.")
         running = asyncio.create_task(channels.run())
-        leaving = asyncio.create_task(leave.wait())
-        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
+        stopping = asyncio.create_task(shutdown.wait())
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         running.cancel()
         await asyncio.wait((running,))
         if not running.cancelled() and (error := running.exception()):
@@ -81,30 +85,24 @@ def run_channels(names: tuple[str, ...]) -> None:
     on_fleet(run)
 
 
-NOTHING = (
-    "No account on a chat platform is configured: a section such as [channels.telegram] has its "
-    "token, and says who may write to it."
+NO_ACCOUNTS = (
+    "No account on a chat platform is configured: run `remoteclaw channel add telegram`, or add "
+    "another channel's section to the configuration."
 )
-
-
-def _missing(name: str) -> str:
-    return (
-        f"There is no account {name!r} in the configuration; `remoteclaw channel list` shows all."
-    )
 
 
 @channel.command("list")
 @json_option
 @with_fleet
 async def list_channels(fleet: "Fleet", as_json: bool) -> None:
-    """List the accounts of the configuration, and whether each works."""
+    """List the configured accounts, with the state of each."""
     from remoteclaw.fleet.adapters import accounts_here
 
-    listing(
+    print_list(
         await accounts_here(fleet, load()[1]),
         as_json=as_json,
-        plain=asdict,
-        heads=("ACCOUNT", "STATE", "NAME", "PROBLEM"),
-        row=lambda one: (one.account, one.state, one.name, one.problem),
-        empty=NOTHING,
+        to_json=asdict,
+        headers=("ACCOUNT", "STATE", "NAME", "PROBLEM"),
+        row=lambda each: (each.account, each.state, each.name, each.problem),
+        empty=NO_ACCOUNTS,
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.output import echo, echo_words
+from remoteclaw.cli.output import echo, echo_wrapped
 
 if TYPE_CHECKING:
-    from remoteclaw.chat.app import Chat, Target
+    from remoteclaw.chat.app import Chat, ChatTarget
     from remoteclaw.config.home import Home
 
 HINT = "Type a message; /help shows the commands. Esc stops the answer, Ctrl-D leaves."
@@ -36,8 +36,8 @@ url_option = click.option(
 def chat(session: str | None, agent: str | None, url: str | None) -> None:
     """Chat in this terminal with an agent of a running RemoteClaw.
 
-    SESSION is a session of any channel, instead of an agent: its label, its key, or the start of
-    its title or id. Several terminals may be in the same chat.
+    SESSION names a session of any channel instead of an agent: its label, its key, or the start of
+    its title or id. Several terminals can have the same chat open.
     """
     if session and agent:
         raise click.UsageError("Name a session or an agent, not both.")
@@ -48,19 +48,19 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
         )
     import asyncio
 
-    from remoteclaw.chat.app import Target
+    from remoteclaw.chat.app import ChatTarget
     from remoteclaw.config.home import Home
 
     home = Home.default()
-    target = Target(agent=agent, session=session)
-    talk = chat_with(home, target, url)
-    echo_words(HINT)
+    target = ChatTarget(agent=agent, session=session)
+    terminal_chat = chat_with(home, target, url)
+    echo_wrapped(HINT)
     echo("")
-    asyncio.run(until_told(talk))
+    asyncio.run(run_until_signal(terminal_chat))
 
 
-async def until_told(chat: "Chat") -> None:
-    """Chat until the person leaves, or this process is told to end: the terminal is as before."""
+async def run_until_signal(chat: "Chat") -> None:
+    """Run a chat until the user leaves it or SIGTERM arrives, and then restore the terminal."""
     import asyncio
 
     task = asyncio.current_task()
@@ -70,8 +70,8 @@ async def until_told(chat: "Chat") -> None:
         await chat.run()
 
 
-def chat_with(home: "Home", target: "Target", url: str | None = None) -> "Chat":
-    """Return a chat with the gateway at a URL, or else with that of this state directory."""
+def chat_with(home: "Home", target: "ChatTarget", url: str | None = None) -> "Chat":
+    """Return a chat through the gateway at `url`, or this state directory's if `url` is None."""
     from remoteclaw.chat.app import Chat
     from remoteclaw.cli.over_gateway import gateway_at
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """Look at the configuration, and change it."""
+    """Show, check and change the configuration."""
 
 
 @config.command()
@@ -45,9 +45,9 @@ def schema() -> None:
 @config.command()
 @click.argument("key", required=False)
 def get(key: str | None) -> None:
-    """Print what holds, without what is secret.
+    """Print the settings in effect, with secrets masked.
 
-    KEY is a part of it, such as agents.main.model.
+    With KEY, such as agents.main.model, print this part of them only.
     """
     from remoteclaw.config.secrets import part, redacted
 
@@ -64,31 +64,32 @@ def get(key: str | None) -> None:
 @click.argument("key")
 @click.argument("value")
 def set_value(key: str, value: str) -> None:
-    """Set KEY in the file to VALUE; comments stay.
+    """Set KEY to VALUE in the configuration file.
 
-    VALUE is written as in TOML: 3, true, '["a", "b"]'. What isn't TOML is a text.
+    The comments in the file stay. VALUE is written as in TOML, such as 3, true or '["a", "b"]'.
+    Anything else is a string, which needs no quotes.
     """
     path = _path(key)
     plan = change_file(lambda file: _set(file, path, value))
-    echo(f"{key} is set." if plan.paths else f"{key} is that already.")
-    _tell(plan)
+    echo(f"{key} is set." if plan.paths else f"{key} already has this value.")
+    _print_restarts(plan)
 
 
 @config.command()
 @click.argument("key")
 def unset(key: str) -> None:
-    """Take KEY out of the file, so that its default holds.
+    """Remove KEY from the file, so that its default applies.
 
-    It may be a whole table.
+    KEY may be a whole table.
     """
     path = _path(key)
-    plan = change_file(lambda file: file.patched(file.read(), _nested(path, None)))
+    plan = change_file(lambda file: file.plan_patch(file.read(), _nested(path, None)))
     echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
-    _tell(plan)
+    _print_restarts(plan)
 
 
-def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
-    """Change the configuration file, if there is something to change; return what was."""
+def change_file(plan_change: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
+    """Write the change that `plan_change` returns, unless it changes nothing, and return it."""
     import asyncio
 
     from remoteclaw.config.edit import ConfigFile
@@ -97,34 +98,38 @@ def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedCha
     async def run() -> "PlannedChange":
         file = ConfigFile(Home.default().create().config_file)
         async with file.locked():
-            plan = planned(file)
+            plan = plan_change(file)
             if plan.paths:
                 await file.write(plan)
             for name in file.overrides_hiding(plan):
-                complain(f"The variable {name} hides it here.")
+                complain(f"The environment variable {name} overrides it here.")
             return plan
 
     return asyncio.run(run())
 
 
 def _set(file: "ConfigFile", path: list[str], text: str) -> "PlannedChange":
-    """Return the change to a value, as TOML where that is one that fits, else as a text."""
+    """Return the change that sets `path` to `text`.
+
+    `text` is read as TOML, or as a string if it is not TOML or only the string is valid here.
+    Raises the `ConfigError` of the TOML value if neither is valid.
+    """
     content = file.read()
     try:
         value: Any = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
-        return file.patched(content, _nested(path, text))
+        return file.plan_patch(content, _nested(path, text))
     try:
-        return file.patched(content, _nested(path, value))
+        return file.plan_patch(content, _nested(path, value))
     except ConfigError as error:
         try:
-            return file.patched(content, _nested(path, text))
+            return file.plan_patch(content, _nested(path, text))
         except ConfigError:
             raise error from None
 
 
 def _path(key: str) -> list[str]:
-    """Return the parts of a key as TOML has it: `channels.telegram.groups."-100".tools`."""
+    """Return the parts of a dotted TOML key, such as `channels.telegram.groups."-100".tools`."""
     path = []
     try:
         tree: Any = tomllib.loads(f"{key} = 0")
@@ -145,7 +150,7 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _tell(plan: "PlannedChange") -> None:
-    """Say what has to be restarted."""
+def _print_restarts(plan: "PlannedChange") -> None:
+    """Print what has to be restarted for the change to take effect."""
     for line in plan.needs_restart:
-        echo(f"It holds after a restart: {line}.")
+        echo(f"It takes effect after a restart: {line}.")

@@ -6,28 +6,28 @@ from typing import Any
 
 import click
 
-from remoteclaw.cli.access import ask
+from remoteclaw.cli.access import call_method
 from remoteclaw.cli.output import (
-    clock,
     complain,
     echo,
     echo_json,
-    facts,
+    format_time,
     json_option,
-    listing,
+    print_facts,
+    print_list,
+    print_table,
     short_id,
-    table,
 )
 from remoteclaw.errors import NotFound
 
-RUN_HEADS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")
+RUN_HEADERS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")
 
 
 @click.group()
 def cron() -> None:
     """Send messages to sessions at set times.
 
-    A JOB is named by its name, its id, or the start of that.
+    JOB is a job's name, its id, or the start of its id.
     """
 
 
@@ -35,57 +35,60 @@ _of_job = click.argument("job")
 
 
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say when a job is due, and what is done where it goes wrong."""
+    """Add the options for a job's schedule, and for runs that are missed or fail."""
     options: tuple[tuple[str, str | None, Any, str], ...] = (
-        ("--at", "TIME", str, "Once, at this time (ISO 8601)."),
-        ("--every", "SECONDS", click.IntRange(min=60), "Every so many seconds, 60 at least."),
-        ("--cron", "FIELDS", str, 'By the clock: "0 9 * * MON-FRI".'),
+        ("--at", "TIME", str, "Run once, at this time (ISO 8601)."),
+        ("--every", "SECONDS", click.IntRange(min=60), "Run every so many seconds, at least 60."),
+        ("--cron", "FIELDS", str, 'Run by a cron expression, such as "0 9 * * MON-FRI".'),
         ("--tz", "ZONE", str, "The time zone of --at and --cron. "
          "[default: the agent's, else this computer's]"),
-        ("--misfire", None, click.Choice(("skip", "run_once")), "A run that was missed by more "
-         "than an hour is skipped, or happens once at any age. [default: skip]"),
-        ("--alert-after", "NUMBER", int, "Tell its chat after so many failures in a row; 0 for "
-         "never. [default: 0]"),
+        ("--misfire", None, click.Choice(("skip", "run_once")), "Skip a run that was missed by "
+         "more than an hour, or run it once, however late it is. [default: skip]"),
+        ("--alert-after", "NUMBER", int, "Notify the chat after this many failures in a row; 0 "
+         "for never. [default: 0]"),
     )  # fmt: skip
-    for name, metavar, kind, words in reversed(options):
-        command = click.option(name, metavar=metavar, type=kind, default=None, help=words)(command)
+    for name, metavar, kind, text in reversed(options):
+        command = click.option(name, metavar=metavar, type=kind, default=None, help=text)(command)
     return command
 
 
-def _changes(options: dict[str, Any]) -> dict[str, Any]:
-    """Return what options say of a job, as the gateway takes it."""
-    said = {name: value for name, value in options.items() if value is not None}
+def _job_fields(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job that the options set, by the gateway's names.
+
+    Raises `UsageError` if the options of the schedule don't fit together.
+    """
+    fields = {name: value for name, value in options.items() if value is not None}
     kinds = ("at", "every", "cron")
-    schedule = {name: said.pop(name) for name in (*kinds, "tz") if name in said}
+    schedule = {name: fields.pop(name) for name in (*kinds, "tz") if name in fields}
     if schedule and len(schedule.keys() & set(kinds)) != 1:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    if "alert_after" in said:
-        said["alertAfter"] = said.pop("alert_after")
-    return {**said, "schedule": schedule} if schedule else said
+    if "alert_after" in fields:
+        fields["alertAfter"] = fields.pop("alert_after")
+    return {**fields, "schedule": schedule} if schedule else fields
 
 
 @cron.command("list")
 @json_option
 def list_jobs(as_json: bool) -> None:
-    """List the jobs: when each is due next, how its last run ended."""
-    jobs = ask("cron.list").jobs
-    listing(
+    """List the jobs, with the next run and the last outcome of each."""
+    jobs = call_method("cron.list").jobs
+    print_list(
         jobs,
         as_json=as_json,
-        plain=_plain,
-        heads=("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"),
+        to_json=_to_json,
+        headers=("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"),
         row=lambda job: (
             job.id,
             _next(job),
             _last(job),
-            _words(job),
+            _schedule_text(job),
             short_id(job.session_key),
             job.name,
         ),
         empty="There are no cron jobs: `remoteclaw cron add` makes one.",
-        narrows="SCHEDULE",
+        cut_column="SCHEDULE",
     )
-    if jobs and ask("cron.status").scheduler == "absent":
+    if jobs and call_method("cron.status").scheduler == "absent":
         complain("No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.")
 
 
@@ -93,16 +96,16 @@ def list_jobs(as_json: bool) -> None:
 @_of_job
 @json_option
 def show_job(job: str, as_json: bool) -> None:
-    """Show a job and its last runs."""
-    found = _named(job)
-    runs = ask("cron.runs", limit=5, jobId=found.id).runs
+    """Show a job and its last five runs."""
+    found = _find_job(job)
+    runs = call_method("cron.runs", limit=5, jobId=found.id).runs
     if as_json:
-        echo_json({**_plain(found), "runs": [_plain(run) for run in runs]})
+        echo_json({**_to_json(found), "runs": [_to_json(run) for run in runs]})
         return
-    facts(
+    print_facts(
         {
             "name": found.name,
-            "schedule": _words(found),
+            "schedule": _schedule_text(found),
             "session": found.session_key,
             "message": found.message,
             "next": _next(found),
@@ -114,35 +117,41 @@ def show_job(job: str, as_json: bool) -> None:
     )
     if runs:
         echo("")
-        table(RUN_HEADS, map(_run_row, runs))
+        print_table(RUN_HEADERS, map(_run_row, runs))
 
 
 @cron.command("add")
-@click.option("--name", required=True, help="What it is called.")
-@click.option("--message", required=True, help="What the session's agent is told each time.")
+@click.option("--name", required=True, help="The name of the job.")
+@click.option("--message", required=True, help="The message that each run sends to the session.")
 @click.option(
     "--session", required=True, help="The session: its label, title, key, or the start of its id."
 )
 @_job_options
-@click.option("--paused", is_flag=True, help="Don't begin yet: `cron resume` does.")
+@click.option("--paused", is_flag=True, help="Add it paused; `cron resume` starts it.")
 def add_job(session: str, paused: bool, **options: Any) -> None:
-    """Add a job: one of --at, --every and --cron says when it is due. Prints its id."""
-    job = _changes(options)
+    """Add a job and print its id.
+
+    One of --at, --every and --cron is needed: it sets when the job runs.
+    """
+    job = _job_fields(options)
     if "schedule" not in job:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    made = ask("cron.add", job={**job, "sessionKey": session, "enabled": not paused}).job
-    echo(made.id)
-    _print_next(made, "It is due first on")
+    added = call_method("cron.add", job={**job, "sessionKey": session, "enabled": not paused}).job
+    echo(added.id)
+    _print_next(added, "It is due first on")
 
 
 @cron.command("edit")
 @_of_job
-@click.option("--name", help="What it is called.")
-@click.option("--message", help="What the session's agent is told each time.")
+@click.option("--name", help="The name of the job.")
+@click.option("--message", help="The message that each run sends to the session.")
 @_job_options
 def edit_job(job: str, **options: Any) -> None:
-    """Change a job; what is not given stays. A schedule is replaced as a whole."""
-    updates = _changes(options)
+    """Change a job; options that are left out change nothing.
+
+    A new schedule replaces the old one as a whole.
+    """
+    updates = _job_fields(options)
     if not updates:
         raise click.UsageError("Say what is to change: `remoteclaw cron edit --help` lists it.")
     _update(job, updates)
@@ -158,54 +167,64 @@ def pause_job(job: str) -> None:
 @cron.command("resume")
 @_of_job
 def resume_job(job: str) -> None:
-    """Resume a job: it is due at its next time."""
+    """Resume a paused job: it runs at its next scheduled time."""
     _update(job, {"enabled": True})
 
 
 @cron.command("run")
 @_of_job
-@click.option("--force", is_flag=True, help="Also while a run of it is unfinished.")
+@click.option("--force", is_flag=True, help="Run it even if a run of it is unfinished.")
 def run_job(job: str, force: bool) -> None:
-    """Run a job now; it is due next as before. Prints the run's name."""
-    echo(ask("cron.run", jobId=_id_of(job), force=force).run_id)
+    """Run a job now and print the run's id; its schedule stays the same."""
+    echo(call_method("cron.run", jobId=_id_of(job), force=force).run_id)
 
 
 @cron.command("remove")
 @_of_job
 def remove_job(job: str) -> None:
     """Remove a job."""
-    is_gone = ask("cron.remove", jobId=_id_of(job)).removed
+    is_gone = call_method("cron.remove", jobId=_id_of(job)).removed
     echo("It is gone." if is_gone else "There was no such job.")
 
 
 @cron.command("runs")
 @click.argument("job", required=False)
 @click.option("--limit", metavar="NUMBER", type=click.IntRange(1, 1000), default=20,
-              show_default=True, help="How many, newest first.")  # fmt: skip
+              show_default=True, help="The maximum number of runs.")  # fmt: skip
 @json_option
 def list_runs(job: str | None, limit: int, as_json: bool) -> None:
     """List the runs of one job or of all, newest first."""
-    runs = ask("cron.runs", limit=limit, **({"jobId": _id_of(job)} if job else {})).runs
+    runs = call_method("cron.runs", limit=limit, **({"jobId": _id_of(job)} if job else {})).runs
     empty = "No job has run yet."
-    listing(runs, as_json=as_json, plain=_plain, heads=RUN_HEADS, row=_run_row, empty=empty)
+    print_list(
+        runs, as_json=as_json, to_json=_to_json, headers=RUN_HEADERS, row=_run_row, empty=empty
+    )
 
 
 # ---------------------------------------------------------------------------------------------
-# Asking
+# Calls
 
 
 def _update(job: str, updates: dict[str, Any]) -> None:
-    _print_next(ask("cron.update", jobId=_id_of(job), updates=updates).job, "It is due next on")
+    _print_next(
+        call_method("cron.update", jobId=_id_of(job), updates=updates).job, "It is due next on"
+    )
 
 
 def _id_of(job: str) -> str:
-    """Return a job's id; one that is given whole may be that of a job that is gone."""
-    return job if re.fullmatch("[0-9a-f]{16}", job) else str(_named(job).id)
+    """Return the id of the job that `job` names.
+
+    A complete id is returned without a lookup, because the job may have been removed.
+    """
+    return job if re.fullmatch("[0-9a-f]{16}", job) else str(_find_job(job).id)
 
 
-def _named(job: str) -> Any:
-    """Return the job with a name, an id, or an id that begins so."""
-    jobs = ask("cron.list").jobs
+def _find_job(job: str) -> Any:
+    """Return the job that `job` names: its name, its id or the start of its id.
+
+    Raises `NotFound` unless exactly one job matches.
+    """
+    jobs = call_method("cron.list").jobs
     found = [each for each in jobs if job in (each.id, each.name)]
     found = found or [each for each in jobs if job and each.id.startswith(job)]
     if len(found) == 1:
@@ -217,29 +236,29 @@ def _named(job: str) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------
-# Words
+# Formatting
 
 
-def _plain(result: Any) -> Any:
+def _to_json(result: Any) -> Any:
     return result.model_dump(mode="json", by_alias=True)
 
 
-def _print_next(job: Any, words: str) -> None:
+def _print_next(job: Any, prefix: str) -> None:
     if job.next_run_ms:
-        echo(f"{words} {clock(job.next_run_ms)}.", err=True)
+        echo(f"{prefix} {format_time(job.next_run_ms)}.", err=True)
     elif not job.enabled:
         echo("It is paused.", err=True)
 
 
 def _run_row(run: Any) -> tuple[object, ...]:
     took = None if run.duration_ms is None else f"{run.duration_ms / 1000:.1f} s"
-    told = (run.run_id, "(asked for)" if run.is_manual else None, run.detail)
-    return run.job_id, clock(run.due_ms), run.status, took, " ".join(filter(None, told))
+    message = (run.run_id, "(run by hand)" if run.is_manual else None, run.detail)
+    return run.job_id, format_time(run.due_ms), run.status, took, " ".join(filter(None, message))
 
 
 def _next(job: Any) -> str:
     if job.next_run_ms:
-        return clock(job.next_run_ms)
+        return format_time(job.next_run_ms)
     return "never" if job.enabled else "off"
 
 
@@ -247,8 +266,8 @@ def _last(job: Any) -> str:
     return "running" if job.is_running else job.last_status or ""
 
 
-def _words(job: Any) -> str:
-    """Return a schedule in words."""
+def _schedule_text(job: Any) -> str:
+    """Return a job's schedule as text, such as `every 60 s`."""
     kinds = dict(job.schedule)
     zone = kinds.pop("tz", None)
     ((kind, value),) = kinds.items()

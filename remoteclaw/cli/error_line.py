@@ -1,44 +1,40 @@
-"""The edge of the command line: one line for an error, no traceback."""
+"""The root of the command line: one line for an error, not a traceback."""
 
 import contextlib
 import io
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from remoteclaw.cli.output import complain
 from remoteclaw.errors import RemoteClawError, first_of
-from remoteclaw.host.run_main import run_and_end
+from remoteclaw.host.run_main import run_and_exit
 from remoteclaw.host.terminal import one_line
 
-if TYPE_CHECKING:
-    import asyncio
-
-#: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
-MAX_SHOWN = 160
+#: The line of an unexpected error quotes at most this many characters of the error.
+MAX_ERROR_CHARS = 160
 
 
-class Edge(click.Group):
-    """A group of commands in sections, whose errors are one line each."""
+class ErrorLineGroup(click.Group):
+    """The root group of commands: lists them in sections, and prints each error as one line."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._sections: dict[str, Sequence[click.Command]] = {}
 
     def add_section(self, title: str, commands: Sequence[click.Command]) -> None:
-        """Add commands, which the help lists below a title."""
+        """Add commands; the help lists them under `title`."""
         self._sections[title] = commands
         for command in commands:
             self.add_command(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
+        """Write the commands of each section to the help."""
         names = max(map(len, self.list_commands(ctx)))
         for title, commands in self._sections.items():
             with formatter.section(title):
@@ -53,71 +49,64 @@ class Edge(click.Group):
                 )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Be the program."""
-        run_and_end(lambda: self.main(*args, **kwargs))
+        """Run the command line as this process's program, and exit."""
+        run_and_exit(lambda: self.main(*args, **kwargs))
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line."""
+        """Run the command line; characters that the locale can't encode become `?`."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # LC_ALL=POSIX has no "×" and no "…"
         return super().main(*args, **kwargs)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the arguments that stand before the command."""
+        """Parse the arguments; the message of an error is one line."""
         try:
             return super().make_context(*args, **kwargs)
         except click.ClickException as error:
-            raise _shown(error) from None
+            raise _on_one_line(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; no traceback reaches a person."""
+        """Run a command, and print an error as one line on standard error."""
         try:
             return super().invoke(ctx)
         except* RemoteClawError as errors:
-            _fail(str(first_of(errors)))
+            _exit_with_error(str(first_of(errors)))
         except* (click.ClickException, click.exceptions.Exit, click.Abort) as errors:
-            raise _shown(first_of(errors)) from None
+            raise _on_one_line(first_of(errors)) from None
         except* KeyboardInterrupt:
             sys.exit(130)
         except* BrokenPipeError:
-            sys.exit(0)  # the reader has seen enough
-        except* Exception as errors:  # noqa: BLE001 - the edge of the process
-            what = one_line(repr(first_of(errors)), most=MAX_SHOWN)
-            kept = _keep_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
-            _fail(f"An unexpected error, {what}: {kept}")
+            sys.exit(0)  # the reader, such as `head`, has stopped reading
+        except* Exception as errors:  # noqa: BLE001 - nothing above this catches it
+            what = one_line(repr(first_of(errors)), max_chars=MAX_ERROR_CHARS)
+            advice = _save_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
+            _exit_with_error(f"An unexpected error, {what}: {advice}")
         finally:
             _flush()
 
 
-def leave_event() -> "asyncio.Event":
-    """Return an event that a signal to end sets."""
-    import asyncio
-
-    leave = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    return leave
-
-
-def _fail(text: str) -> NoReturn:
+def _exit_with_error(text: str) -> NoReturn:
     complain(text)
     sys.exit(1)
 
 
-def _shown(error: BaseException) -> BaseException:
-    """Return an error that click shows; it quotes arguments, which may be others' words."""
+def _on_one_line(error: BaseException) -> BaseException:
+    """Return an error of click with its message on one line.
+
+    The message quotes arguments, which may contain control sequences.
+    """
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        return error  # the help itself
+        return error  # its message is the help
     if isinstance(error, click.ClickException):
         error.message = one_line(error.message)  # type: ignore[misc]
     return error
 
 
-def _keep_traceback(error: BaseException, command: str) -> str:
-    """Write a traceback where an operator finds it, and say where.
+def _save_traceback(error: BaseException, command: str) -> str:
+    """Append a traceback to `crash.log`; return the rest of the error's sentence.
 
-    The command is named without its arguments, which may be a message.
+    `command` is the command without its arguments, which may contain a message.
     """
     from remoteclaw.config.home import Home
 
@@ -128,12 +117,15 @@ def _keep_traceback(error: BaseException, command: str) -> str:
             log.write(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z} {command}\n")
             traceback.print_exception(error, file=log)
     except (OSError, RemoteClawError):
-        return "it could not be written down."
+        return "its traceback could not be saved."
     return f"please report it with the end of {file}."
 
 
 def _flush() -> None:
-    """Leave nothing for Python to write at its end to a terminal or a reader that is gone."""
+    """Flush the output. If its reader is gone, discard the rest.
+
+    Otherwise Python would try to write it at exit, and fail with a message.
+    """
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()

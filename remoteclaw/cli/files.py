@@ -1,4 +1,4 @@
-"""Files: the command `sessions files`, and those that go with `send`."""
+"""The command `sessions files`, and the reading of the files that `send` attaches."""
 
 import os
 from pathlib import Path
@@ -19,47 +19,52 @@ if TYPE_CHECKING:
 _DIRECTORY = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
 
 
-async def read_files(places: tuple[str, ...]) -> list[tuple[str, bytes]]:
-    """Return names and contents of files to send; raises `MessageRefused` if they are unfit."""
-    if not places:
+async def read_files(sources: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """Return the names and contents of the files to send; `sources` are paths and URLs.
+
+    Raises `MessageRefused` if a file can't be attached, or if they are too many or too large.
+    """
+    if not sources:
         return []
-    from remoteclaw.host.files import UnfitFile, read_file, size_in_words
+    from remoteclaw.host.files import UnfitFile, format_size, read_file
     from remoteclaw.limits import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 
-    if len(places) > MAX_ATTACHMENTS:
-        raise MessageRefused(f"Nothing was sent: {MAX_ATTACHMENTS} files are the most at once.")
-    found: list[tuple[str, bytes]] = []
-    for place in places:
+    if len(sources) > MAX_ATTACHMENTS:
+        raise MessageRefused(
+            f"Nothing was sent: a message can have at most {MAX_ATTACHMENTS} files."
+        )
+    files: list[tuple[str, bytes]] = []
+    for source in sources:
         try:
-            if "://" in place:
+            if "://" in source:
                 from remoteclaw.host.fetch import fetch
 
-                found.append(await fetch(place))
+                files.append(await fetch(source))
             else:
-                found.append((place, read_file(Path(place))))
+                files.append((source, read_file(Path(source))))
         except UnfitFile as problem:
             raise MessageRefused(
-                f"Nothing was sent: {printable(place)} can't be attached, because {problem}."
+                f"Nothing was sent: {printable(source)} can't be attached, because {problem}."
             ) from None
-        if sum(len(content) for _, content in found) > MAX_ATTACHMENTS_BYTES:
-            most = size_in_words(MAX_ATTACHMENTS_BYTES)
-            raise MessageRefused(f"Nothing was sent: the files have more than {most} together.")
-    return found
+        if sum(len(content) for _, content in files) > MAX_ATTACHMENTS_BYTES:
+            limit = format_size(MAX_ATTACHMENTS_BYTES)
+            raise MessageRefused(f"Nothing was sent: the files have more than {limit} together.")
+    return files
 
 
 @sessions.command("files")
-@click.argument("what")
+@click.argument("message")
 @click.argument("directory", type=_DIRECTORY, default=Path())
 @with_fleet
-async def files_of_reply(fleet: "Fleet", what: str, directory: Path) -> bool:
-    """Save the files of a reply in DIRECTORY, by default here.
+async def files_of_reply(fleet: "Fleet", message: str, directory: Path) -> bool:
+    """Save the files of a reply in DIRECTORY, by default this one.
 
-    WHAT is a message's reference, or a session: then its newest message. Files that were saved or
-    went to a channel are not kept.
+    MESSAGE is a message's reference, or a session, for its newest message. Files that were saved
+    before, or delivered to a channel, are no longer kept.
     """
 
     from remoteclaw.gateway.traces import find_message
-    from remoteclaw.host.files import about_file, save_file
+    from remoteclaw.host.files import describe_file, save_file
     from remoteclaw.messages import Attachment
 
     async def save(fleet: "Fleet", sid: str, file: "Attachment") -> str | None:
@@ -71,16 +76,16 @@ async def files_of_reply(fleet: "Fleet", what: str, directory: Path) -> bool:
             path = save_file(directory, file.name, content)
         except OSError as error:
             return error.strerror
-        await fleet.blobs.drop(sid, [file])  # who has it needs no room for it
-        echo(about_file(file, saved=os.fsencode(path).decode("utf-8", "replace")))
+        await fleet.blobs.drop(sid, [file])  # the saved copy replaces it
+        echo(describe_file(file, saved=os.fsencode(path).decode("utf-8", "replace")))
         return None
 
-    sid, entry_id = await find_message(fleet, what)
+    sid, entry_id = await find_message(fleet, message)
     outcome = await fleet.outcomes.read(sid, entry_id)
     if outcome is None:
-        raise NotFound(f"There is no message {what!r}, or its record has expired.")
+        raise NotFound(f"There is no message {message!r}, or its record has expired.")
     if not outcome.is_final:
-        raise NotFound(f"Message {what!r} is not answered yet: try again later.")
+        raise NotFound(f"Message {message!r} is not answered yet: try again later.")
     files = [file for part in outcome.reply for file in part.get("attachments", ())]
     if not files:
         echo("No files came with the reply.")

@@ -1,4 +1,4 @@
-"""Onboarding: adds an account on a chat platform, from its token to its first owner."""
+"""Adds an account on a chat platform to the configuration: its token, library and owner."""
 
 import asyncio
 import contextlib
@@ -26,12 +26,12 @@ from remoteclaw.profiles import CHANNELS, channel_of
 from remoteclaw.protocols import Incoming, PlatformAdapter
 from remoteclaw.up.lock import running_pid
 
-#: The pause before looking for a message of another person, in seconds.
-LOOK_S = 1.0
+#: The pause between two polls for the owner's first message, in seconds.
+POLL_S = 1.0
 
 
 class Onboarding:
-    """One account on its way into the configuration."""
+    """Adds one account to the configuration, step by step."""
 
     def __init__(
         self,
@@ -48,18 +48,19 @@ class Onboarding:
         self._options = options
         self._may_ask = may_ask
         self._account = options.get("account") or "default"
-        self._kept: Path | None = None
-        """The file of a token that was asked for."""
+        self._token_file: Path | None = None
+        """The file that this run has stored a token in; None if an option names the token."""
         self._file = ConfigFile(home.config_file)
 
     async def run(self) -> None:
-        """Add it; whatever goes wrong before the last step leaves nothing behind."""
+        """Add the account. If a step fails, remove the stored token and change no configuration."""
         known = channel_of(self._channel)
         model = ChannelConfig.named(self._channel)
         if known is None or not known.sign_up or not issubclass(model, TokenConfig):
-            there = [name for name, each in CHANNELS.items() if each.sign_up]
+            addable = [name for name, each in CHANNELS.items() if each.sign_up]
             raise ConfigError(
-                f"No account of {self._channel!r} can be added: there is {', '.join(there)}."
+                f"No account of {self._channel!r} can be added: `remoteclaw channel add` supports "
+                f"{', '.join(addable)}."
             )
         if (self._channel, self._account) in self._config.accounts():
             raise ConfigError(
@@ -70,8 +71,8 @@ class Onboarding:
         try:
             await self._add(model, table)
         except BaseException:
-            if self._kept:
-                self._kept.unlink(missing_ok=True)
+            if self._token_file:
+                self._token_file.unlink(missing_ok=True)
             raise
 
     async def _add(self, model: type[TokenConfig], table: Mapping[str, Any]) -> None:
@@ -85,12 +86,12 @@ class Onboarding:
         finally:
             await adapter.aclose()
         await self._write(table, owner)
-        self._tell_what_is_next(identity.name, owner)
+        self._print_next_steps(identity.name, owner)
 
     # -- the token -----------------------------------------------------------------------------
 
     def _table(self, sign_up: str) -> dict[str, Any]:
-        """Return the account's settings; a token that is asked for goes into a file."""
+        """Return the account's settings. Ask for the token if no option names it, and store it."""
         names = ("token_file", "token_env", "api_url", "agent")
         table: dict[str, Any] = {
             name: value for name in names if (value := self._options.get(name)) is not None
@@ -100,19 +101,19 @@ class Onboarding:
         if not self._may_ask:
             raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
         echo(sign_up)
-        on_screen = sys.stdin.isatty()  # what is piped in shows nowhere
-        token = click.prompt("Token (it is not shown)", hide_input=on_screen).strip()
-        return {"token_file": str(self._keep(token)), **table}
+        hide_input = sys.stdin.isatty()  # piped input is not echoed
+        token = click.prompt("Token (it is not shown)", hide_input=hide_input).strip()
+        return {"token_file": str(self._store_token(token)), **table}
 
-    def _keep(self, token: str) -> Path:
-        """Write a token where nobody else reads it."""
+    def _store_token(self, token: str) -> Path:
+        """Write a token to a file that only this user can read, and return its path."""
         directory = self._home.path / "tokens"
         directory.mkdir(mode=0o700, exist_ok=True)
         path = directory / f"{self._channel}-{self._account}"
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         write_new(path, f"{token}\n".encode())
-        self._kept = path
+        self._token_file = path
         return path
 
     def _settings(self, model: type[TokenConfig], table: Mapping[str, Any]) -> TokenConfig:
@@ -145,16 +146,17 @@ class Onboarding:
     # -- the owner -----------------------------------------------------------------------------
 
     async def _owner(self, adapter: PlatformAdapter, name: str) -> str | None:
-        """Return the id of who writes first, and says that they are the owner; None if not asked.
+        """Return the id of the first sender whom the user confirms as the owner.
 
-        Nothing is acknowledged: what they write is answered once the account runs.
+        Return None if the user may not be asked. No message is acknowledged, so all are answered
+        once the account runs.
         """
         if not self._may_ask:
             return None
         echo(f"Now write something to {one_line(name)}, so that it learns who you are.")
         asked: set[str] = set()
         while True:
-            for incoming in await self._written(adapter):
+            for incoming in await self._poll(adapter):
                 if incoming.is_group or incoming.is_bot or incoming.problem:
                     continue
                 if incoming.sender in asked:
@@ -163,9 +165,9 @@ class Onboarding:
                 who = one_line(f"{incoming.sender_name or 'no name'}, id {incoming.sender}")
                 if click.confirm(f"{who} has written. Is that you?", default=True):
                     return incoming.sender
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _written(self, adapter: PlatformAdapter) -> tuple[Incoming, ...]:
+    async def _poll(self, adapter: PlatformAdapter) -> tuple[Incoming, ...]:
         try:
             return (await adapter.poll(None)).incoming
         except PlatformBusy as busy:
@@ -175,25 +177,27 @@ class Onboarding:
     # -- the configuration ---------------------------------------------------------------------
 
     async def _write(self, table: Mapping[str, Any], owner: str | None) -> None:
-        is_own = self._account == "default"
-        section: dict[str, Any] = dict(table) if is_own else {"accounts": {self._account: table}}
+        is_default = self._account == "default"
+        section: dict[str, Any] = (
+            dict(table) if is_default else {"accounts": {self._account: table}}
+        )
         if owner is not None:
             known = self._config.channel(self._channel).owners or ()
             section["owners"] = list(dict.fromkeys((*known, owner)))
         async with self._file.locked():
-            plan = self._file.patched(self._file.read(), {"channels": {self._channel: section}})
+            plan = self._file.plan_patch(self._file.read(), {"channels": {self._channel: section}})
             await self._file.write(plan)
 
-    def _tell_what_is_next(self, name: str, owner: str | None) -> None:
+    def _print_next_steps(self, name: str, owner: str | None) -> None:
         echo(f"{self._channel}/{self._account} is in {self._home.config_file} now.")
         if running_pid(self._home) is None:
-            echo(f"`remoteclaw up` runs it: then {one_line(name)} answers.")
+            echo(f"Start `remoteclaw up`: then {one_line(name)} answers.")
         else:
-            echo(f"`remoteclaw up` runs it at once: {one_line(name)} answers.")
+            echo(f"`remoteclaw up` starts it now: {one_line(name)} answers.")
         if owner is None:
             echo(
-                f"Nobody is its owner yet: write to it, and `remoteclaw pairing approve CODE` lets "
-                f"you in; channels.{self._channel}.owners has the ids of its owners."
+                "It has no owner yet: write to it, and `remoteclaw pairing approve CODE` gives you "
+                f"access; add your id to channels.{self._channel}.owners to become its owner."
             )
         else:
-            echo("Others who write to it are told a code: `/pair CODE` there lets them in.")
+            echo("Others who write to it get a code: `/pair CODE` in your chat gives them access.")

@@ -25,7 +25,7 @@ def _check_name(context: click.Context, parameter: click.Parameter, name: str | 
     "name",
     metavar="NAME",
     callback=_check_name,
-    help="Who logs in. [default: your name on this computer]",
+    help="The name to log in as. [default: your name on this computer]",
 )
 @click.option(
     "--scope",
@@ -39,19 +39,19 @@ def _check_name(context: click.Context, parameter: click.Parameter, name: str | 
     type=click.IntRange(1, 365),
     default=30,
     show_default=True,
-    help="How long the login lasts.",
+    help="How many days the login lasts.",
 )
 @with_fleet
 async def open_page(fleet: "Fleet", name: str | None, scope: "Scope", days: int) -> None:
     """Print a link to the page that logs a browser in, once.
 
-    It is good for ten minutes.
+    The link is valid for ten minutes.
     """
     home, _ = load()
-    found = await fleet.gateways.address(home.host_id)
-    if found is None:
+    address = await fleet.gateways.address(home.host_id)
+    if address is None:
         raise NotFound("No gateway runs here: start RemoteClaw with `remoteclaw up`.")
-    echo(await page_link(fleet, found, name=name, scope=scope, days=days))
+    echo(await page_link(fleet, address, name=name, scope=scope, days=days))
 
 
 async def page_link(
@@ -62,6 +62,6 @@ async def page_link(
     scope: "Scope" = "admin",
     days: int = 30,
 ) -> str:
-    """Return a link to the page at an address, with a new code."""
+    """Return a link to the page of the gateway at `address`, with a new login code."""
     code = await fleet.logins.create(name or login_name(), scope, days * 24 * 3600 * 1000)
     return f"{address}/#{code}"

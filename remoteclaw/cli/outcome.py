@@ -1,4 +1,4 @@
-"""The outcome of a message: the wait for it, and its reply as it is printed."""
+"""The outcome of a message for `send`: the notices during the wait, and the printed reply."""
 
 import contextlib
 import math
@@ -13,13 +13,13 @@ from remoteclaw.cli.output import complain, echo, echo_json, echo_text
 if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
 
-#: How long `send` waits for the reply unless told otherwise, in seconds.
+#: The default of `send --wait`, in seconds.
 WAIT_S = 600.0
 
 EXIT_REPLY, EXIT_ERROR, EXIT_NO_OUTCOME = 0, 1, 3
 
 
-def _seconds(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+def _check_wait(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
     if math.isnan(value):
         raise click.BadParameter("it is not a number.")
     return value
@@ -29,7 +29,7 @@ wait_option = click.option(
     "--wait",
     "wait_s",
     type=click.FloatRange(min=0),
-    callback=_seconds,
+    callback=_check_wait,
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",
@@ -38,8 +38,8 @@ wait_option = click.option(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldOutcome:
-    """The outcome of a message as `chat.outcome` tells it, and how it is printed."""
+class OutcomeReport:
+    """Prints an outcome of the gateway method `chat.outcome`, as text or as JSON."""
 
     status: str = "accepted"
     reply: Sequence[Mapping[str, Any]] = ()
@@ -48,28 +48,30 @@ class ToldOutcome:
     usage: Mapping[str, Any] | None = None
 
     def print(self, reference: str, stream: "AnswerStream | None" = None) -> int:
-        """Print its reply, of which a stream has printed a part; return the exit status."""
+        """Print the reply, without what `stream` has printed of it; return the exit status."""
         texts = [str(part["text"]) for part in self.reply if part["text"]]
         if stream:
             stream.end(texts)
         else:
             echo_text("\n\n".join(texts))
         for file in self.files:
-            from remoteclaw.host.files import about_file
+            from remoteclaw.host.files import describe_file
             from remoteclaw.messages import Attachment
 
             hint = f"`remoteclaw sessions files {reference} DIR` saves it."
             echo("")
             known = {name: file[name] for name in ("name", "size", "blob")}
-            echo(about_file(Attachment(**known, mime_type=file["mimeType"]), hint=hint))
+            echo(describe_file(Attachment(**known, mime_type=file["mimeType"]), hint=hint))
         if self.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference}` says why.")
         elif self.status == "dead":
-            complain("It was given up, and is kept: see `remoteclaw deadletters list`.")
+            complain(
+                "It was given up and is kept as a dead letter: see `remoteclaw deadletters list`."
+            )
         return self.exit_status
 
     def print_json(self, reference: str | None, *, is_duplicate: bool = False) -> int:
-        """Print it as JSON; return the exit status."""
+        """Print the outcome as JSON; return the exit status."""
         echo_json(
             {
                 "reference": reference,
@@ -90,32 +92,31 @@ class ToldOutcome:
 
     @property
     def exit_status(self) -> int:
-        """The exit status of a command that has waited for it."""
+        """The exit status of a command that has waited for the outcome."""
         return EXIT_REPLY if self.status in ("accepted", "done") else EXIT_ERROR
 
 
-class Wait:
-    """A wait for a message's outcome: what is said meanwhile, and when it is over."""
+class OutcomeWait:
+    """Prints notices while `send` waits for the outcome of a message."""
 
-    def __init__(self, reference: str, seconds: float) -> None:
-        self.reference = reference
-        self.seconds = seconds
+    def __init__(self, reference: str, wait_s: float) -> None:
+        self.wait_s = wait_s
         sid = reference.partition("-")[0]
         self._hint = (
-            f"Look with `remoteclaw sessions trace {reference}`, "
-            f"stop it with `remoteclaw stop {sid}`."
+            f"`remoteclaw sessions trace {reference}` shows it, `remoteclaw stop {sid}` stops it."
         )
         self.knows_pause = False
+        """Whether the message's pause was printed; a parameter of `chat.outcome`."""
 
-    def pause(self, why: str | None) -> None:
-        """Say once why a message waits, where the chat is not told."""
-        if why is not None and not self.knows_pause:
+    def print_pause(self, pause: str | None) -> None:
+        """Print once that the message is postponed; `pause` is None if it is not."""
+        if pause is not None and not self.knows_pause:
             self.knows_pause = True
-            complain(f"It is asked again by itself {why}. {self._hint}")
+            complain(f"The message is postponed {pause}. {self._hint}")
 
     @contextlib.contextmanager
     def unless_interrupted(self) -> Iterator[None]:
-        """Say what becomes of the message when the person won't wait any longer."""
+        """On Ctrl-C, print that the message is not lost, and raise the cancellation again."""
         import asyncio
 
         try:
@@ -125,13 +126,13 @@ class Wait:
             raise
 
     def give_up(self) -> int:
-        """Say that it takes too long; return the exit status."""
-        complain(f"No outcome within {self.seconds:g} s; the message is not lost. {self._hint}")
+        """Print that the wait is over without an outcome; return the exit status."""
+        complain(f"No outcome within {self.wait_s:g} s; the message is not lost. {self._hint}")
         return EXIT_NO_OUTCOME
 
 
 def complain_of_no_workers(
-    so: str = "so there is no answer", then: str = " The message waits."
+    effect: str = "so there is no answer", hint: str = " The message waits."
 ) -> None:
-    """Say that there is no worker."""
-    complain(f"no rq worker is running yet, {so}: start some with `remoteclaw worker`.{then}")
+    """Print that no worker runs, with the `effect` of this and a `hint`."""
+    complain(f"no rq worker is running yet, {effect}: start some with `remoteclaw worker`.{hint}")

@@ -1,4 +1,4 @@
-"""Output of commands: lines, texts, tables, facts and JSON, of which a terminal obeys nothing."""
+"""Prints lines, texts, tables, facts and JSON, with control sequences escaped."""
 
 import json
 import os
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from remoteclaw.clock import in_words, now_ms
-from remoteclaw.host.terminal import in_a_line, one_line, printable
+from remoteclaw.clock import format_duration, now_ms
+from remoteclaw.host.terminal import escape_line, one_line, printable
 
 if TYPE_CHECKING:
     from remoteclaw.tools.base import Result
 
-#: The widest cell of a table, in characters; the last column has any width.
-MAX_CELL = 60
-#: The narrowest cell that is cut for a terminal, in columns.
-LEAST_CELL = 8
+#: A table cuts its cells to this many characters, except in the last column.
+MAX_CELL_CHARS = 60
+#: A column that is cut to fit the terminal keeps at least this many terminal columns.
+MIN_CELL_COLUMNS = 8
 
 T = TypeVar("T")
 
@@ -29,18 +29,18 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def complain(text: str) -> None:
-    """Say on standard error, in one line, what is wrong."""
+    """Print a problem on standard error, as one line."""
     echo(f"remoteclaw: {one_line(text)}", err=True)
 
 
 def echo(line: str, *, err: bool = False) -> None:
-    """Print one line, with an escape for all that a terminal obeys or doesn't show."""
-    click.echo(in_a_line(line), err=err)
+    """Print one line, with control characters and invisible characters escaped."""
+    click.echo(escape_line(line), err=err)
 
 
-def echo_words(words: str, *, lead: str = "") -> None:
-    """Print one line behind a lead; on a terminal, in lines that are broken between words."""
-    lines = [in_a_line(words)]
+def echo_wrapped(text: str, *, lead: str = "") -> None:
+    """Print `text` after `lead`; on a terminal, wrap it between words and indent it by `lead`."""
+    lines = [escape_line(text)]
     if sys.stdout.isatty():
         room = max(shutil.get_terminal_size().columns - len(lead), 1)
         lines = textwrap.wrap(lines[0], room, break_long_words=False, break_on_hyphens=False)
@@ -49,7 +49,7 @@ def echo_words(words: str, *, lead: str = "") -> None:
 
 
 def echo_text(text: str) -> None:
-    """Print a text of several lines in the same way."""
+    """Print a text of several lines, with control characters and invisible characters escaped."""
     click.echo(printable(text))
 
 
@@ -58,71 +58,79 @@ def echo_json(data: Any) -> None:
     echo_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def plain(result: "Result", **renamed: str) -> dict[str, Any]:
-    """Return what a method of the gateway has returned as JSON, by its attributes' names.
+def result_json(result: "Result", **renamed: str) -> dict[str, Any]:
+    """Return the result of a gateway method as JSON data, with the names of its attributes.
 
-    `renamed` are those that are called otherwise here.
+    `renamed` has other names for some of them.
     """
-    told = result.model_dump(mode="json", by_alias=False)
-    return {renamed.get(name, name): value for name, value in told.items()}
+    fields = result.model_dump(mode="json", by_alias=False)
+    return {renamed.get(name, name): value for name, value in fields.items()}
 
 
-def listing(
-    found: Iterable[T],
+def print_list(
+    items: Iterable[T],
     *,
     as_json: bool,
-    plain: Callable[[T], Any],
-    heads: Sequence[str],
+    to_json: Callable[[T], Any],
+    headers: Sequence[str],
     row: Callable[[T], Sequence[object]],
     empty: str = "",
-    narrows: str = "",
-    is_last_spare: bool = False,
+    cut_column: str = "",
+    is_last_optional: bool = False,
 ) -> None:
-    """Print things as JSON, each as `plain` returns it, or as a table with a row for each."""
+    """Print items as JSON, converted by `to_json`, or as a table with the `row` of each."""
     if as_json:
-        echo_json([plain(one) for one in found])
+        echo_json([to_json(item) for item in items])
     else:
-        table(heads, map(row, found), empty=empty, narrows=narrows, is_last_spare=is_last_spare)
+        print_table(
+            headers,
+            map(row, items),
+            empty=empty,
+            cut_column=cut_column,
+            is_last_optional=is_last_optional,
+        )
 
 
-def table(
-    heads: Sequence[str],
+def print_table(
+    headers: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
     empty: str = "",
-    narrows: str = "",
-    is_last_spare: bool = False,
+    cut_column: str = "",
+    is_last_optional: bool = False,
 ) -> None:
-    """Print rows below their heads, numbers to the right; `empty`, if it is given, for no rows.
+    """Print a table. Without rows, print only `empty`, unless it is empty.
 
-    None is an empty cell. In a terminal that is too narrow, the last column is left out if it
-    `is_last_spare`, and the one that `narrows` is cut.
+    Numbers are aligned to the right, and None is an empty cell. If the terminal is too narrow, the
+    last column is left out if it `is_last_optional`; then the column `cut_column` is cut.
     """
-    found = list(rows)
-    if empty and not found:
+    cells_by_row = list(rows)
+    if empty and not cells_by_row:
         echo(empty)
         return
     lines = [
-        list(heads),
-        *([_cell(cell) for cell in row[:-1]] + [one_line(str(row[-1]))] for row in found),
+        list(headers),
+        *([_cell(cell) for cell in row[:-1]] + [one_line(str(row[-1]))] for row in cells_by_row),
     ]
-    numbers = [any(isinstance(row[at], int) for row in found) for at in range(len(heads))]
+    is_number = [
+        any(isinstance(row[at], int) for row in cells_by_row) for at in range(len(headers))
+    ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     if sys.stdout.isatty():
         room = shutil.get_terminal_size().columns
-        if is_last_spare and _row_width(widths) > room:
+        if is_last_optional and _row_width(widths) > room:
             widths.pop()
-        if narrows:
-            at, excess = heads.index(narrows), max(_row_width(widths) - room, 0)
-            widths[at] = max(widths[at] - excess, min(widths[at], LEAST_CELL))
+        if cut_column:
+            at, excess = headers.index(cut_column), max(_row_width(widths) - room, 0)
+            widths[at] = max(widths[at] - excess, min(widths[at], MIN_CELL_COLUMNS))
     for number, line in enumerate(lines):
         cells = []
-        for whole, width, is_right in zip(line, widths, numbers, strict=False):
-            cell = _cut(whole, width)
+        for text, width, is_right in zip(line, widths, is_number, strict=False):
+            cell = _cut(text, width)
             blanks = " " * (width - _width(cell))
             cells.append(f"{blanks}{cell}" if is_right else f"{cell}{blanks}")
-        text = in_a_line("  ".join(cells).rstrip())
-        click.echo(_bold(text) if number == 0 else text)
+        printed = escape_line("  ".join(cells).rstrip())
+        click.echo(_bold(printed) if number == 0 else printed)
 
 
 def _row_width(widths: Sequence[int]) -> int:
@@ -130,7 +138,7 @@ def _row_width(widths: Sequence[int]) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the beginning of a text that has so many columns."""
+    """Return a text, cut to `width` terminal columns with an ellipsis if it is wider."""
     if _width(text) <= width:
         return text
     while _width(text) >= width:
@@ -139,7 +147,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many columns a text takes."""
+    """Return how many terminal columns a text takes."""
     return sum(
         0
         if unicodedata.combining(character)
@@ -151,7 +159,7 @@ def _width(text: str) -> int:
 
 
 def _bold(text: str) -> str:
-    """Return a text that stands out, on a terminal that has colours."""
+    """Return a text in bold for a terminal that has styles, and unchanged for anything else."""
     term = os.environ.get("TERM", "")
     if not sys.stdout.isatty() or term in ("", "dumb", "unknown") or os.environ.get("NO_COLOR"):
         return text
@@ -161,31 +169,31 @@ def _bold(text: str) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    return "" if value is None else one_line(str(value), most=MAX_CELL)
+    return "" if value is None else one_line(str(value), max_chars=MAX_CELL_CHARS)
 
 
-def facts(about: Mapping[str, object]) -> None:
-    """Print what is known of one thing, a line each; what is None or empty is left out."""
-    known = {name: one_line(str(value)) for name, value in about.items() if value not in (None, "")}
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print each name with its value on a line; values that are None or empty are left out."""
+    known = {name: one_line(str(value)) for name, value in facts.items() if value not in (None, "")}
     width = max(map(len, known), default=0)
     for name, value in known.items():
         echo(f"{name:<{width}}  {value}")
 
 
 def short_id(session_key: str) -> str:
-    """Return the start of the id of the session with a key, as lists have it."""
+    """Return the start of a session's id, which stands for the session in lists."""
     from remoteclaw.messages import SessionKey
 
     return SessionKey.parse(session_key).sid[:8]
 
 
-def age(at_ms: int) -> str:
-    """Return how long ago something was."""
-    return in_words(now_ms() - at_ms)
+def format_age(at_ms: int) -> str:
+    """Return the time that has passed since `at_ms`, such as `5 min`."""
+    return format_duration(now_ms() - at_ms)
 
 
-def clock(at_ms: int, *, milliseconds: bool = False) -> str:
-    """Return a time of Redis' clock as people here read it."""
+def format_time(at_ms: int, *, milliseconds: bool = False) -> str:
+    """Return a time, in milliseconds since 1970, as date and time in the local time zone."""
     moment = datetime.fromtimestamp(at_ms / 1000).astimezone()
     fraction = f".{at_ms % 1000:03}" if milliseconds else ""
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"

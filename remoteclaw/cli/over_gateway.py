@@ -1,7 +1,7 @@
-"""Commands that are clients of the gateway of this state directory, which has loaded everything.
+"""Connects commands to a gateway, and sends messages for `send` through this state directory's.
 
-A process that talks to Redis itself has to load pydantic, redis and rq: three times the processor
-time.
+A command that talks to Redis itself has to import pydantic, redis and rq, which takes three times
+the processor time.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.files import read_files
-from remoteclaw.cli.outcome import ToldOutcome, Wait, complain_of_no_workers
+from remoteclaw.cli.outcome import OutcomeReport, OutcomeWait, complain_of_no_workers
 from remoteclaw.cli.output import complain
 from remoteclaw.client.link import Address, GatewayMissing, Link
 from remoteclaw.errors import PerhapsSent
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
     from remoteclaw.config.home import Home
 
-#: How long one call waits for an outcome, in seconds: the gateway takes no more than 110.
-ASK_S = 100.0
-#: How long a message is tried to be sent at least, in seconds, if Redis may have it already.
-SEND_S = 10.0
+#: How long one call of `chat.outcome` waits, in seconds; the gateway allows at most 110.
+OUTCOME_CALL_S = 100.0
+#: How long `send` tries to send a message at least, in seconds, even with a shorter --wait: Redis
+#: may have stored the message already.
+MIN_SEND_S = 10.0
 
 
 def own_gateway(
-    home: "Home", otherwise: str = "`remoteclaw gateway` beside workers of your own"
+    home: "Home", otherwise: str = "start `remoteclaw gateway` and your own workers"
 ) -> tuple[Address, str]:
-    """Return where the gateways of a state directory are, and their owner's token.
+    """Return the address of a state directory's gateways, and the owner's token for them.
 
-    Raises `GatewayMissing` where none has ever run.
+    Raises `GatewayMissing` if no gateway has ever run there; the error ends with `otherwise`.
     """
     owners = token_files(home.path)[0]
     if not owners.path.exists():
@@ -47,9 +48,10 @@ def own_gateway(
 
 
 def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, str]:
-    """Return a gateway on another machine with the token in the environment, or else our own.
+    """Return the address and token of the gateway at `url`, or of our own if there is no `url`.
 
-    `scope` is what the token needs. Raises `GatewayMissing` without one.
+    The token for `url` is in the environment. Raises `GatewayMissing` if it is absent, with advice
+    to create one that has `scope`.
     """
     if not url:
         return own_gateway(home, "name a gateway on another machine with --url")
@@ -65,34 +67,35 @@ def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, s
 
 
 @contextlib.asynccontextmanager
-async def linked(
+async def open_link(
     home: "Home",
     opening: tuple[str, Mapping[str, Any]],
     *,
-    event: Callable[[str, dict[str, Any]], None] = lambda _name, _payload: None,
-    problem: Callable[[str], None] = lambda _words: None,
+    on_event: Callable[[str, dict[str, Any]], None] = lambda _name, _payload: None,
+    on_problem: Callable[[str], None] = lambda _text: None,
 ) -> AsyncIterator[tuple[Link, dict[str, Any]]]:
-    """Yield a link to a gateway of a state directory, and the answer to what is asked first.
+    """Yield a link to a state directory's gateway, and the result of its first call, `opening`.
 
-    Raises `GatewayMissing` if there is none; an error of the link comes in a group.
+    Raises `GatewayMissing` if no gateway has ever run there. Errors of the link are raised in an
+    `ExceptionGroup`.
     """
     address, token = own_gateway(home)
     opened: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
-    def take(answer: dict[str, Any]) -> None:
-        if not opened.done():  # else it was connected again
-            opened.set_result(answer)
+    def on_open(result: dict[str, Any]) -> None:
+        if not opened.done():  # it is after a reconnection
+            opened.set_result(result)
 
     link = Link(
         address,
         token,
         opening=opening,
-        opened=take,
-        event=event,
-        problem=problem,
+        on_open=on_open,
+        on_event=on_event,
+        on_problem=on_problem,
     )
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(link.run(patience_s=0))
+        running = tasks.create_task(link.run(connect_s=0))
         yield link, await opened
         running.cancel()
 
@@ -100,30 +103,30 @@ async def linked(
 async def send_over_gateway(
     home: "Home", order: "Order", *, as_json: bool, stream: "AnswerStream | None"
 ) -> int:
-    """Send a message and print what comes of it; return the exit status."""
+    """Send a message, and print its reply or reference; return the exit status."""
 
-    def event(name: str, payload: dict[str, Any]) -> None:
+    def on_event(name: str, payload: dict[str, Any]) -> None:
         if name == "session.live" and stream:
             stream.live(payload)
 
-    is_told = False
+    must_warn = True
 
-    def problem(words: str) -> None:
-        nonlocal is_told
-        if words and not is_told:
-            is_told = True
-            complain(f"{words.rstrip('.')}; I keep trying. If you end this: {order.repeated}")
+    def on_problem(text: str) -> None:
+        nonlocal must_warn
+        if text and must_warn:
+            must_warn = False
+            complain(f"{text.rstrip('.')}; still trying to send. {order.repeat_hint}")
 
     opening = {**order.target, "follow": "session" if stream else "nothing"}
     files = await read_files(order.attach)
-    asked = linked(home, ("chat.open", opening), event=event, problem=problem)
-    async with asked as (link, here):
-        stored = await _stored(home, files, str(here["sessionKey"])) if files else []
-        sent = await _sent(link, here, order, stored)
-        is_told = True  # from here on it is not lost
+    opened = open_link(home, ("chat.open", opening), on_event=on_event, on_problem=on_problem)
+    async with opened as (link, chat):
+        uploads = await _upload(home, files, str(chat["sessionKey"])) if files else []
+        sent = await _send(link, chat, order, uploads)
+        must_warn = False  # the message is accepted, so a problem can't lose it
         if sent.get("entry") is None:
             return order.print_answer(str(sent.get("answer") or ""), as_json=as_json)
-        reference = f"{here['sid'][:8]}-{sent['entry']}"
+        reference = f"{chat['sid'][:8]}-{sent['entry']}"
         is_duplicate = order.warn_of_duplicate(is_duplicate=bool(sent.get("isDuplicate")))
         if (await link.ask("status", {}))["workers"] == 0:
             complain_of_no_workers()
@@ -131,16 +134,16 @@ async def send_over_gateway(
             return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
         if stream:
             stream.turn = str(sent["entry"])
-        wait = Wait(reference, order.wait_s)
-        told = await _outcome(link, here, str(sent["entry"]), wait)
-        if told is None:
+        wait = OutcomeWait(reference, order.wait_s)
+        outcome = await _wait_for_outcome(link, chat, str(sent["entry"]), wait)
+        if outcome is None:
             return wait.give_up()
         if as_json:
-            return told.print_json(reference, is_duplicate=is_duplicate)
-        return told.print(reference, stream)
+            return outcome.print_json(reference, is_duplicate=is_duplicate)
+        return outcome.print(reference, stream)
 
 
-async def _stored(
+async def _upload(
     home: "Home", files: Sequence[tuple[str, bytes]], session: str
 ) -> list[dict[str, Any]]:
     from remoteclaw.chat.files import Files
@@ -149,11 +152,11 @@ async def _stored(
     return [await gateway.upload(name, content, session) for name, content in files]
 
 
-async def _sent(
-    link: Link, here: Mapping[str, Any], order: "Order", files: Sequence[Mapping[str, Any]]
+async def _send(
+    link: Link, chat: Mapping[str, Any], order: "Order", files: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     params = {
-        "sessionKey": here["sessionKey"],
+        "sessionKey": chat["sessionKey"],
         "message": order.text,
         "messageId": order.message_id,
         "toCaller": True,
@@ -161,41 +164,41 @@ async def _sent(
         "attachments": files,
     }
     try:
-        async with asyncio.timeout(max(order.wait_s, SEND_S)):
+        async with asyncio.timeout(max(order.wait_s, MIN_SEND_S)):
             return await link.ask("chat.send", params, persists=order.wait_s > 0)
     except TimeoutError:
         raise PerhapsSent(
-            f"Perhaps not sent: RemoteClaw stopped answering. {order.repeated}"
+            f"Perhaps not sent: RemoteClaw stopped answering. {order.repeat_hint}"
         ) from None
     except asyncio.CancelledError:
-        complain(f"Perhaps not sent. {order.repeated}")
+        complain(f"Perhaps not sent. {order.repeat_hint}")
         raise
 
 
-async def _outcome(
-    link: Link, here: Mapping[str, Any], entry: str, wait: Wait
-) -> ToldOutcome | None:
-    """Wait for an outcome; None if it takes too long."""
+async def _wait_for_outcome(
+    link: Link, chat: Mapping[str, Any], entry: str, wait: OutcomeWait
+) -> OutcomeReport | None:
+    """Return an entry's outcome; None if it has none within the time of `wait`."""
     with wait.unless_interrupted(), contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(wait.seconds):
+        async with asyncio.timeout(wait.wait_s):
             while True:
-                told = await link.ask(
+                outcome = await link.ask(
                     "chat.outcome",
                     {
-                        "sessionKey": here["sessionKey"],
+                        "sessionKey": chat["sessionKey"],
                         "entry": entry,
-                        "timeout": ASK_S,
+                        "timeout": OUTCOME_CALL_S,
                         "knowsPause": wait.knows_pause,
                     },
                     persists=True,
                 )
-                if told["status"] not in ("accepted", "running"):
-                    return ToldOutcome(
-                        status=told["status"],
-                        reply=told["reply"],
-                        files=told["files"],
-                        error=told.get("error"),
-                        usage=told.get("usage"),
+                if outcome["status"] not in ("accepted", "running"):
+                    return OutcomeReport(
+                        status=outcome["status"],
+                        reply=outcome["reply"],
+                        files=outcome["files"],
+                        error=outcome.get("error"),
+                        usage=outcome.get("usage"),
                     )
-                wait.pause(told.get("pause"))
+                wait.print_pause(outcome.get("pause"))
     return None

@@ -1,11 +1,11 @@
-"""Commands for people who were let in, or ask for it: `pairing`."""
+"""The commands `pairing`: list, approve and revoke access by pairing codes."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import with_fleet
-from remoteclaw.cli.output import clock, echo, json_option, listing
+from remoteclaw.cli.output import echo, format_time, json_option, print_list
 from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 @click.group()
 def pairing() -> None:
-    """Let people write to the agents from chats, or no more."""
+    """Give people access to the agents from chats, or revoke it."""
 
 
 @pairing.command("list")
 @json_option
 @with_fleet
 async def list_pairings(fleet: "Fleet", as_json: bool) -> None:
-    """List who was let in by a code, and who asks for it."""
-    found: list[dict[str, Any]] = [
-        {"code": one.code, "id": one.id, "name": one.name, "by": "", "at_ms": one.at_ms}
-        | {"account": f"{one.provider}/{one.account}", "state": "asks"}
-        for one in await fleet.pairings.requests()
+    """List who has access by a code, and who requests access."""
+    pairings: list[dict[str, Any]] = [
+        {"code": each.code, "id": each.id, "name": each.name, "by": "", "at_ms": each.at_ms}
+        | {"account": f"{each.provider}/{each.account}", "state": "asks"}
+        for each in await fleet.pairings.requests()
     ]
-    found += [
-        {"code": "", "id": one.id, "name": one.name, "by": one.by, "at_ms": one.at_ms}
-        | {"account": f"{one.provider}/{one.account}", "state": "may write"}
-        for one in await fleet.pairings.list()
+    pairings += [
+        {"code": "", "id": each.id, "name": each.name, "by": each.by, "at_ms": each.at_ms}
+        | {"account": f"{each.provider}/{each.account}", "state": "may write"}
+        for each in await fleet.pairings.list()
     ]
     names = ("account", "state", "id", "name", "code", "by")
-    listing(
-        found,
+    print_list(
+        pairings,
         as_json=as_json,
-        plain=dict,
-        heads=("ACCOUNT", "STATE", "ID", "NAME", "CODE", "LET IN BY", "SINCE"),
-        row=lambda one: (*(str(one[name]) for name in names), clock(one["at_ms"])),
-        empty="Nobody was let in by a code, and nobody asks for it.",
+        to_json=dict,
+        headers=("ACCOUNT", "STATE", "ID", "NAME", "CODE", "APPROVED BY", "SINCE"),
+        row=lambda each: (*(str(each[name]) for name in names), format_time(each["at_ms"])),
+        empty="Nobody has access by a code, and nobody requests access.",
     )
 
 
@@ -48,7 +48,10 @@ async def list_pairings(fleet: "Fleet", as_json: bool) -> None:
 @click.argument("code")
 @with_fleet
 async def approve_pairing(fleet: "Fleet", code: str) -> None:
-    """Let in who was told CODE. Ask them for it: a name can be anybody's."""
+    """Give access to the person or group that received CODE.
+
+    Ask the person for the code: anybody can use any name.
+    """
     from remoteclaw.commands.pair import UNKNOWN, approve
 
     request = await approve(fleet, code, by="the command line")
@@ -61,15 +64,15 @@ async def approve_pairing(fleet: "Fleet", code: str) -> None:
 
 @pairing.command("remove")
 @click.argument("id_", metavar="ID")
-@click.option("--channel", metavar="NAME", help="On that channel alone.")
+@click.option("--channel", metavar="NAME", help="Only on this channel.")
 @with_fleet
 async def remove_pairing(fleet: "Fleet", id_: str, channel: str | None) -> None:
-    """Let in a person or a group no more, by the platform's ID."""
+    """Revoke the access of a person or group by its ID on the platform."""
     removed = await fleet.pairings.remove(id_, provider=channel)
     if not removed:
         raise NotFound(
-            f"Nobody with the id {id_!r} was let in by a code; owners and `allow` are in the "
+            f"Nobody with the id {id_!r} has access by a code; owners and `allow` are in the "
             "configuration."
         )
-    for one in removed:
-        echo(f"{one_line(one.id)} on {one.provider}/{one.account} may not write any more.")
+    for each in removed:
+        echo(f"{one_line(each.id)} on {each.provider}/{each.account} may not write any more.")

@@ -1,4 +1,4 @@
-"""Commands for the tool policy: `policy`."""
+"""The commands `policy`: which tools the configuration allows."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load
-from remoteclaw.cli.output import echo, echo_json, json_option, table
+from remoteclaw.cli.output import echo, echo_json, json_option, print_table
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import login_name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def policy() -> None:
-    """Look at what agents may do."""
+    """Explain what agents may do."""
 
 
 @policy.command()
@@ -26,17 +26,17 @@ def policy() -> None:
     "--from",
     "senders",
     multiple=True,
-    help="Sender's id. With several, what they may together. [default: your login name]",
+    help="Sender's id; repeat it for a turn with several senders. [default: your login name]",
 )
 @click.option("--chat", default=None, help="Chat's id. [default: the sender's]")
-@click.option("--group", "is_group", is_flag=True, help="It is a group chat; name it with --chat.")
+@click.option("--group", "is_group", is_flag=True, help="The chat is a group; --chat names it.")
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
     metavar="NUMBER",
-    help="0 for people's own conversations, 1 for sessions that these have spawned.",
+    help="0 for a person's session, 1 for its tasks, 2 for their tasks.",
 )
 @json_option
 def explain(
@@ -50,11 +50,10 @@ def explain(
 ) -> None:
     """Show which tools an agent may use for a person, and why.
 
-    RULE is the one that decides: of those that deny a tool the first one, else the last one that
-    allows it.
+    RULE is the deciding rule: the first one that denies the tool, else the last one that allows it.
     """
     from remoteclaw.config.approvals import approvals_of
-    from remoteclaw.config.tool_policy import Subject, is_owner, rule
+    from remoteclaw.config.tool_policy import Subject, is_owner, rule_on_tools
     from remoteclaw.messages import SessionKey
     from remoteclaw.tools.catalog import TOOLS
 
@@ -72,24 +71,31 @@ def explain(
         depth=depth,
     )
     user = senders[0] if is_group else subject.chat_id
-    asked = approvals_of(
+    approvals = approvals_of(
         config, SessionKey(subject.agent, channel, "default", subject.chat_id, user)
     )
-    rulings = rule(config, subject, TOOLS.values())
+    rulings = rule_on_tools(config, subject, TOOLS.values())
     if as_json:
-        about = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
-        told = {"subject": about, "is_owner": is_owner(config, subject)}
-        about = {"who": asked.who, "chat": asked.chat and str(asked.chat)}
-        told |= {"approvals": about}
-        echo_json(told | {"tools": [asdict(one) for one in rulings]})
+        known = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
+        echo_json(
+            {
+                "subject": known,
+                "is_owner": is_owner(config, subject),
+                "approvals": {
+                    "who": approvals.who,
+                    "chat": approvals.chat and str(approvals.chat),
+                },
+                "tools": [asdict(ruling) for ruling in rulings],
+            }
+        )
         return
     rows = []
-    for one in rulings:
-        asks = f"; a person approves each call: {one.approval}" if one.approval else ""
-        rows.append((one.tool, "yes" if one.allowed else "no", one.rule + asks))
-    table(("TOOL", "ALLOWED", "RULE"), rows)
+    for ruling in rulings:
+        approval = f"; a person approves each call: {ruling.approval}" if ruling.approval else ""
+        rows.append((ruling.tool, "yes" if ruling.allowed else "no", ruling.rule + approval))
+    print_table(("TOOL", "ALLOWED", "RULE"), rows)
     echo("")
-    echo(f"Requests to people: {asked}.")
+    echo(f"Requests to people: {approvals}.")
 
 
 def _require_channel(config: "Config", name: str) -> None:
@@ -97,5 +103,5 @@ def _require_channel(config: "Config", name: str) -> None:
 
     known = dict.fromkeys((*CHANNELS, *config.channels))
     if name not in known:
-        listing = ", ".join(repr(one) for one in known)
-        raise ConfigError(f"There is no channel {name!r}: there are {listing}.")
+        names = ", ".join(map(repr, known))
+        raise ConfigError(f"There is no channel {name!r}: there are {names}.")

@@ -1,32 +1,43 @@
-"""The parts of a fleet, one by one: `worker`, `gateway`, `sweep`, `dashboard` and `mcp`."""
+"""Commands that run one process of a fleet: `worker`, `gateway`, `sweep`, `dashboard`, `mcp`."""
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from remoteclaw.cli.access import load, on_fleet, require_running, with_fleet
-from remoteclaw.cli.error_line import leave_event
 from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from collections.abc import Sequence
 
     from remoteclaw.fleet import Fleet
 
 
+def shutdown_event() -> "asyncio.Event":
+    """Return an event that is set when SIGTERM, SIGHUP or SIGINT arrives."""
+    import asyncio
+
+    shutdown = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, shutdown.set)
+    return shutdown
+
+
 @click.command()
-@click.option("--people-only", is_flag=True, help="Serve what people send, not the background.")
+@click.option("--people-only", is_flag=True, help="Run only what people send, no background work.")
 def worker(people_only: bool) -> None:
     """Run one worker.
 
-    It prints the `rq worker` command and becomes it.
+    Prints an `rq worker` command and runs it in place of this process.
     """
     from remoteclaw.fleet.workers import PEOPLE_ONLY
-    from remoteclaw.host.process import become
+    from remoteclaw.host.process import exec_program
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import worker_command
 
@@ -38,27 +49,27 @@ def worker(people_only: bool) -> None:
     echo("+ " + " ".join(["rq", *command[1:]]))
     sys.stdout.flush()
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
-    become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
+    exec_program(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
 
 
 def check_redis() -> None:
-    """Find what a program that a command becomes would find, so that we say it."""
+    """Raise the error that a program would meet on our Redis, before it replaces this process."""
 
-    async def look(_: "Fleet") -> None:
+    async def do_nothing(_: "Fleet") -> None:
         pass
 
-    on_fleet(look)
+    on_fleet(do_nothing)
 
 
 @click.command()
 @click.option(
-    "--socket", "descriptors", type=int, multiple=True, hidden=True, help="What it answers on."
+    "--socket", "descriptors", type=int, multiple=True, hidden=True, help="A listening socket."
 )
-@click.option("--alone", is_flag=True, hidden=True, help="They are its own, and not `up`'s.")
+@click.option("--alone", is_flag=True, hidden=True, help="The sockets are not from `up`.")
 def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
-    """Run the gateway that agents and operators ask.
+    """Run the gateway that agents and operators use.
 
-    Every host with workers needs one, and `up` starts it. It ends with Ctrl-C or SIGTERM.
+    Every host with workers needs one; `up` starts it. Ctrl-C or SIGTERM ends it.
     """
     import asyncio
 
@@ -66,7 +77,7 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
     from remoteclaw.gateway.server import serve
     from remoteclaw.gateway.token_file import TokenFile
     from remoteclaw.host.logs import configure_logging
-    from remoteclaw.host.process import become
+    from remoteclaw.host.process import exec_program
     from remoteclaw.up.supervisor import gateway_command
 
     home, config = load()
@@ -74,29 +85,36 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
     configure_logging()
     home.create()
 
-    def said(url: str) -> None:
+    def announce(url: str) -> None:
         echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
 
     async def run() -> "Sequence[socket.socket] | None":
         sockets = [inherited(descriptor) for descriptor in descriptors]
         return await serve(
-            home, config, stop=leave_event(), sockets=sockets, is_alone=is_alone, said=said
+            home,
+            config,
+            stop=shutdown_event(),
+            sockets=sockets,
+            is_alone=is_alone,
+            on_listening=announce,
         )
 
     is_alone = alone or not descriptors
-    kept = asyncio.run(run())
-    if kept is not None:  # it was asked to restart
-        for listening in kept:
-            os.set_inheritable(listening.fileno(), True)
-        become([*gateway_command(kept), *(["--alone"] if is_alone else [])], os.environ)
+    open_sockets = asyncio.run(run())
+    if open_sockets is not None:  # a restart was requested
+        for each in open_sockets:
+            os.set_inheritable(each.fileno(), True)
+        argv = [*gateway_command(open_sockets), *(["--alone"] if is_alone else [])]
+        exec_program(argv, os.environ)
 
 
 @click.command()
 @with_fleet
 async def sweep(fleet: "Fleet") -> None:
-    """Run a sweeper, which finds sessions that no worker works on. Any number may run.
+    """Run a sweeper, which finds sessions that no worker works on.
 
-    It also fires cron jobs, and clears away what killed processes have left on this host.
+    It also starts due cron jobs, and removes what killed processes have left on this host. Any
+    number of sweepers may run.
     """
     import asyncio
 
@@ -105,39 +123,39 @@ async def sweep(fleet: "Fleet") -> None:
 
     configure_logging()
     home, config = load()
-    leave = leave_event()
+    shutdown = shutdown_event()
     home.create()
     echo("Sweeping every second, until Ctrl-C or SIGTERM.")
     async with asyncio.TaskGroup() as tasks:
         duties = [tasks.create_task(duty) for duty in sweeping(fleet, home, config)]
-        await leave.wait()
+        await shutdown.wait()
         for duty in duties:
             duty.cancel()
 
 
 @click.command()
 def mcp() -> None:
-    """Be an MCP server over pipes, for a CLI that starts one.
+    """Run an MCP server over pipes, for an agent CLI.
 
-    It relays to the gateway of the state directory, with a token of the scope write. With
-    $REMOTECLAW_GATEWAY_TOKEN it uses that one, and with $REMOTECLAW_GATEWAY_URL that address.
+    It relays calls to this state directory's gateway, with a token of the scope `write`.
+    $REMOTECLAW_GATEWAY_TOKEN and $REMOTECLAW_GATEWAY_URL name another token and another address.
     """
     from remoteclaw.connector import connector_launch
-    from remoteclaw.host.process import become
+    from remoteclaw.host.process import exec_program
 
-    become(connector_launch(), os.environ)
+    exec_program(connector_launch(), os.environ)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def dashboard(arguments: tuple[str, ...]) -> None:
-    """Run rq-dashboard on this fleet; ARGUMENTS are its own.
+    """Run rq-dashboard on this fleet, with its own ARGUMENTS.
 
-    Behind `--` also `--help`. It is installed apart, as the extra `dashboard`.
+    After `--`, --help is one of them, too. The extra `dashboard` installs rq-dashboard.
     """
-    from remoteclaw.host.process import become
+    from remoteclaw.host.process import exec_program
 
     home, _ = load()
     check_redis()
     argv = [sys.executable, "-m", "workers.dashboard", *arguments]
-    become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})
+    exec_program(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})

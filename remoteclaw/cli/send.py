@@ -10,17 +10,17 @@ from typing import Any
 import click
 
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.outcome import EXIT_REPLY, ToldOutcome, wait_option
+from remoteclaw.cli.outcome import EXIT_REPLY, OutcomeReport, wait_option
 from remoteclaw.cli.output import complain, echo, echo_text, json_option
 from remoteclaw.host.terminal import login_name
 
-#: The channel and the account of what is sent without another one.
-CHANNEL, ACCOUNT = "cli", "default"
+#: The channel and the account of a message if no option names others.
+DEFAULT_CHANNEL, DEFAULT_ACCOUNT = "cli", "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A message that is to be sent."""
+    """A message to send, with the options of the command."""
 
     text: str
     session: str | None
@@ -33,11 +33,11 @@ class Order:
     agent: str | None
     message_id: str
     has_new_id: bool
-    """Whether the id was made for this order."""
+    """Whether `message_id` is new, so that the message can't be a duplicate."""
     is_background: bool
     wait_s: float
     attach: tuple[str, ...]
-    """The files that go with it: paths and URLs."""
+    """The paths and URLs of the files to send with the message."""
 
     @property
     def user(self) -> str:
@@ -50,40 +50,40 @@ class Order:
         if self.session is not None:
             return {"sessionKey": self.session}
         sender = {
-            "channel": self.channel or CHANNEL,
+            "channel": self.channel or DEFAULT_CHANNEL,
             "from": self.user,
             "to": self.to,
-            "account": self.account or ACCOUNT,
+            "account": self.account or DEFAULT_ACCOUNT,
             "threadId": self.thread,
         }
         return {"agentId": self.agent, "sender": sender}
 
     @property
-    def repeated(self) -> str:
-        """The effect of sending it again, in a sentence."""
-        return f"With `--message-id {self.message_id}` it counts once."
+    def repeat_hint(self) -> str:
+        """A sentence on how to send the message again without sending it twice."""
+        return f"If you repeat it, add `--message-id {self.message_id}`, so that it counts once."
 
     def warn_of_duplicate(self, *, is_duplicate: bool) -> bool:
-        """Say that it was sent before, unless this command has; return whether it was."""
+        """Warn if the message was sent before, by another command; return whether it was."""
         is_duplicate = is_duplicate and not self.has_new_id
         if is_duplicate:
             complain("A message with this id was accepted before: this text was not used.")
         return is_duplicate
 
     def print_reference(self, reference: str, *, is_duplicate: bool, as_json: bool) -> int:
-        """Print under which id it is known; return the exit status."""
+        """Print the reference of the sent message; return the exit status."""
         if as_json:
-            return ToldOutcome().print_json(reference, is_duplicate=is_duplicate)
+            return OutcomeReport().print_json(reference, is_duplicate=is_duplicate)
         echo(reference)
         return EXIT_REPLY
 
     def print_answer(self, answer: str, *, as_json: bool) -> int:
-        """Print the answer to a command of chats; return the exit status."""
+        """Print the answer to a chat command, such as /status; return the exit status."""
         text = answer or "Done."
         if as_json:
-            return ToldOutcome(status="done", reply=[{"text": text, "isError": False}]).print_json(
-                None
-            )
+            return OutcomeReport(
+                status="done", reply=[{"text": text, "isError": False}]
+            ).print_json(None)
         if sys.stdout.isatty():
             from remoteclaw.cli.stream import AnswerStream
 
@@ -101,20 +101,24 @@ class Order:
     shell_complete=complete_sessions,
     help="Session: its label, title, key or start of id.",
 )
-@click.option("--channel", default=None, help=f"Kind of channel. [default: {CHANNEL}]")
+@click.option("--channel", default=None, help=f"Kind of channel. [default: {DEFAULT_CHANNEL}]")
 @click.option("--from", "from_", default=None, help="Sender's id. [default: your login name]")
 @click.option("--to", default=None, help="Chat's id. [default: the sender's]")
 @click.option("--thread", default=None, help="Thread of the chat.")
-@click.option("--account", default=None, help=f"Bot or login. [default: {ACCOUNT}]")
+@click.option("--account", default=None, help=f"Bot or login. [default: {DEFAULT_ACCOUNT}]")
 @click.option(
     "--agent",
     default=None,
     shell_complete=complete_agents,
     help="Agent. [default: main, or the only one]",
 )
-@click.option("--message-id", default=None, help="Id to recognise a repetition by. [default: new]")
+@click.option(
+    "--message-id",
+    default=None,
+    help="Id of the message: a repeated id counts once. [default: new]",
+)
 @wait_option
-@click.option("--background", is_flag=True, help="Wait behind what people send.")
+@click.option("--background", is_flag=True, help="Let what people send go first.")
 @click.option(
     "--stream/--no-stream",
     "streams",
@@ -126,7 +130,7 @@ class Order:
     "--attach",
     multiple=True,
     metavar="FILE|URL",
-    help="Send a file along; may be given several times. The text may be empty then.",
+    help="Attach a file; may be given several times. TEXT may then be empty.",
 )
 def send(
     words: tuple[str, ...],
@@ -141,15 +145,17 @@ def send(
 ) -> None:
     """Send TEXT as a channel would, and print the reply.
 
-    TEXT is - for standard input; what is piped in stands behind any other TEXT. A command such as
-    /status is answered as in a chat. The reply goes to you alone. A URL is fetched by this command,
-    from public addresses only.
+    If TEXT is -, the message is standard input; otherwise, piped input is added after TEXT. A
+    command such as /status is answered as in a chat. The reply is printed here and sent to no chat.
+    This command fetches a URL itself, from public addresses only.
     Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
     """
     if "" in attach:
         raise click.UsageError("--attach needs the name of a file, or a URL.")
     if session is not None and any(value is not None for value in address.values()):
-        raise click.UsageError("--session says whom it is for: leave the other options out.")
+        raise click.UsageError(
+            "--session names the recipient: leave the options of the sender, chat and agent out."
+        )
     order = Order(
         text=_text(words),
         session=session,
@@ -175,14 +181,14 @@ def send(
 
 
 def _text(words: tuple[str, ...]) -> str:
-    """Return the message: its words, with what is piped in behind them or in place of a `-`."""
-    # An argument's bytes are UTF-8, whatever the locale says.
+    """Return the message: `words`, and then piped input; a single `-` is standard input."""
+    # The arguments are UTF-8, whatever the locale is.
     text = os.fsencode(" ".join(words)).decode("utf-8", "replace")
     if text == "-":
         return sys.stdin.buffer.read().decode("utf-8", "replace")
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (AttributeError, OSError, ValueError):  # there is none
+    except (AttributeError, OSError, ValueError):  # no standard input
         return text
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
         return text

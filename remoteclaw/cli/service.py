@@ -14,7 +14,7 @@ UNIT = """\
 #   systemctl --user enable --now {name}
 #   loginctl enable-linger          # to start at boot, and stay without a login
 [Unit]
-Description=RemoteClaw: {what}
+Description=RemoteClaw: {description}
 {after}StartLimitIntervalSec=0
 
 [Service]
@@ -22,7 +22,7 @@ Environment={environment}
 ExecStart={command}
 Restart=always
 RestartSec=1
-# Agents live in processes of their own, and this ends or keeps them as it is meant.
+# RemoteClaw itself ends or keeps the processes of its agents.
 KillMode=process
 OOMPolicy=continue
 
@@ -42,7 +42,7 @@ PARTS = {
 def service(part: str) -> None:
     """Print a systemd unit that runs RemoteClaw, or a PART of it.
 
-    It has the paths of this installation and of this state directory:
+    The unit has the paths of this installation and of this state directory:
 
     \b
         remoteclaw service > ~/.config/systemd/user/remoteclaw.service
@@ -52,13 +52,13 @@ def service(part: str) -> None:
     home = Home.default()
     program = Path(sys.executable).with_name("remoteclaw")
     name = "remoteclaw" if part == "up" else f"remoteclaw-{part}"
-    # Agents' own programs are found by it, as in this shell.
+    # With this PATH, the service finds the same agent CLIs as this shell.
     environment = {"REMOTECLAW_HOME": str(home.path), "PATH": os.environ.get("PATH", "")}
     echo_text(
         UNIT.format(
             argument="" if part == "up" else f" {part}",
             name=name,
-            what=PARTS[part],
+            description=PARTS[part],
             after="" if part == "up" else "After=network.target\n",
             environment=" ".join(_quoted(f"{key}={value}") for key, value in environment.items()),
             command=f"{_quoted(str(program)).replace('$', '$$')} {part}",
@@ -67,6 +67,6 @@ def service(part: str) -> None:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as systemd reads it: in quotes, with nothing that it would replace."""
+    """Return a word in quotes for a systemd unit, with quotes, backslashes and `%` escaped."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""The commands `status` and `doctor`: what runs, and what is missing."""
+"""The commands `status`, which shows what runs, and `doctor`, which finds what is missing."""
 
 import sys
 from dataclasses import asdict
@@ -8,16 +8,16 @@ import click
 
 from remoteclaw.cli.access import load, with_fleet
 from remoteclaw.cli.output import echo, echo_json, json_option
-from remoteclaw.cli.sessions import pause_of, plain_session
+from remoteclaw.cli.sessions import pause_of, session_json
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
-#: How many busy sessions are shown.
+#: At most this many busy sessions are shown.
 MAX_SHOWN = 50
-#: What JSON says of a worker.
+#: The attributes of a worker in JSON output.
 WORKER_FACTS = ("pid", "host", "state", "is_ours")
 
 
@@ -25,7 +25,10 @@ WORKER_FACTS = ("pid", "host", "state", "is_ours")
 @json_option
 @with_fleet
 async def status(fleet: "Fleet", as_json: bool) -> None:
-    """Say what runs. Exit status 0 if messages are answered."""
+    """Show what is running.
+
+    Exit status: 0 a worker answers messages, 1 no worker does.
+    """
     from remoteclaw.fleet.adapters import accounts_here
 
     home, config = load()
@@ -35,7 +38,7 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
     count, busy = await fleet.sessions.busy(limit=MAX_SHOWN)
     hints = await fleet.workers.waiting()
     address = await fleet.gateways.address(home.host_id)
-    has_sweeper = await fleet.workers.have_sweeper()
+    has_sweeper = await fleet.workers.has_sweeper()
     if as_json:
         echo_json(
             {
@@ -46,7 +49,7 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
                 "gateway": address,
                 "has_sweeper": has_sweeper,
                 "busy_sessions": count,
-                "sessions": [plain_session(view, config) for view in busy],
+                "sessions": [session_json(view, config) for view in busy],
                 "memory_problem": memory.problem,
                 "dead_letters": letters,
             }
@@ -54,12 +57,14 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
     else:
         echo(f"workers   {len(workers)}")
         for view in workers:
-            stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
-            echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
+            suffix = "" if view.is_ours else ", and not started as `remoteclaw worker`"
+            echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{suffix}")
         echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
-        echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
+        echo(
+            f"gateway   {address or 'none here, so agents have no tools: run `remoteclaw gateway`'}"
+        )
         if not has_sweeper:
-            echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
+            echo("sweeper   none, so lost hints are not replaced: run `remoteclaw sweep`")
         for account in await accounts_here(fleet, config):
             echo(f"channel   {one_line(account.line)}")
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
@@ -78,7 +83,10 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Look at what RemoteClaw needs here, and say what is missing."""
+    """Check what RemoteClaw needs here, and report what is missing.
+
+    Exit status: 0 nothing is missing, 1 something is.
+    """
     import asyncio
 
     from remoteclaw.up.doctor import examine
@@ -89,7 +97,7 @@ def doctor(as_json: bool) -> None:
             echo_json([asdict(finding) for finding in findings])
             return all(finding.ok for finding in findings)
         is_well = True
-        async for finding in examine():  # each is shown when it is known
+        async for finding in examine():  # each is printed as soon as it is known
             is_well &= finding.ok
             text = one_line(finding.text)
             echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")

@@ -1,4 +1,4 @@
-"""The commands `terminals` and `audit`: agents' own terminal programs, and who did what in them."""
+"""The commands `terminals`, for agents' own programs, and `audit`, for the log of their use."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import ask_gateway, with_fleet
+from remoteclaw.cli.access import call_gateway, with_fleet
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.output import age, clock, echo, echo_json, echo_text, json_option, listing
+from remoteclaw.cli.output import (
+    echo,
+    echo_json,
+    echo_text,
+    format_age,
+    format_time,
+    json_option,
+    print_list,
+)
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.audit import Deed
+    from remoteclaw.fleet.audit import AuditEntry
 
-HEADS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
+HEADERS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
 
 session_argument = click.argument("session", shell_complete=complete_sessions)
 
@@ -35,15 +43,15 @@ def terminals() -> None:
 )
 @json_option
 def list_terminals(agent: str | None, as_json: bool) -> None:
-    """List the terminals that are open, and those of the last days."""
-    told = ask_gateway("terminals.list", {"agent": agent} if agent else {})
-    listing(
-        told["terminals"],
+    """List the open terminals, and the ended ones of recent sessions."""
+    answer = call_gateway("terminals.list", {"agent": agent} if agent else {})
+    print_list(
+        answer["terminals"],
         as_json=as_json,
-        plain=dict,
-        heads=HEADS,
+        to_json=dict,
+        headers=HEADERS,
         row=_row,
-        narrows="TITLE",
+        cut_column="TITLE",
         empty="No terminal is open: `remoteclaw attach` opens one.",
     )
 
@@ -55,7 +63,7 @@ def _row(terminal: Mapping[str, Any]) -> Sequence[object]:
         terminal["name"],
         terminal["state"],
         _doing(terminal),
-        age(terminal["sinceMs"]),
+        format_age(terminal["sinceMs"]),
         terminal["host"],
         terminal["writer"],
         terminal["title"],
@@ -65,88 +73,101 @@ def _row(terminal: Mapping[str, Any]) -> Sequence[object]:
 def _doing(terminal: Mapping[str, Any]) -> str:
     if terminal["state"] != "live":
         return str(terminal["reason"])
-    waits = terminal["waitingFor"]
-    return f"{terminal['activity']}: {waits}" if waits else str(terminal["activity"])
+    waiting_for = terminal["waitingFor"]
+    return f"{terminal['activity']}: {waiting_for}" if waiting_for else str(terminal["activity"])
 
 
 @terminals.command("screen")
 @session_argument
 @json_option
 def screen_of_terminal(session: str, as_json: bool) -> None:
-    """Print what a terminal shows now.
+    """Print a terminal's current screen.
 
-    As JSON, with its colours, the cursor and the modes.
+    With --json, also its colours, cursor and modes.
     """
-    told = ask_gateway("terminals.screen", {"sid": session})
+    screen = call_gateway("terminals.screen", {"sid": session})
     if as_json:
-        echo_json(told)
+        echo_json(screen)
     else:
-        echo_text(told["text"].rstrip("\n"))
+        echo_text(screen["text"].rstrip("\n"))
 
 
 @terminals.command("park")
 @session_argument
-@click.option("--force", is_flag=True, help="Also when it is busy, or its activity is unknown.")
+@click.option(
+    "--force", is_flag=True, help="End it even if it is busy, or its activity is unknown."
+)
 def park_terminal(session: str, force: bool) -> None:
     """End an idle terminal so that it can be opened again."""
-    ask_gateway("terminals.park", {"sid": session, "force": force})
+    call_gateway("terminals.park", {"sid": session, "force": force})
 
 
 @terminals.command("end")
 @session_argument
 def end_terminal(session: str) -> None:
-    """End a terminal, whatever it does."""
-    ask_gateway("terminals.end", {"sid": session})
+    """End a terminal, even if it is busy."""
+    call_gateway("terminals.end", {"sid": session})
 
 
 @terminals.command("key")
 @session_argument
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def press_keys(session: str, names: tuple[str, ...]) -> None:
-    """Press keys in a terminal, by name.
+    """Press keys in a terminal.
 
-    Such as `enter`, `esc`, `up`, `shift+tab`, `ctrl+c` or `alt+x`.
+    NAME is a key's name, such as `enter`, `esc`, `up`, `shift+tab`, `ctrl+c` or `alt+x`.
     """
-    ask_gateway("terminals.key", {"sid": session, "key": list(names)})
+    call_gateway("terminals.key", {"sid": session, "key": list(names)})
 
 
 @terminals.command("input")
 @session_argument
 @click.argument("text")
 def type_input(session: str, text: str) -> None:
-    """Type a text into an idle terminal and submit it.
+    """Type TEXT into an idle terminal and submit it.
 
-    `-` is standard input. Without an open terminal it becomes a message to the session, whose
-    reference is printed.
+    If TEXT is -, standard input is typed. If no terminal is open, the text is sent to the session
+    as a message, and the message's reference is printed.
     """
     if text == "-":
         text = sys.stdin.read()
-    told = ask_gateway("terminals.input", {"sid": session, "text": text.removesuffix("\n")})
-    if told.get("runId"):
-        echo(str(told["runId"]))
+    accepted = call_gateway("terminals.input", {"sid": session, "text": text.removesuffix("\n")})
+    if accepted.get("runId"):
+        echo(str(accepted["runId"]))
 
 
 @click.command()
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many entries.",
 )
 @json_option
 @with_fleet
 async def audit(fleet: "Fleet", limit: int, as_json: bool) -> None:
-    """List who did what with terminals, and who was refused.
+    """List what people did with terminals, and what was refused.
 
-    The newest is first. What was typed or shown is not kept.
+    The newest entry is first. Neither input nor output of terminals is recorded.
     """
-    listing(
+    print_list(
         await fleet.audit.newest(limit),
         as_json=as_json,
-        plain=asdict,
-        heads=("AT", "WHO", "DID", "OUTCOME", "SESSION", "FROM"),
-        row=_row_of_deed,
+        to_json=asdict,
+        headers=("AT", "WHO", "DID", "OUTCOME", "SESSION", "FROM"),
+        row=_audit_row,
         empty="Nothing was done with a terminal yet.",
     )
 
 
-def _row_of_deed(deed: "Deed") -> tuple[object, ...]:
-    did = f"{deed.did} (forced)" if deed.is_forced else deed.did
-    return clock(deed.at_ms), deed.who, did, deed.outcome, deed.session[:32], deed.address
+def _audit_row(entry: "AuditEntry") -> tuple[object, ...]:
+    did = f"{entry.did} (forced)" if entry.is_forced else entry.did
+    return (
+        format_time(entry.at_ms),
+        entry.who,
+        did,
+        entry.outcome,
+        entry.session[:32],
+        entry.address,
+    )

@@ -1,4 +1,4 @@
-"""The command `sessions tree`: what works for a session, once or for as long as one looks."""
+"""The command `sessions tree`: prints a session's tasks and branches, once or at each change."""
 
 import contextlib
 import json
@@ -8,79 +8,79 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.output import echo, echo_json, echo_text, json_option, table
+from remoteclaw.cli.output import echo, echo_json, echo_text, json_option, print_table
 from remoteclaw.cli.sessions import session_argument, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.task_tree import WorkBelow
-    from remoteclaw.messages import Work
+    from remoteclaw.fleet.task_tree import TaskTree
+    from remoteclaw.messages import TaskStatus
 
-HEADS = ("WORK", "KIND", "STATE", "SINCE", "HOST", "DOING")
-NOTHING = "Nothing works for it."
+HEADERS = ("TASK", "KIND", "STATE", "SINCE", "HOST", "DOING")
+NO_TASKS = "It has no tasks or branches."
 
 
 @sessions.command("tree")
 @session_argument
-@click.option("--follow", is_flag=True, help="Print it again each time it changes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Print the tree again at each change, until Ctrl-C.")
 @json_option
 def tree_of_session(session: str, follow: bool, as_json: bool) -> None:
-    """Show what works for a session.
+    """Show the tasks and branches of a session as a tree.
 
-    That is what it has started, and what that has: tasks and branches that have not ended, or did
-    within the last ten minutes. With --follow, JSON is one object a line.
+    Those of its tasks are below them. What ended more than ten minutes ago is left out. With
+    --follow, JSON is one object per line.
     """
 
     async def run(fleet: "Fleet") -> None:
         key = (await fleet.sessions.named(session)).key
         if not follow:
-            _show(str(key), await fleet.work.below(key.sid), as_json=as_json)
+            _show(str(key), await fleet.task_trees.read(key.sid), as_json=as_json)
             return
-        async with contextlib.aclosing(fleet.work.follow(key.sid)) as changes:
-            async for below in changes:
+        async with contextlib.aclosing(fleet.task_trees.follow(key.sid)) as changes:
+            async for tree in changes:
                 if sys.stdout.isatty() and not as_json:
                     click.clear()
-                _show(str(key), below, as_json=as_json, is_line=True)
+                _show(str(key), tree, as_json=as_json, is_line=True)
 
     with contextlib.suppress(*((KeyboardInterrupt,) if follow else ())):
         on_fleet(run)
 
 
-def _show(key: str, below: "WorkBelow", *, as_json: bool, is_line: bool = False) -> None:
+def _show(key: str, tree: "TaskTree", *, as_json: bool, is_line: bool = False) -> None:
     from remoteclaw.gateway.task_tree import tree_of
 
     if as_json:
-        told = tree_of(key, below).told()
+        data = tree_of(key, tree).to_json()
         if is_line:
-            echo_text(json.dumps(told, ensure_ascii=False))
+            echo_text(json.dumps(data, ensure_ascii=False))
         else:
-            echo_json(told)
+            echo_json(data)
         sys.stdout.flush()
         return
-    rows = [_row(depth, item) for depth, item in _in_order(below)]
-    table(HEADS, rows, empty=NOTHING, narrows="DOING")
-    if below.left_out:
-        echo(f"And {below.left_out} more.")
+    rows = [_row(depth, item) for depth, item in _in_order(tree)]
+    print_table(HEADERS, rows, empty=NO_TASKS, cut_column="DOING")
+    if tree.left_out:
+        echo(f"And {tree.left_out} more.")
     sys.stdout.flush()
 
 
-def _in_order(below: "WorkBelow") -> "Iterator[tuple[int, Work]]":
-    """Yield what works with how deep it is, each before what it has started."""
-    known = {item.session.sid for item in below.items}
-    tops = [item for item in below.items if item.parent not in known]
-    waiting = [(0, item) for item in reversed(tops)]
-    while waiting:
-        depth, item = waiting.pop()
+def _in_order(tree: "TaskTree") -> "Iterator[tuple[int, TaskStatus]]":
+    """Yield each task or branch with its depth in the tree, parents before their children."""
+    sids = {item.session.sid for item in tree.items}
+    roots = [item for item in tree.items if item.parent not in sids]
+    stack = [(0, item) for item in reversed(roots)]
+    while stack:
+        depth, item = stack.pop()
         yield depth, item
-        own = [one for one in below.items if one.parent == item.session.sid]
-        waiting += [(depth + 1, one) for one in reversed(own)]
+        children = [each for each in tree.items if each.parent == item.session.sid]
+        stack += [(depth + 1, child) for child in reversed(children)]
 
 
-def _row(depth: int, item: "Work") -> tuple[object, ...]:
+def _row(depth: int, item: "TaskStatus") -> tuple[object, ...]:
     from remoteclaw.bridge.task_lines import doing_of
-    from remoteclaw.clock import in_words
+    from remoteclaw.clock import format_duration
 
     name = item.label or item.session.sid[:8]
     doing = " · ".join(filter(None, (item.progress, doing_of(item))))
@@ -88,7 +88,7 @@ def _row(depth: int, item: "Work") -> tuple[object, ...]:
         f"└{'─' * (depth - 1)} {name}" if depth else name,
         item.kind,
         item.state,
-        f"{'in ' if item.is_over else ''}{in_words(item.age_ms)}",
+        f"{'in ' if item.is_over else ''}{format_duration(item.age_ms)}",
         item.host,
         doing,
     )

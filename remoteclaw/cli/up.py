@@ -12,11 +12,11 @@ import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load
-from remoteclaw.cli.chat import HINT, chat_with, until_told
+from remoteclaw.cli.chat import HINT, chat_with, run_until_signal
 from remoteclaw.cli.config import change_file
-from remoteclaw.cli.error_line import leave_event
 from remoteclaw.cli.open import page_link
-from remoteclaw.cli.output import echo, echo_words
+from remoteclaw.cli.output import echo, echo_wrapped
+from remoteclaw.cli.processes import shutdown_event
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import one_line
 
@@ -34,24 +34,25 @@ if TYPE_CHECKING:
     "--workspace",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="The directory in which the agent works, from now on.",
+    help="The directory in which the agent works; it is saved.",
 )
 @click.option("--agent", metavar="NAME", help="The agent to talk to. [default: the first one]")
-@click.option("--runtime", metavar="NAME", help="The CLI that runs the agent, from now on.")
-@click.option("--yes", is_flag=True, help="The agent works in this directory, without a question.")
+@click.option("--runtime", metavar="NAME", help="The CLI that runs the agent; it is saved.")
+@click.option("--yes", is_flag=True, help="Let the agent work in this directory, without asking.")
 @click.option(
     "--no-console",
     is_flag=True,
-    help="Only run; the default without a terminal that can move its cursor.",
+    help="Run without a chat; the default if this is no terminal that can move its cursor.",
 )
 def up(
     workspace: Path | None, agent: str | None, runtime: str | None, yes: bool, no_console: bool
 ) -> None:
     """Run everything on this machine, with a chat in this terminal.
 
-    Redis, workers, a gateway and a sweeper are started, watched, and ended together.
-    At its first start in a project, it asks whether the agent works there. That, --workspace and
-    --runtime are kept in the configuration file.
+    Starts Redis, workers, a gateway and a sweeper, restarts any that end, and ends them together.
+
+    The first start in a project asks whether the agent should work there. The answer, --workspace
+    and --runtime are saved in the configuration file.
     """
     import asyncio
 
@@ -63,16 +64,17 @@ def up(
     can_draw = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
     with_console = not no_console and can_draw and sys.stdin.isatty() and sys.stdout.isatty()
     name, settings = config.agent(agent)
-    found = None if workspace or settings.workspace else _project(home)
-    if found and (yes or with_console):
-        workspace = found if yes or _asked(name, found) else home.workspace(name, settings)
-        found = None
+    project = None if workspace or settings.workspace else _project(home)
+    if project and (yes or with_console):
+        is_accepted = yes or _confirm_project(name, project)
+        workspace = project if is_accepted else home.workspace(name, settings)
+        project = None
     if workspace or runtime:
-        config = _remembered(name, workspace, runtime)
+        config = _save_choices(name, workspace, runtime)
     log = home.logs / "up.log" if with_console else None
     if with_console and (pid := running_pid(home)) is not None:
         configure_logging(log)
-        echo_words(
+        echo_wrapped(
             f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it."
         )
         asyncio.run(_join(home, name))
@@ -80,51 +82,51 @@ def up(
         from remoteclaw.up.supervisor import Supervisor
 
         supervisor = Supervisor(home, config)
-        if running_pid(home) is None:  # else it is refused, before anything is started
+        if running_pid(home) is None:  # else `running()` refuses the start
             supervisor.begin()
         configure_logging(log)
-        asyncio.run(_up(supervisor, home, config, name, project=found, with_console=with_console))
+        asyncio.run(_up(supervisor, home, config, name, project=project, with_console=with_console))
 
 
 def _project(home: "Home") -> Path | None:
-    """Return the directory in which this was started, if an agent could work there.
+    """Return the current directory if it can be an agent's workspace; None if not.
 
-    Neither the person's home, nor what has the state directory in it, nor the checkout that this
-    program may have been started in.
+    It can't be a directory that contains the user's home or the state directory, or that lies in
+    the state directory or in RemoteClaw's own checkout.
     """
     try:
         here = Path.cwd()
         state, own = home.path.resolve(), Path(__file__).resolve().parents[2]
         others = (Path.home().resolve(), state)
     except (OSError, RuntimeError):
-        return None  # it was removed, or there is no home
+        return None  # the directory was removed, or the user has no home
     is_other = any(other.is_relative_to(here) for other in others)
     return None if is_other or any(map(here.is_relative_to, (state, own))) else here
 
 
-def _asked(agent: str, found: Path) -> bool:
-    echo_words(f"{agent} has no directory to work in yet.")
-    return click.confirm(f"Does it work here, in {one_line(str(found))}?", default=True)
+def _confirm_project(agent: str, project: Path) -> bool:
+    echo_wrapped(f"{agent} has no directory to work in yet.")
+    return click.confirm(f"Should it work here, in {one_line(str(project))}?", default=True)
 
 
-def _remembered(agent: str, workspace: Path | None, runtime: str | None) -> "Config":
-    """Write what the person has chosen to the configuration file; return what holds then."""
-    chosen = {"workspace": workspace and str(workspace), "runtime": runtime}
-    settings = {name: value for name, value in chosen.items() if value is not None}
-    plan = change_file(lambda file: file.patched(file.read(), {"agents": {agent: settings}}))
+def _save_choices(agent: str, workspace: Path | None, runtime: str | None) -> "Config":
+    """Write the user's choices to the configuration file, and return the new configuration."""
+    choices = {"workspace": workspace and str(workspace), "runtime": runtime}
+    settings = {name: value for name, value in choices.items() if value is not None}
+    plan = change_file(lambda file: file.plan_patch(file.read(), {"agents": {agent: settings}}))
     home, config = load()
     if plan.paths:
-        kept = ", ".join(f"agents.{agent}.{name}" for name in settings)
-        echo_words(f"Kept in {home.config_file}: {kept}.")
+        names = ", ".join(f"agents.{agent}.{name}" for name in settings)
+        echo_wrapped(f"Saved in {home.config_file}: {names}.")
     return config
 
 
 async def _join(home: "Home", agent: str) -> None:
-    from remoteclaw.chat.app import Target
+    from remoteclaw.chat.app import ChatTarget
 
-    echo_words(HINT)
+    echo_wrapped(HINT)
     echo("")
-    await until_told(chat_with(home, Target(agent=agent)))
+    await run_until_signal(chat_with(home, ChatTarget(agent=agent)))
 
 
 async def _up(
@@ -136,68 +138,69 @@ async def _up(
     project: Path | None,
     with_console: bool,
 ) -> None:
-    from remoteclaw.holder.runs import terminals
+    from remoteclaw.holder.runs import terminal_runs
     from remoteclaw.up.agents import agent_problem, introduction, rules_problem, tools_problem
     from remoteclaw.up.doctor import hooks_problem
 
-    if problem := hooks_problem(config.hooks):  # else workers would end one after the other
+    if problem := hooks_problem(config.hooks):  # else each worker would end at its start
         raise ConfigError(problem)
-    leave = leave_event()
-    echo_words(f"RemoteClaw {__version__}, state in {home.path}")
-    for what, words in introduction(home, agent, config.agents[agent]):
-        _row(what, words)
+    shutdown = shutdown_event()
+    echo_wrapped(f"RemoteClaw {__version__}, state in {home.path}")
+    for label, text in introduction(home, agent, config.agents[agent]):
+        _print_row(label, text)
     if project:
         here = shlex.quote(str(project))
-        _row("hint", f"`remoteclaw up --workspace {here}` has it work here, or --yes")
+        _print_row("hint", f"`remoteclaw up --workspace {here}`, or --yes, makes it work here")
     async with supervisor.running() as ready:
-        _row("redis", ready.redis)
-        _row("workers", f"{ready.workers} × rq worker")
-        _row("gateway", ready.gateway)
+        _print_row("redis", ready.redis)
+        _print_row("workers", f"{ready.workers} × rq worker")
+        _print_row("gateway", ready.gateway)
         if sys.stdout.isatty():
-            _row("page", await page_link(supervisor.fleet, ready.gateway))
-        else:  # what is printed is kept in some log, and a code is for one person
-            _row("page", "`remoteclaw open` prints a link to it that logs you in")
+            _print_row("page", await page_link(supervisor.fleet, ready.gateway))
+        else:  # the output may go to a log, and a code in it would log in any reader
+            _print_row("page", "`remoteclaw open` prints a link to it that logs you in")
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
-                _row("problem", f"{name} can't work: {problem}")
+                _print_row("problem", f"{name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
-                _row("problem", f"{name} has no tools: {problem}")
+                _print_row("problem", f"{name} has no tools: {problem}")
             elif problem := rules_problem(each):
-                _row("problem", f"{name}: {problem}")
+                _print_row("problem", f"{name}: {problem}")
         if ready.repaired:
-            _row("problem", ready.repaired)
+            _print_row("problem", ready.repaired)
         if problem := (await supervisor.fleet.scripts.memory()).problem:
-            _row("problem", problem)
+            _print_row("problem", problem)
         echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
-            from remoteclaw.chat.app import Target
+            from remoteclaw.chat.app import ChatTarget
 
-            await _chat(chat_with(home, Target(agent=agent)), leave)
+            await _chat(chat_with(home, ChatTarget(agent=agent)), shutdown)
         else:
             echo("There is no chat here: use the page, or `remoteclaw chat` in a terminal.")
-            await leave.wait()
+            await shutdown.wait()
         parked = ""
-        if count := len(terminals(home.runs)):
+        if count := len(terminal_runs(home.runs)):
             parked = f"{count} open terminal{'s' * (count > 1)} can be opened again. "
         with contextlib.suppress(OSError):  # the terminal may have been closed
-            echo_words(f"Leaving. {parked}What isn't finished goes on at the next start.")
+            echo_wrapped(f"Leaving. {parked}Unfinished work continues at the next start.")
 
 
-def _row(what: str, words: str) -> None:
-    echo_words(words, lead=f"  {what:<8} ")
+def _print_row(label: str, text: str) -> None:
+    echo_wrapped(text, lead=f"  {label:<8} ")
 
 
-async def _chat(chat: "Chat", leave: "asyncio.Event") -> None:
+async def _chat(chat: "Chat", shutdown: "asyncio.Event") -> None:
+    """Run the chat until the user leaves it or `shutdown` is set."""
     import asyncio
 
-    echo_words(HINT)
+    echo_wrapped(HINT)
     echo("")
     chatting = asyncio.create_task(chat.run())
-    leaving = asyncio.create_task(leave.wait())
+    leaving = asyncio.create_task(shutdown.wait())
     await asyncio.wait((chatting, leaving), return_when=asyncio.FIRST_COMPLETED)
     leaving.cancel()
     chatting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await chatting
-    # The chat took it for itself.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
+    # The chat has replaced this handler by its own.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, shutdown.set)

@@ -1,17 +1,18 @@
-"""`usage`: the tokens, the time and the cost of turns."""
+"""The command `usage`: sums the tokens, the time and the cost of turns."""
 
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from remoteclaw.cli.access import with_fleet
-from remoteclaw.cli.output import json_option, listing
+from remoteclaw.cli.output import json_option, print_list
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.usage import Usage
 
-#: As `remoteclaw.fleet.usage` keeps them; that module is imported when a command runs.
+#: The number of days that `remoteclaw.fleet.usage` keeps, repeated here so that `--help` does not
+#: import that module.
 MAX_DAYS = 92
 COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COST")
 
@@ -22,7 +23,7 @@ COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COS
     type=click.Choice(("agent", "session", "day")),
     default="agent",
     show_default=True,
-    help="What to add up for.",
+    help="What each row sums up.",
 )
 @click.option(
     "--days",
@@ -39,13 +40,13 @@ async def usage(
 ) -> None:
     """Add up the tokens, the time and the cost of turns.
 
-    INPUT is what the model read that was in no cache. Days are those of the workers' time zone.
-    COST is in US dollars, where the agent's CLI says what a turn costs: under a subscription,
-    what the same would cost by the token.
+    INPUT counts the tokens that the model read and no cache had. Days are those of the workers'
+    time zone. COST is in US dollars, if the agent CLI reports it; under a subscription, it is the
+    price of the same tokens without one.
     """
-    from remoteclaw.fleet.usage import added_up
+    from remoteclaw.fleet.usage import sum_usage
 
-    sums = added_up(await fleet.usage.days(days=days), by=by)
+    sums = sum_usage(await fleet.usage.days(days=days), by=by)
     sids = [name.encode() for name in sums if by == "session"]
     views = {view.sid: view for view in await fleet.sessions.views(sids)}
     labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
@@ -65,19 +66,19 @@ async def usage(
             cost_of(used) or "-",
         )
 
-    listing(
+    print_list(
         sums,
         as_json=as_json,
-        plain=lambda name: {by: labels[name], **sums[name].plain()},
-        heads=(*(("SESSION", "TITLE") if by == "session" else (by.upper(),)), *COLUMNS),
+        to_json=lambda name: {by: labels[name], **sums[name].plain()},
+        headers=(*(("SESSION", "TITLE") if by == "session" else (by.upper(),)), *COLUMNS),
         row=row,
         empty="No agent has taken a turn in these days.",
-        narrows="TITLE" if by == "session" else "",
+        cut_column="TITLE" if by == "session" else "",
     )
 
 
-def in_words(used: "Usage") -> str:
-    """Return usage as a line: turns if there are more than one, tokens, time and cost."""
+def usage_line(used: "Usage") -> str:
+    """Return usage as one line: the number of turns, if above one, and tokens, time and cost."""
     parts = [f"{used.turns:,} turns"] if used.turns > 1 else []
     parts.append(f"{used.read_tokens:,} tokens read ({used.cache_read_tokens:,} from the cache)")
     parts += [f"{used.output_tokens:,} written", _time(used.duration_ms)]
@@ -90,13 +91,13 @@ def _time(milliseconds: int) -> str:
     seconds = milliseconds / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds_left:02} s"
 
 
 def cost_of(used: "Usage") -> str | None:
-    """Return the cost in US dollars; None where no CLI tells it."""
+    """Return the cost in US dollars; None if no CLI has reported it."""
     cost = used.cost_usd
     if cost is None:
         return None

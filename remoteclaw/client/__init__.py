@@ -1,1 +1,1 @@
-"""Clients of the gateway: the WebSocket connection that chat, attach and commands share."""
+"""The gateway client: the WebSocket connection that chat, attach and commands share."""

@@ -1,7 +1,7 @@
-"""The link to the gateway: one WebSocket connection, made again whenever it is lost.
+"""A WebSocket connection to the gateway that reconnects whenever it is lost.
 
-What was asked and not answered is asked again on the next connection, by the same name, so that it
-happens once.
+A request without an answer is sent again on the next connection with the same idempotency key, so
+that it takes effect once.
 """
 
 import asyncio
@@ -19,24 +19,25 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from remoteclaw.errors import RemoteClawError
 
+#: The version of the gateway's WebSocket protocol.
 PROTOCOL = 3
-#: How long the gateway may take to accept a connection and its token, in seconds.
+#: Time limit for opening a connection, in seconds.
 CONNECT_S = 10.0
-#: How often the gateway is asked whether it is there, and how long it may take to say so, in
-#: seconds: one that hangs is noticed in less than ten, and a busy machine is no reason to part.
+#: The interval of pings and the time limit for each pong, in seconds. A gateway that hangs is
+#: noticed in less than ten seconds, and a slow one on a busy machine is not disconnected.
 PING_EVERY_S, PONG_S = 3.0, 4.0
-#: The pauses between two tries to connect, in seconds; the last one is repeated.
+#: The pauses between attempts to connect, in seconds. The last one repeats.
 PAUSES_S = (0.05, 0.1, 0.25, 0.5, 1.0)
-#: The largest frame that is taken, in bytes: an answer of the gateway has 6 MB at most.
-MAX_BYTES = 8 * 1024 * 1024
-#: Why nothing comes from a gateway that is there.
+#: The largest frame that is accepted, in bytes. The gateway sends at most 6 MB.
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+#: The reason if a gateway accepts connections but does not answer.
 SILENT = "it does not answer"
-#: The refusals that may be over a moment later.
-_FOR_NOW = ("UNAVAILABLE", "TIMEOUT")
+#: Codes of refusals that are temporary.
+_TEMPORARY = ("UNAVAILABLE", "TIMEOUT")
 
 
 class GatewayRefused(RemoteClawError):
-    """Raised when the gateway refuses a call; its text is the gateway's own."""
+    """Raised when the gateway refuses a call. Its text is the gateway's message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -44,31 +45,31 @@ class GatewayRefused(RemoteClawError):
 
 
 class GatewayMissing(RemoteClawError):
-    """Raised when no gateway answers where one should be."""
+    """Raised when no gateway answers at the address."""
 
 
-class _Lost(Exception):
-    """Raised when the connection is lost before an answer came."""
+class _ConnectionLost(Exception):
+    """Raised when the connection is lost before an answer arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a gateway is: a directory of private sockets, or a URL."""
+    """The address of a gateway: a directory of private sockets, or a URL."""
 
     sockets: Path | None = None
-    """The directory in which the gateways of a state directory have their sockets."""
+    """The directory with the sockets of a state directory's gateways; None to use `url`."""
     url: str = ""
-    """`http://HOST:PORT`, `https://…`, or the same with `ws`."""
+    """`http://HOST:PORT` or `https://…`, or the same with `ws` or `wss`."""
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[ClientConnection]:
-        """Yield a connection. Raises OSError, TimeoutError or WebSocketException."""
+        """Yield a connection. Raises `OSError`, `TimeoutError` or `WebSocketException`."""
         options: dict[str, Any] = {
             "open_timeout": CONNECT_S,
             "close_timeout": 1,
             "ping_interval": PING_EVERY_S,
             "ping_timeout": PONG_S,
-            "max_size": MAX_BYTES,
+            "max_size": MAX_FRAME_BYTES,
             "compression": None,
             "proxy": None,
         }
@@ -80,7 +81,7 @@ class Address:
         for path in self.newest():
             try:
                 socket = await unix_connect(str(path), uri="ws://localhost/ws", **options)
-            except OSError as error:  # of a gateway that is gone
+            except OSError as error:  # the socket of a gateway that has ended
                 failure = error
                 continue
             async with socket:
@@ -89,27 +90,27 @@ class Address:
         raise failure
 
     def newest(self) -> list[Path]:
-        """Return the sockets of the directory, the newest first."""
-        assert self.sockets is not None, "it is asked of a directory"
-        found = []
+        """Return the sockets of the directory, newest first."""
+        assert self.sockets is not None, "the address is a directory of sockets"
+        sockets = []
         for path in self.sockets.iterdir() if self.sockets.is_dir() else ():
-            with contextlib.suppress(OSError):  # just removed
-                found.append((path.lstat().st_mtime, path))
-        return [path for _, path in sorted(found, reverse=True)]
+            with contextlib.suppress(OSError):  # it may have been removed since it was listed
+                sockets.append((path.lstat().st_mtime, path))
+        return [path for _, path in sorted(sockets, reverse=True)]
 
     @property
     def _ws_url(self) -> str:
         scheme, _, rest = self.url.partition("://")
-        secure = {"http": "ws", "https": "wss"}.get(scheme, scheme)
-        return f"{secure}://{rest.rstrip('/').removesuffix('/ws')}/ws"
+        ws_scheme = {"http": "ws", "https": "wss"}.get(scheme, scheme)
+        return f"{ws_scheme}://{rest.rstrip('/').removesuffix('/ws')}/ws"
 
     def __str__(self) -> str:
-        """Return where it is, for people."""
+        """Return the address as messages to people show it."""
         return self.url or str(self.sockets)
 
 
 class Link:
-    """A connection to the gateway that is kept up."""
+    """A connection to the gateway that is opened again whenever it is lost."""
 
     def __init__(
         self,
@@ -117,37 +118,40 @@ class Link:
         token: str,
         *,
         opening: tuple[str, Mapping[str, Any]],
-        opened: Callable[[dict[str, Any]], None],
-        event: Callable[[str, dict[str, Any]], None],
-        problem: Callable[[str], None],
+        on_open: Callable[[dict[str, Any]], None],
+        on_event: Callable[[str, dict[str, Any]], None],
+        on_problem: Callable[[str], None],
     ) -> None:
-        """`opening` is asked first on each connection, and `opened` gets the answer.
+        """`opening` is the method and the parameters of the first call on each connection.
 
-        `event` gets the name and content of each event. `problem` is told what keeps us from
-        being answered, and an empty text when it is over. Neither must wait.
+        `on_open` gets the result of that call, and `on_event` the name and payload of each event.
+        `on_problem` gets the reason why calls are not answered, and an empty text once they are.
+        None of these functions may block.
         """
         self._address = address
         self._token = token
         self._opening = opening
-        self._opened = opened
-        self._event = event
-        self._problem = problem
+        self._on_open = on_open
+        self._on_event = on_event
+        self._on_problem = on_problem
         self._socket: ClientConnection | None = None
         self._is_open = asyncio.Event()
         self._was_open = False
-        self._most_bytes = MAX_BYTES
-        """The largest frame that the gateway takes; a larger one ends the connection."""
-        self._numbers = itertools.count(1)
-        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        """Whether the current connection, or the last one, was opened successfully."""
+        self._max_request_bytes = MAX_FRAME_BYTES
+        """The largest frame that the gateway accepts; a larger one would end the connection."""
+        self._ids = itertools.count(1)
+        self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        """The futures of requests that wait for an answer, by the id of the request."""
 
-    async def run(self, *, patience_s: float) -> None:
-        """Keep connected, until cancelled.
+    async def run(self, *, connect_s: float) -> None:
+        """Keep the connection open until cancelled.
 
-        Raises `GatewayMissing` if no gateway answers for `patience_s` at the start, and
-        `GatewayRefused` if it refuses the token, or what is to be opened.
+        Raises `GatewayMissing` if no gateway answers within the first `connect_s` seconds, and
+        `GatewayRefused` if the gateway refuses the token or the opening call.
         """
         loop = asyncio.get_running_loop()
-        give_up_at: float | None = loop.time() + patience_s
+        give_up_at: float | None = loop.time() + connect_s
         tries = 0
         while True:
             self._was_open = False
@@ -156,22 +160,19 @@ class Link:
                     await self._talk(socket)
                 why = "the connection ended"
             except GatewayRefused as error:
-                if error.code not in _FOR_NOW:
+                if error.code not in _TEMPORARY:
                     raise
                 if give_up_at is not None and loop.time() >= give_up_at:
                     raise
                 why = str(error)
             except ConnectionClosed as error:
-                # We have ended it, and did not even hear that this was read.
+                # This side closed the connection, and the gateway did not confirm that.
                 is_silent = error.sent is not None and error.rcvd is None
                 why = SILENT if is_silent else "the connection ended"
-            except _Lost:
+            except _ConnectionLost:
                 why = "the connection ended"
-            except (
-                InvalidURI,
-                InvalidHandshake,
-                ValueError,
-            ) as error:  # or no port, no name, no JSON
+            # ValueError: an invalid port or host name, or an answer that is no JSON.
+            except (InvalidURI, InvalidHandshake, ValueError) as error:
                 if give_up_at is not None:
                     raise GatewayMissing(
                         f"No RemoteClaw gateway answers at {self._address} ({error}): check the "
@@ -191,14 +192,14 @@ class Link:
                 )
             if why == SILENT:
                 where = f" at {self._address}" if self._address.url else ""
-                self._problem(f"the gateway{where} does not answer")
+                self._on_problem(f"the gateway{where} does not answer")
             else:
-                self._problem(f"the gateway is away: {why}")
+                self._on_problem(f"the gateway is away: {why}")
             await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
             tries += 1
 
     async def reopen(self, params: Mapping[str, Any]) -> None:
-        """Open something else with these parameters, on a connection of its own."""
+        """Reconnect, with `params` as the new parameters of the opening call."""
         self._opening = (self._opening[0], params)
         self._is_open.clear()
         if self._socket:
@@ -208,53 +209,53 @@ class Link:
     async def ask(
         self, method: str, params: Mapping[str, Any], *, persists: bool = False
     ) -> dict[str, Any]:
-        """Ask the gateway, and return its answer, however often the connection is lost meanwhile.
+        """Call a method of the gateway and return its result, reconnecting as often as necessary.
 
-        It is done once: it has one name on all connections. Raises `GatewayRefused`; for what
-        may be over soon, not if it `persists`.
+        The method is called once: the call has the same idempotency key on each connection. Raises
+        `GatewayRefused`. If it `persists`, a temporary refusal is retried instead.
         """
-        name = uuid.uuid4().hex
+        key = uuid.uuid4().hex
         for tries in itertools.count():
             await self._is_open.wait()
             try:
-                answer = await self._ask(method, params, name)
-            except _Lost:
+                result = await self._ask(method, params, key)
+            except _ConnectionLost:
                 continue
             except GatewayRefused as error:
-                if not persists or error.code not in _FOR_NOW:
+                if not persists or error.code not in _TEMPORARY:
                     raise
-                self._problem(str(error))
+                self._on_problem(str(error))
                 await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
             else:
                 if tries:
-                    self._problem("")
-                return answer
-        raise AssertionError("it counts for ever")
+                    self._on_problem("")
+                return result
+        raise AssertionError("the loop is endless")
 
-    async def tell(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Ask the gateway on this connection alone: what is too late a moment later.
+    async def ask_once(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Call a method without reconnecting, for a call that would be pointless later.
 
-        None if the connection is away, or lost before the answer: perhaps it was done. Raises
-        `GatewayRefused`.
+        Return None if the connection is not open, or is lost before the answer; in that case the
+        gateway may have handled the call. Raises `GatewayRefused`.
         """
         if not self._is_open.is_set():
             return None
         try:
             return await self._ask(method, params)
-        except _Lost:
+        except _ConnectionLost:
             return None
 
     async def _talk(self, socket: ClientConnection) -> None:
-        """Introduce ourselves, open what is to be opened, and read until the connection ends."""
+        """Authenticate, make the opening call, and read until the connection ends."""
         self._socket = socket
         reading = asyncio.create_task(self._read(socket))
         try:
             who = {"minProtocol": PROTOCOL, "maxProtocol": PROTOCOL, "auth": {"token": self._token}}
             hello = await self._ask("connect", who)
-            self._most_bytes = hello["policy"]["maxPayload"]
+            self._max_request_bytes = hello["policy"]["maxPayload"]
             method, params = self._opening
-            self._opened(await self._ask(method, params))
-            self._problem("")
+            self._on_open(await self._ask(method, params))
+            self._on_problem("")
             self._was_open = True
             self._is_open.set()
             await reading
@@ -267,47 +268,51 @@ class Link:
                 frame = orjson.loads(text)
                 match frame.get("type"):
                     case "res":
-                        self._answered(frame)
+                        self._on_response(frame)
                     case "event":
-                        self._event(frame["event"], frame["payload"])
+                        self._on_event(frame["event"], frame["payload"])
         finally:
             self._is_open.clear()
-            for waiting in self._asked.values():
-                if not waiting.done():
-                    waiting.set_exception(_Lost())
-                    waiting.exception()  # else asyncio complains if nobody waits any more
+            for future in self._pending.values():
+                if not future.done():
+                    future.set_exception(_ConnectionLost())
+                    future.exception()  # else asyncio logs it if the caller was cancelled
 
     async def _ask(
-        self, method: str, params: Mapping[str, Any], name: str | None = None
+        self, method: str, params: Mapping[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        assert self._socket is not None, "it is connected"
-        number = str(next(self._numbers))
-        frame = {"type": "req", "id": number, "method": method, "params": params}
-        if name:
-            frame["idempotencyKey"] = name
+        """Send one request and return its result. `key` is its idempotency key.
+
+        Raises `GatewayRefused`, and `_ConnectionLost` if the connection ends before the answer.
+        """
+        assert self._socket is not None, "only called while connected"
+        id_ = str(next(self._ids))
+        frame = {"type": "req", "id": id_, "method": method, "params": params}
+        if key:
+            frame["idempotencyKey"] = key
         data = orjson.dumps(frame)
-        if len(data) > self._most_bytes:
+        if len(data) > self._max_request_bytes:
             raise GatewayRefused(
                 "INVALID_REQUEST",
-                f"It has {len(data):,} bytes, and the gateway takes {self._most_bytes:,}: put it "
-                "into a file.",
+                f"It has {len(data):,} bytes, and the gateway takes {self._max_request_bytes:,}: "
+                "put it into a file.",
             )
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        future = self._pending[id_] = asyncio.get_running_loop().create_future()
         try:
             await self._socket.send(data.decode())
-            payload: dict[str, Any] = await answer
-            return payload
+            result: dict[str, Any] = await future
+            return result
         except WebSocketException:
-            raise _Lost from None
+            raise _ConnectionLost from None
         finally:
-            del self._asked[number]
+            del self._pending[id_]
 
-    def _answered(self, frame: Mapping[str, Any]) -> None:
-        waiting = self._asked.get(frame["id"])
-        if waiting is None or waiting.done():
+    def _on_response(self, frame: Mapping[str, Any]) -> None:
+        future = self._pending.get(frame["id"])
+        if future is None or future.done():
             return
         if frame["ok"]:
-            waiting.set_result(frame["payload"])
+            future.set_result(frame["payload"])
         else:
             error = frame["error"]
-            waiting.set_exception(GatewayRefused(error["code"], error["message"]))
+            future.set_exception(GatewayRefused(error["code"], error["message"]))

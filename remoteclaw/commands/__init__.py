@@ -1,7 +1,7 @@
-"""Commands of chats: `/status`, `/new` and their like, answered before the queue."""
+"""Chat commands such as `/status` and `/new`, which run without waiting in the session's queue."""
 
-from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.parse import parse
-from remoteclaw.commands.table import COMMANDS, Taken, take
+from remoteclaw.commands.table import COMMANDS, MessageOutcome, handle_message
 
-__all__ = ["COMMANDS", "Answer", "Asked", "Taken", "parse", "take"]
+__all__ = ["COMMANDS", "CommandCall", "CommandReply", "MessageOutcome", "handle_message", "parse"]

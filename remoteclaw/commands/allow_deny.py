@@ -1,198 +1,210 @@
-"""The commands `/allow`, `/deny` and `/answer`, and messages that answer a request without one."""
+"""The commands `/allow`, `/deny` and `/answer`, and plain messages that answer a request."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
-from remoteclaw.commands.answers import GONE, NUMBERS, answer_request, numbered
-from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.commands.answers import GONE, NUMBERS, answer_request, verdict_of_numbers
+from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.fleet.request import Request, Verdict
 from remoteclaw.messages import person
 
-#: How long after a request has ended an answer without an ID may be meant for it, in milliseconds.
+#: For this long after a request has ended, an answer without an id may be meant for it, in
+#: milliseconds.
 UNCLEAR_MS = 3000
-WHICH = "Say which: {there}."
-NEEDS_ADMIN = "To answer that over the gateway needs a token with the scope admin."
-TAKEN_BACK = "What was allowed for this conversation is asked for again."
+WHICH = "Say which: {ids}."
+NEEDS_ADMIN = "Answering that over the gateway needs a token with the scope admin."
+TAKEN_BACK = "What was allowed for this conversation is revoked: the agent asks again."
 
 
-async def allow(asked: Asked) -> Answer:
-    """Allow what an agent asks for: once, or with `always` for the conversation.
+async def allow(call: CommandCall) -> CommandReply:
+    """Allow what an agent asks for: once, or for the conversation with `always`.
 
-    With `edits`, a plan is approved, and changes of files with it.
-    With `none`, what was allowed for it is asked for again.
+    With `edits`, approve a plan and all changes of files in the workspace. With `none`, revoke
+    what was allowed for the conversation.
     """
-    if asked.rest.lower() == "none":
-        return await _take_back(asked)
-    id_, rest = _split(asked.rest)
-    meant: dict[str, Verdict] = {"always": "conversation", "edits": "edits"}
-    verdict = meant.get(rest.lower(), "once")
-    return await _answer(asked, id_, verdict)
+    if call.arguments.lower() == "none":
+        return await _revoke(call)
+    id_, word = _split(call.arguments)
+    verdicts: dict[str, Verdict] = {"always": "conversation", "edits": "edits"}
+    verdict = verdicts.get(word.lower(), "once")
+    return await _answer(call, id_, verdict)
 
 
-async def _take_back(asked: Asked) -> Answer:
-    if not asked.is_owner:
-        return Answer("That is for owners of this installation.")
-    count = await asked.fleet.asks.forget_rules(asked.session.sid)
-    return Answer(TAKEN_BACK if count else "Nothing is allowed for this conversation.")
+async def _revoke(call: CommandCall) -> CommandReply:
+    if not call.is_owner:
+        return CommandReply("That is for owners of this installation.")
+    count = await call.fleet.asks.forget_rules(call.session.sid)
+    return CommandReply(TAKEN_BACK if count else "Nothing is allowed for this conversation.")
 
 
-async def deny(asked: Asked) -> Answer:
-    """Deny what an agent asks for; what follows is the reason."""
-    id_, rest = await _named(asked)
-    return await _answer(asked, id_, "deny", rest)
+async def deny(call: CommandCall) -> CommandReply:
+    """Deny what an agent asks for. The text after the request's id is the reason."""
+    id_, why = await _id_and_text(call)
+    return await _answer(call, id_, "deny", why)
 
 
-async def in_words(asked: Asked) -> Answer:
-    """Answer a question, or a plan: with words, or with numbers of its choices."""
-    id_, rest = await _named(asked)
-    request = await _request(asked, id_)
-    if isinstance(request, Answer):
+async def answer(call: CommandCall) -> CommandReply:
+    """Answer a question or a plan, with free text or with the numbers of choices."""
+    id_, text = await _id_and_text(call)
+    request = await _request(call, id_)
+    if isinstance(request, CommandReply):
         return request
-    verdict, words = numbered(request, rest) or ("words", rest)
-    return await _tell(asked, request, verdict, words)
+    verdict, words = verdict_of_numbers(request, text) or ("words", text)
+    return await _submit(call, request, verdict, words)
 
 
-async def in_passing(text: str, asked: Asked) -> Answer | None:
-    """Take a message as an answer: a reply to a request, or the number of a choice.
+async def answer_by_message(text: str, call: CommandCall) -> CommandReply | None:
+    """Use a plain message as an answer to a request. Return None if it answers none.
 
-    None if it is none. A number alone counts where one request waits alone; one of another
-    conversation, while no agent has written below it: the number may be meant for that. In a reply
-    to anything else, it is for that.
+    A message answers the request that it replies to. A number without a reply answers the request
+    that waits in the chat, if only one waits and no agent has written anything since that the
+    number may be meant for.
     """
     is_number = NUMBERS.fullmatch(text)
-    if not text or not (is_number or asked.reply_to):
+    if not text or not (is_number or call.reply_to):
         return None
-    here = await _Here.of(asked)
-    if here.again:
-        assert here.again.answer, "it has answered that"
-        return await _tell(asked, here.again, here.again.answer.verdict, here.again.answer.words)
-    about = await _replied(asked)
-    for request in here.waiting:
-        if request.id == about or (request.shown and request.shown == asked.reply_to):
+    candidates = await _Candidates.of(call)
+    if answered := candidates.answered:
+        assert answered.answer, "this message has answered it"
+        return await _submit(call, answered, answered.answer.verdict, answered.answer.words)
+    replied_id = await _replied_request(call)
+    for request in candidates.waiting:
+        if request.id == replied_id or (request.shown and request.shown == call.reply_to):
             takes_words = request.is_question or request.is_plan
-            meant = numbered(request, text) or (("words", text) if takes_words else None)
-            if meant:
-                return await _tell(asked, request, *meant)
-    if asked.reply_to or len(here.waiting) != 1:
+            verdict = verdict_of_numbers(request, text) or (
+                ("words", text) if takes_words else None
+            )
+            if verdict:
+                return await _submit(call, request, *verdict)
+    if call.reply_to or len(candidates.waiting) != 1:
         return None
-    (request,) = here.waiting
-    if is_number and (meant := numbered(request, text)):
-        if here.is_over:
+    (request,) = candidates.waiting
+    if is_number and (verdict := verdict_of_numbers(request, text)):
+        if candidates.is_over:
             return None
-        if here.is_unclear:
-            return Answer(here.which)
-        return await _tell(asked, request, *meant)
+        if candidates.is_unclear:
+            return CommandReply(candidates.which)
+        return await _submit(call, request, *verdict)
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
-    """The requests that an answer without an ID may be about."""
+class _Candidates:
+    """The requests that an answer without an id may be meant for."""
 
     waiting: Sequence[Request]
+    """The waiting requests that this chat shows."""
     elsewhere: Sequence[Request]
-    """Those of the conversation that another chat shows."""
-    again: Request | None
-    """The one that the message has answered already: it is read twice after a crash."""
+    """The session's waiting requests that another chat shows."""
+    answered: Request | None
+    """The request that this message has already answered: after a crash it is handled again."""
     is_unclear: bool
-    """Whether another one has just ended, and not by this person, or the agent has said more since:
-    they may mean that."""
+    """Whether the answer may be meant for something else: for a request that has just ended without
+    this person's answer, or for a later message of the agent."""
     is_over: bool
-    """Whether a newer turn has begun, or an agent has written below what is another conversation's:
-    a number is for that."""
+    """Whether a number can't be meant for the waiting request: the session has begun a newer turn,
+    or an agent has written below the request of another conversation."""
 
     @classmethod
-    async def of(cls, asked: Asked) -> "_Here":
-        own = await asked.fleet.asks.newest(asked.session.sid)
-        others, newest = await asked.fleet.asks.shown_in(asked.session.place)
-        found = [*(one for one in own if one.chat is None), *others]
-        who, since_ms = person(asked.session.provider, asked.sender), now_ms() - UNCLEAR_MS
-        ended = [one for one in found if one.ended_ms > since_ms and not one.is_waiting]
-        waiting = [one for one in found if one.is_waiting]
-        is_said = is_over = False
+    async def of(cls, call: CommandCall) -> "_Candidates":
+        own = await call.fleet.asks.newest(call.session.sid)
+        others, newest = await call.fleet.asks.shown_in(call.session.place)
+        shown = [*(each for each in own if each.chat is None), *others]
+        sender, since_ms = person(call.session.provider, call.sender), now_ms() - UNCLEAR_MS
+        ended = [each for each in shown if each.ended_ms > since_ms and not each.is_waiting]
+        waiting = [each for each in shown if each.is_waiting]
+        has_later_message = is_over = False
         if len(waiting) == 1 and waiting[0].chat:
-            is_said = is_over = waiting[0].id not in newest
+            has_later_message = is_over = waiting[0].id not in newest
         elif len(waiting) == 1:
-            is_said, is_over = await asked.fleet.asks.said_since(waiting[0])
-        name = _message(asked)
+            has_later_message, is_over = await call.fleet.asks.activity_since(waiting[0])
+        name = _message_name(call)
         return cls(
             waiting,
-            [one for one in own if one.chat and one.is_waiting],
-            next((one for one in (*own, *others) if name and one.message == name), None),
-            is_said or any(one.answer is None or one.answer.by != who for one in ended),
+            [each for each in own if each.chat and each.is_waiting],
+            next((each for each in (*own, *others) if name and each.message == name), None),
+            has_later_message
+            or any(each.answer is None or each.answer.by != sender for each in ended),
             is_over,
         )
 
     @property
     def which(self) -> str:
-        there = ", ".join(f"`{one.id}`" for one in self.waiting or self.elsewhere)
-        return WHICH.format(there=there)
+        """The question which of these requests is meant."""
+        ids = ", ".join(f"`{each.id}`" for each in self.waiting or self.elsewhere)
+        return WHICH.format(ids=ids)
 
 
-async def _replied(asked: Asked) -> str:
-    """Return the request whose message, or the file below it, is replied to."""
-    at = asked.session.place
-    found = asked.reply_to and await asked.fleet.replies.said(
-        at.provider, at.account, at.chat, asked.reply_to
+async def _replied_request(call: CommandCall) -> str:
+    """Return the id of the request whose message, or whose file, is replied to; empty if none."""
+    place = call.session.place
+    origin = call.reply_to and await call.fleet.replies.message_origin(
+        place.provider, place.account, place.chat, call.reply_to
     )
-    return (found.call or "").removeprefix("ask:") if found else ""
+    return (origin.call or "").removeprefix("ask:") if origin else ""
 
 
-def _message(asked: Asked) -> str:
-    """Return a name of the message, which its id is in its own chat alone."""
-    return f"{asked.session.place} {asked.id}" if asked.id else ""
+def _message_name(call: CommandCall) -> str:
+    """Return a name of the message that is unique among all chats; empty if it has no id."""
+    return f"{call.session.place} {call.id}" if call.id else ""
 
 
-async def _answer(asked: Asked, id_: str, verdict: Verdict, words: str = "") -> Answer:
-    request = await _request(asked, id_)
-    if isinstance(request, Answer):
+async def _answer(call: CommandCall, id_: str, verdict: Verdict, words: str = "") -> CommandReply:
+    request = await _request(call, id_)
+    if isinstance(request, CommandReply):
         return request
-    return await _tell(asked, request, verdict, words)
+    return await _submit(call, request, verdict, words)
 
 
-async def _request(asked: Asked, id_: str) -> Request | Answer:
-    """Return a request by its id, or the one that waits here; an answer if there is none."""
+async def _request(call: CommandCall, id_: str) -> Request | CommandReply:
+    """Return the request `id_`, or the one that waits in the chat if `id_` is empty.
+
+    If there is no such request, or it is unclear which one is meant, return a reply that says so.
+    """
     if id_:
-        return await asked.fleet.asks.find(id_) or Answer(GONE)
-    here = await _Here.of(asked)
-    if here.again:
-        return here.again
-    if len(here.waiting) == 1 and not here.is_unclear:
-        return here.waiting[0]
-    is_any = here.waiting or here.elsewhere
-    return Answer(here.which if is_any else "Nothing waits for an answer here.")
+        return await call.fleet.asks.find(id_) or CommandReply(GONE)
+    candidates = await _Candidates.of(call)
+    if candidates.answered:
+        return candidates.answered
+    if len(candidates.waiting) == 1 and not candidates.is_unclear:
+        return candidates.waiting[0]
+    if candidates.waiting or candidates.elsewhere:
+        return CommandReply(candidates.which)
+    return CommandReply("Nothing waits for an answer here.")
 
 
-async def _tell(asked: Asked, request: Request, verdict: Verdict, words: str) -> Answer:
-    if not asked.can_answer:
-        return Answer(NEEDS_ADMIN)
-    told = await answer_request(
-        asked.fleet,
-        asked.home,
-        asked.config,
+async def _submit(
+    call: CommandCall, request: Request, verdict: Verdict, words: str
+) -> CommandReply:
+    if not call.can_answer:
+        return CommandReply(NEEDS_ADMIN)
+    outcome = await answer_request(
+        call.fleet,
+        call.home,
+        call.config,
         request,
         verdict,
-        by=person(asked.session.provider, asked.sender),
-        name=asked.sender_name or asked.sender,
-        is_owner=asked.is_owner,
+        by=person(call.session.provider, call.sender),
+        name=call.sender_name or call.sender,
+        is_owner=call.is_owner,
         words=words,
-        message=_message(asked),
+        message=_message_name(call),
     )
-    is_here = request.session == asked.session or request.chat == asked.session.place
-    return Answer("" if is_here and told.is_shown else told.text)
+    is_here = request.session == call.session or request.chat == call.session.place
+    return CommandReply("" if is_here and outcome.is_shown else outcome.text)
 
 
-def _split(rest: str) -> tuple[str, str]:
-    """Return the id of a request, if the first word is one, and what follows."""
-    first, _, more = rest.partition(" ")
-    return (first, more.strip()) if re.fullmatch("[a-z2-9]{8}", first) else ("", rest)
+def _split(arguments: str) -> tuple[str, str]:
+    """Return a request's id and the rest. The id is empty if the first word has no such form."""
+    first, _, rest = arguments.partition(" ")
+    return (first, rest.strip()) if re.fullmatch("[a-z2-9]{8}", first) else ("", arguments)
 
 
-async def _named(asked: Asked) -> tuple[str, str]:
-    """Return the id of a request and the words behind it, of which the first may look like one."""
-    id_, rest = _split(asked.rest)
-    if id_.isalpha() and not await asked.fleet.asks.find(id_):
-        return "", asked.rest
-    return id_, rest
+async def _id_and_text(call: CommandCall) -> tuple[str, str]:
+    """Return the request's id and the text after it. A word that only looks like an id is text."""
+    id_, text = _split(call.arguments)
+    if id_.isalpha() and not await call.fleet.asks.find(id_):
+        return "", call.arguments
+    return id_, text

@@ -1,4 +1,4 @@
-"""Answers to what agents ask people for, through whichever door they come."""
+"""Answers people's requests: checks who may answer, records the answer, and tells the agent."""
 
 import re
 import time
@@ -10,37 +10,38 @@ from remoteclaw.config.approvals import OPERATOR, may_answer
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.request import Answered, Request, State, Verdict
+from remoteclaw.fleet.request import Request, RequestAnswer, State, Verdict
 from remoteclaw.host.terminal import one_line
 
-#: The numbers of choices, as a message.
+#: A message that only has numbers of choices.
 NUMBERS = re.compile(r"[1-9](?:[\s,]+[1-9])*")
+#: Reports of an answer by its verdict, for people.
 DONE = {
     "once": "Allowed once by {name} at {at}.",
     "conversation": "Allowed for this conversation by {name} at {at}.",
     "deny": "Denied by {name} at {at}.{why}",
     "words": "Answered by {name} at {at}:{why}",
 }
-#: The same of a plan.
+#: The same for a plan.
 DONE_WITH_PLAN = {
     "once": "Approved by {name} at {at}.",
     "edits": "Approved by {name} at {at}, with all changes of files in the workspace.",
     "deny": "Not approved by {name} at {at}.",
-    "words": "To be changed, says {name} at {at}:{why}",
+    "words": "Changes requested by {name} at {at}:{why}",
 }
 LEFT_OPEN = "Not answered, says {name} at {at}.{why}"
-#: What the agent is told whose turn was over when the answer came.
+#: The message to the agent if its turn was over when a permission was given.
 GO_ON = (
     "The request {id} is answered: {name} has allowed what you asked for.\n\n{tool}: {what}\n\n"
-    "Exactly that passes once, without another question, within an hour. Go on with it."
+    "You may do exactly that once within an hour without asking again. Go on with it."
 )
-WOKEN = " The agent is told to go on."
-#: The same for a question.
+WOKEN = " The agent continues."
+#: The same for the answer to a question.
 GO_ON_WITH = (
     "The question {id} is answered by {name}.\n\n{before}{what}\n→ {words}\n\n"
     "Go on with that; ask again only what is still open."
 )
-#: The same for a plan, and for one that is to be different.
+#: The same for a plan that is approved, and for one that is to be changed.
 GO_ON_WITH_PLAN = (
     "{name} has approved your plan (request {id}). Leave plan mode with it as it is, without "
     "another question, and go on. If plan mode is over already, just go on."
@@ -50,7 +51,7 @@ CHANGE_PLAN = (
     "show it again."
 )
 IS_QUESTION = "That is a question: answer it with a number, or with `/answer {id} TEXT`."
-IS_PLAN = "That is a plan: `/allow {id}` goes on with it, and `/deny {id} WHY` has it changed."
+IS_PLAN = "That is a plan: approve it with `/allow {id}`, or have it changed with `/deny {id} WHY`."
 WITH_EDITS = " `/allow {id} edits` also allows changes of files."
 IS_PERMISSION = "That asks for a permission: answer with `/allow {id}` or `/deny {id}`."
 ENDED: dict[State, str] = {
@@ -59,22 +60,23 @@ ENDED: dict[State, str] = {
 }
 IS_CHANGE = "That changes the configuration: answer with `/allow {id}` or `/deny {id}`."
 FOR_OWNERS = "You may not answer that: owners of this installation decide about its configuration."
-#: What is said of a change that is allowed, and that another process makes.
-SOON = "{told} {host} makes the change in a moment."
-NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who does."
+#: The report of an allowed configuration change that another host has to make.
+SOON = "{answer} {host} makes the change in a moment."
+NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who may."
 GONE = "There is no such request any more."
-BEFORE = "It was answered before:"
+ANSWERED_BEFORE = "It was answered before:"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerOutcome:
-    """The outcome of an answer, for the person who gave it."""
+    """The outcome of an attempt to answer a request."""
 
     text: str
+    """A report for the person who answered."""
     counts: bool = False
-    """Whether it is the answer that the request has."""
+    """Whether this answer is the one that the request now has."""
     is_shown: bool = False
-    """Whether the message that showed the request says the same from now on."""
+    """Whether the message that showed the request is updated with the same report."""
 
 
 async def answer_request(
@@ -90,46 +92,46 @@ async def answer_request(
     words: str = "",
     message: str = "",
 ) -> AnswerOutcome:
-    """Answer a request on behalf of a person (CHANNEL:ID), and return what they are told.
+    """Answer `request` on behalf of the person `by` (CHANNEL:ID), and return the outcome.
 
-    The first answer counts; every other one is told who has decided what, and when.
-    `message` is the platform's id of the message that answers, if one does.
+    The first answer counts. A later one gets a report of who decided what, and when. `message`
+    names the chat message that is the answer; it is empty if the answer was not a message.
     """
     if request.is_plan and verdict == "deny" and words:
-        verdict = "words"  # a late one wakes the agent: it has something to do
+        verdict = "words"  # the agent has to change the plan, so even a late answer starts a turn
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
         return AnswerOutcome(NOT_YOURS)
     if request.change and not (is_owner or by == OPERATOR):
         return AnswerOutcome(FOR_OWNERS)
-    if unfit := _unfit(request, verdict, words):
-        return AnswerOutcome(unfit.format(id=request.id))
-    answered = Answered(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
+    if instructions := _instructions(request, verdict, words):
+        return AnswerOutcome(instructions.format(id=request.id))
+    answered = RequestAnswer(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
     about = {"id": request.id, "name": name, "what": request.what, "words": words}
     go_on = GO_ON_WITH if request.is_question else GO_ON
     if request.is_plan:
         go_on = CHANGE_PLAN if verdict == "words" else GO_ON_WITH_PLAN
-    going_on = go_on.format(**about, tool=request.tool, before=request.before)
+    message_to_agent = go_on.format(**about, tool=request.tool, before=request.before)
     is_done, state, answer = await fleet.asks.answer(
         request,
         answered,
-        words=_words(request, answered),
-        going_on=going_on,
-        message=message,
+        closing_text=_report(request, answered),
+        entry_text=message_to_agent,
+        message_id=message,
     )
     if request.change and answer:
-        return await _of_change(fleet, home, request, _words(request, answer), is_first=is_done)
+        return await _apply_change(fleet, home, request, _report(request, answer), is_first=is_done)
     if answer is None or state == "void":
         return AnswerOutcome(ENDED.get(state, GONE))
-    told = _words(request, answer)
+    report = _report(request, answer)
     if not is_done:
-        return AnswerOutcome(f"{BEFORE} {told}")
+        return AnswerOutcome(f"{ANSWERED_BEFORE} {report}")
     if state in ("granted", "used"):
-        return AnswerOutcome(f"{told}{WOKEN}", counts=True)
-    return AnswerOutcome(told, counts=True, is_shown=True)
+        return AnswerOutcome(f"{report}{WOKEN}", counts=True)
+    return AnswerOutcome(report, counts=True, is_shown=True)
 
 
-def _unfit(request: Request, verdict: Verdict, words: str) -> str | None:
-    """Return how a request is answered, if this is no answer to it."""
+def _instructions(request: Request, verdict: Verdict, words: str) -> str | None:
+    """Return how to answer a request of this kind, if `verdict` and `words` do not answer it."""
     if request.change and verdict not in ("once", "deny"):
         return IS_CHANGE
     if request.is_question and (
@@ -144,35 +146,35 @@ def _unfit(request: Request, verdict: Verdict, words: str) -> str | None:
     return None
 
 
-async def _of_change(
-    fleet: Fleet, home: Home, request: Request, told: str, *, is_first: bool
+async def _apply_change(
+    fleet: Fleet, home: Home, request: Request, answer: str, *, is_first: bool
 ) -> AnswerOutcome:
-    """Carry out a change that is decided, and return what became of it."""
-    now = await fleet.asks.find(request.id)
-    if now and now.state == "answered":
-        await carry_out(fleet, home, now, told)
-        now = await fleet.asks.find(request.id)
-    if now is None or now.change is None:
+    """Carry out a configuration change that was answered, and return the outcome."""
+    current = await fleet.asks.find(request.id)
+    if current and current.state == "answered":
+        await carry_out(fleet, home, current, answer)
+        current = await fleet.asks.find(request.id)
+    if current is None or current.change is None:
         return AnswerOutcome(GONE)
-    became = now.became or SOON.format(told=told, host=now.change.host)
+    result = current.became or SOON.format(answer=answer, host=current.change.host)
     if not is_first:
-        return AnswerOutcome(f"{BEFORE} {became}")
-    is_shown = bool(now.became) and now.deliver == "channel"
-    return AnswerOutcome(became, counts=now.state != "void", is_shown=is_shown)
+        return AnswerOutcome(f"{ANSWERED_BEFORE} {result}")
+    is_shown = bool(current.became) and current.deliver == "channel"
+    return AnswerOutcome(result, counts=current.state != "void", is_shown=is_shown)
 
 
 async def carry_out_changes(fleet: Fleet, home: Home) -> None:
-    """Carry out changes that were decided elsewhere, or by a process that was killed."""
-    for request in await fleet.asks.changes():
+    """Carry out changes that were answered on another host, or by a process that was killed."""
+    for request in await fleet.asks.answered_changes():
         if request.answer:
-            await carry_out(fleet, home, request, _words(request, request.answer))
+            await carry_out(fleet, home, request, _report(request, request.answer))
 
 
-def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str] | None:
-    """Return the verdict and the words that choices of a card stand for, by their keys.
+def verdict_of_keys(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str] | None:
+    """Return the verdict and the text that the choices `keys` of a card stand for.
 
-    `words` are a reason, or an answer of one's own under the key `words`. None if it has no such
-    choice, or does not take several.
+    `words` are the reason of a denial, or free text with the key `words`. Return None if the card
+    does not offer a key, or does not allow several.
     """
     if keys == ("words",):
         return "words", words
@@ -187,17 +189,19 @@ def chosen(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str]
     return "words", ", ".join(labels[key] for key in dict.fromkeys(keys))
 
 
-def numbered(request: Request, text: str) -> tuple[Verdict, str] | None:
-    """Return what numbers of choices stand for; None if the text is something else."""
+def verdict_of_numbers(request: Request, text: str) -> tuple[Verdict, str] | None:
+    """Return the verdict and the text for numbers of choices; None if `text` has other content."""
     if not NUMBERS.fullmatch(text):
         return None
     keys = dict(enumerate((key for key, _ in request.offered), 1))
-    return chosen(request, *(keys.get(int(number), "") for number in re.findall("[1-9]", text)))
+    numbers = map(int, re.findall("[1-9]", text))
+    return verdict_of_keys(request, *(keys.get(number, "") for number in numbers))
 
 
-def _words(request: Request, answer: Answered) -> str:
+def _report(request: Request, answer: RequestAnswer) -> str:
+    """Return a sentence that says who answered what, and when."""
     at = time.strftime("%H:%M", time.localtime(answer.at_ms / 1000))
-    why = f" “{one_line(answer.words, most=300)}”" if answer.words else ""
+    why = f" “{one_line(answer.words, max_chars=300)}”" if answer.words else ""
     done = (DONE_WITH_PLAN if request.is_plan else DONE)[answer.verdict]
     if request.is_question and answer.verdict == "deny":
         done = LEFT_OPEN

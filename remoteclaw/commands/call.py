@@ -1,4 +1,4 @@
-"""The input of a command, and its answer."""
+"""The call of a command, and its reply."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,33 +12,32 @@ from remoteclaw.runtimes import detect_runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A command in a chat."""
+class CommandCall:
+    """A command that a person sent in a chat, with what its handler needs."""
 
     id: str
-    """The message's own id: the same one again does nothing again."""
-    rest: str
-    """The text behind the command's name."""
+    """The id of the message. Running the same command with the same id again has no effect."""
+    arguments: str
+    """The text after the command's name."""
     session: SessionKey
-    """The session that the chat is about."""
+    """The session that the command applies to."""
     sender: str
     """The sender's id."""
     sender_name: str = ""
-    """What they call themselves."""
+    """The sender's display name."""
     is_owner: bool
-    """Whether an owner has written it."""
+    """Whether the sender is an owner."""
     can_answer: bool = True
-    """Whether what agents ask people for can be answered this way."""
+    """Whether the sender may answer requests of agents this way."""
     reply_to: str = ""
-    """The platform's id of the message that it replies to."""
+    """The platform's id of the message that the command replies to; empty if it replies to none."""
     is_group: bool = False
-    """Whether it was written in a group chat."""
+    """Whether the chat is a group."""
     fleet: Fleet
     config: Config
     home: Home
     chat_with: Callable[[str], SessionKey] | None = None
-    """Returns the session of this chat's user with another agent; None where a chat has one
-    agent."""
+    """Returns the session of the sender with another agent. None if the chat's agent is fixed."""
 
     @property
     def agent(self) -> AgentConfig:
@@ -46,13 +45,13 @@ class Asked:
         return self.config.agent(self.session.agent)[1]
 
     async def workspace(self) -> Path:
-        """Return where the session's next turn works.
+        """Return the workspace of the session's next turn.
 
-        Raises `ConfigError` if it is bound to a project that is configured no more.
+        Raises `ConfigError` if the session's project is not configured any more.
         """
         view = await self.fleet.sessions.view(self.session.sid)
-        bound = self.config.agent(self.session.agent, view.project if view else None)
-        return self.home.workspace_path(*bound)
+        agent = self.config.agent(self.session.agent, view.project if view else None)
+        return self.home.workspace_path(*agent)
 
     @property
     def runtime(self) -> str:
@@ -61,14 +60,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer to a command."""
+class CommandReply:
+    """The reply to a command."""
 
     text: str
-    """What the person reads, as Markdown."""
+    """The text for the person, in Markdown; empty for no message."""
     forward: str = ""
-    """What the agent is to be sent then."""
+    """The text to send to the agent after the command; empty for none."""
     is_for_cli: bool = False
-    """Whether that is a command of its CLI's own."""
+    """Whether `forward` is a command of the agent's CLI."""
     session: SessionKey | None = None
-    """The session that the chat is about from now on, if the command has changed it."""
+    """The session that the chat belongs to after the command; None if it stays the same."""

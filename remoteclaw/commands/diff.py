@@ -1,8 +1,8 @@
-"""The command /diff: what has changed in the workspace since git's HEAD.
+"""The command /diff: shows the workspace's changes since git's HEAD.
 
-The workspace, and so its repository's configuration, is hostile input: it may name programs for
-diffs, filters, hooks and watchers. So git runs with an empty configuration, in a repository of its
-own that borrows the objects and has a copy of the index.
+The workspace is untrusted, including the configuration of its repository, which may name programs
+for diffs, filters, hooks and watchers. So git runs with an empty configuration, in a temporary
+repository that borrows the workspace's objects and has a copy of its index.
 """
 
 import asyncio
@@ -13,35 +13,35 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.host.process import read_beginning
 from remoteclaw.host.terminal import fenced
 
-#: How much is shown, in bytes: some screens.
+#: The longest diff that is shown, in bytes: a few screens.
 MAX_BYTES = 12_000
-#: How many new files are shown with what is in them.
-MAX_NEW = 100
-#: How large the copied index may be, in bytes: that of a million files.
-MAX_INDEX = 200_000_000
-#: How long git may take for a step, in seconds.
+#: At most this many new files are shown with their content.
+MAX_NEW_FILES = 100
+#: The largest index that is copied, in bytes: that of a million files.
+MAX_INDEX_BYTES = 200_000_000
+#: Time limit of each git command, in seconds.
 GIT_S = 10.0
-#: What has changed since a repository's first day, before its first commit.
+#: The commit to compare with in a repository without commits: the hash of git's empty tree.
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NO_GIT = "git is not installed on this computer, so nothing can be compared."
 NO_REPOSITORY = "`{workspace}` is in no git repository, so there is nothing to compare it with."
-FAILED = "git could not compare `{workspace}` within {seconds:.0f} s: ask for `git diff` there."
+FAILED = "git could not compare `{workspace}` within {seconds:.0f} s: run `git diff` there."
 
 _OPTIONS = (
     "--no-pager",
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "core.attributesFile=/dev/null", "-c", "core.quotePath=false"),
-    *("-c", "core.bigFileThreshold=1m"),  # what is larger is named only
+    *("-c", "core.bigFileThreshold=1m"),  # larger files are only named
 )
 
 
-async def diff(asked: Asked) -> Answer:
-    """Show what has changed in the workspace since git's HEAD, new files included."""
-    return Answer(await asyncio.to_thread(_changes, await asked.workspace()))
+async def diff(call: CommandCall) -> CommandReply:
+    """Show the workspace's changes since git's HEAD, including new files."""
+    return CommandReply(await asyncio.to_thread(_changes, await call.workspace()))
 
 
 def _changes(workspace: Path) -> str:
@@ -49,17 +49,18 @@ def _changes(workspace: Path) -> str:
     if git is None:
         return NO_GIT
     with tempfile.TemporaryDirectory() as directory:
-        own = Path(directory)
-        names = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        repository = _Git(git, workspace, {**names, "LANG": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"})
-        where = ("--show-toplevel", "--git-path", "index", "--git-path", "objects")
-        # It reads the configuration and obeys none of it.
-        found = repository.run("rev-parse", "--path-format=absolute", *where)
-        if found is None or len(paths := found.decode("utf-8", "replace").splitlines()) != 3:
+        temporary = Path(directory)
+        env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        repository = _Git(git, workspace, {**env, "LANG": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"})
+        queries = ("--show-toplevel", "--git-path", "index", "--git-path", "objects")
+        # rev-parse reads the configuration, but runs none of the programs that it names.
+        output = repository.run("rev-parse", "--path-format=absolute", *queries)
+        if output is None or len(paths := output.decode("utf-8", "replace").splitlines()) != 3:
             return NO_REPOSITORY.format(workspace=workspace)
         head = repository.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         commit = head.decode().strip() if head else EMPTY_TREE
-        text = _compared(_borrowing(own, git, workspace, paths, commit), own, commit)
+        borrower = _create_borrower(temporary, git, workspace, paths, commit)
+        text = _compare(borrower, temporary, commit)
     if text is None:
         return FAILED.format(workspace=workspace, seconds=GIT_S)
     since = f"`{commit[:10]}`" if head else "the beginning"
@@ -69,34 +70,39 @@ def _changes(workspace: Path) -> str:
 
 
 class _Git:
-    """git in a directory, with an environment."""
+    """The git program, run in `directory` with the environment `env`."""
 
     def __init__(self, program: str, directory: Path, env: Mapping[str, str]) -> None:
         self._program = program
         self._directory = directory
         self._env = env
 
-    def run(self, *arguments: str, most_bytes: int = 1_000_000) -> bytes | None:
-        """Return git's output, or the beginning of a long one; None if git fails."""
+    def run(self, *arguments: str, max_bytes: int = 1_000_000) -> bytes | None:
+        """Return git's output, at most about `max_bytes` of it; None if git fails."""
         argv = (self._program, "-C", str(self._directory), *_OPTIONS, *arguments)
-        return read_beginning(argv, env=self._env, timeout_s=GIT_S, most_bytes=most_bytes)
+        return read_beginning(argv, env=self._env, timeout_s=GIT_S, max_bytes=max_bytes)
 
 
-def _borrowing(own: Path, git: str, workspace: Path, paths: list[str], commit: str) -> _Git:
-    """Return git in a repository of its own, with the objects and the index of another one."""
+def _create_borrower(
+    directory: Path, git: str, workspace: Path, paths: list[str], commit: str
+) -> _Git:
+    """Create a repository in `directory` that borrows the workspace's, and return git for it.
+
+    `paths` are the top directory, the index and the objects of the workspace's repository.
+    """
     top, index, objects = paths
-    (own / "refs").mkdir()
-    (own / "objects/info").mkdir(parents=True)
-    (own / "objects/info/alternates").write_text(f"{objects}\n")
-    (own / "HEAD").write_text(f"{commit}\n")
-    if _is_index(Path(index)):
-        # With its time, by which git knows what was changed too soon behind it to be seen by size.
-        shutil.copy2(index, own / "index")
+    (directory / "refs").mkdir()
+    (directory / "objects/info").mkdir(parents=True)
+    (directory / "objects/info/alternates").write_text(f"{objects}\n")
+    (directory / "HEAD").write_text(f"{commit}\n")
+    if _is_copyable(Path(index)):
+        # copy2 keeps the index's time: git reads files again that changed right after that time.
+        shutil.copy2(index, directory / "index")
     env = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(own),
+        "HOME": str(directory),
         "LANG": "C.UTF-8",
-        "GIT_DIR": str(own),
+        "GIT_DIR": str(directory),
         "GIT_WORK_TREE": top,
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CONFIG_SYSTEM": "/dev/null",
@@ -108,33 +114,36 @@ def _borrowing(own: Path, git: str, workspace: Path, paths: list[str], commit: s
     return _Git(git, workspace, env)
 
 
-def _is_index(path: Path) -> bool:
-    """Whether it is a file that can be copied."""
+def _is_copyable(index: Path) -> bool:
+    """Whether the index is a regular file and not too large."""
     try:
-        about = path.lstat()
-    except OSError:  # nothing was ever added
+        status = index.lstat()
+    except OSError:  # a repository to which nothing was added has no index
         return False
-    return stat.S_ISREG(about.st_mode) and about.st_size <= MAX_INDEX
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_INDEX_BYTES
 
 
-def _compared(git: _Git, own: Path, commit: str) -> bytes | None:
-    """Return a summary of the changes and the changes; None if git fails."""
+def _compare(git: _Git, directory: Path, commit: str) -> bytes | None:
+    """Return a summary of the changes since `commit`, and the diff; None if git fails.
+
+    New files are first added to the index in `directory`, so that the diff includes them.
+    """
     if new := git.run("ls-files", "-z", "--others", "--exclude-standard"):
-        (own / "new").write_bytes(b"\0".join(new.split(b"\0")[:MAX_NEW]))
-        names = (f"--pathspec-from-file={own / 'new'}", "--pathspec-file-nul")
+        (directory / "new").write_bytes(b"\0".join(new.split(b"\0")[:MAX_NEW_FILES]))
+        names = (f"--pathspec-from-file={directory / 'new'}", "--pathspec-file-nul")
         git.run("add", "--intent-to-add", *names)
     return git.run(
         "diff",
         *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"),
         *("--relative", "--patch", "--stat=72,50,30", commit, "--"),
-        most_bytes=MAX_BYTES + 1,
+        max_bytes=MAX_BYTES + 1,
     )
 
 
 def _block(text: bytes) -> str:
-    """Return changes as a block of code, cut at the end of a line."""
+    """Return a diff as a code block, cut at the end of a line if it is too long."""
     is_cut = len(text) > MAX_BYTES
     shown = text[:MAX_BYTES].rpartition(b"\n")[0] if is_cut else text
     lines = shown.decode("utf-8", "replace").strip("\n")
-    rest = "\n\nThere is more: `git diff` shows all of it." if is_cut else ""
-    return f"{fenced(lines, 'diff')}{rest}"
+    notice = "\n\nThere is more: `git diff` shows all of it." if is_cut else ""
+    return f"{fenced(lines, 'diff')}{notice}"

@@ -1,51 +1,68 @@
-"""The command /pair: an owner lets in who has a code, or the group in which it is written."""
+"""The command /pair: an owner approves a pairing code, or grants access to the current group."""
 
-from remoteclaw.clock import in_words, now_ms
-from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.clock import format_duration, now_ms
+from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.messages import ChatPlace, person
 
-WELCOME = "You were let in: write to me. /help shows what I know."
-UNKNOWN = "There is no such code, or it is older than an hour: have them write again for another."
+WELCOME = "You have access now: write to me. /help shows the commands."
+UNKNOWN = (
+    "There is no such code, or it is older than an hour: the person gets a new code by writing to "
+    "me again."
+)
 
 
-async def pair(asked: Asked) -> Answer:
-    """Let in who has a code, or the group; else list who asks."""
-    session, pairings = asked.session, asked.fleet.pairings
-    by = person(session.provider, asked.sender)
-    if asked.rest:
-        request = await approve(asked.fleet, asked.rest, by=by)
+async def pair(call: CommandCall) -> CommandReply:
+    """Approve a pairing code, grant access to the group, or list the pairing requests."""
+    session, pairings = call.session, call.fleet.pairings
+    by = person(session.provider, call.sender)
+    if call.arguments:
+        request = await approve(call.fleet, call.arguments, by=by)
         if request is None:
-            return Answer(UNKNOWN)
-        return Answer(f"`{_plain(request.name)}` (`{request.id}`) may write from now on.")
-    if asked.is_group:
+            return CommandReply(UNKNOWN)
+        return CommandReply(f"`{_plain(request.name)}` (`{request.id}`) may write from now on.")
+    if call.is_group:
         place = (session.provider, session.account, session.channel_id)
         await pairings.add(*place, name="a group", by=by)
-        return Answer(
-            "Everybody in this group may write to me now, where they mention me or answer me."
+        return CommandReply(
+            "Everybody in this group may write to me now, by mentioning me or replying to me."
         )
     requests = await pairings.requests()
     if not requests:
-        return Answer("Nobody asks to be let in. `/pair CODE` lets in who was told that code.")
+        return CommandReply(
+            "Nobody is waiting for access. `/pair CODE` gives access to the person with that code."
+        )
     lines = [
-        f"- `{one.code}`: `{_plain(one.name)}` (`{one.id}`) on {one.provider}/{one.account}, "
-        f"{in_words(now_ms() - one.at_ms)} ago"
-        for one in requests
+        f"- `{each.code}`: `{_plain(each.name)}` (`{each.id}`) on {each.provider}/{each.account}, "
+        f"{format_duration(now_ms() - each.at_ms)} ago"
+        for each in requests
     ]
-    return Answer("\n".join([*lines, "", "`/pair CODE` lets one in. Ask them for the code first."]))
+    return CommandReply(
+        "\n".join(
+            [
+                *lines,
+                "",
+                "`/pair CODE` gives one of them access. Ask the person for the code first.",
+            ]
+        )
+    )
 
 
 async def approve(fleet: Fleet, code: str, *, by: str) -> PairingRequest | None:
-    """Let in whom a code stands for, and tell them; None if the code is not known."""
+    """Grant access to the person with `code` on behalf of `by`, and notify that person.
+
+    Return None if the code is unknown or has expired.
+    """
     request = await fleet.pairings.approve(code, by=by)
     if request is None:
         return None
     place = ChatPlace(request.provider, request.account, request.chat)
     name = f"paired\0{request.provider}\0{request.account}\0{request.id}\0{request.message}"
-    await fleet.calls.say(place, WELCOME, name=name)
+    await fleet.calls.send_notice(place, WELCOME, name=name)
     return request
 
 
 def _plain(name: str) -> str:
+    """Return a display name without backquotes, for use in a code span."""
     return name.replace("`", "'") or "no name"

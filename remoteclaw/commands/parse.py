@@ -1,41 +1,37 @@
-"""Reads commands: the first word of a message, such as `/status` or `/new@its_bot`.
+"""Parses chat commands: messages whose first word is, for example, `/status` or `/new@its_bot`.
 
-Case doesn't matter. A message that begins with two slashes is text for the agent, with one.
+Case doesn't matter. A message that begins with two slashes is no command; the agent gets it with
+one slash.
 """
 
 import re
 from dataclasses import dataclass
 
-#: A first word that can be a command: platforms allow 32 characters, and as many for a bot's name.
-_FIRST = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@[A-Za-z0-9_]{1,64})?(?!\S)")
-#: What stops an agent though it is no command: what people write who want it to stop.
+#: A first word that can be a command. Platforms allow a command 32 characters.
+_COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@[A-Za-z0-9_]{1,64})?(?!\S)")
+#: A message that stops the agent without a slash, because people in a hurry write just "stop".
 _STOP = re.compile(r"\s*stop[.!]*\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ParsedCommand:
     """A command as a person wrote it."""
 
     name: str
-    """Its name, in small letters, without the slash."""
-    rest: str = ""
-    """The text behind it."""
-
-    @property
-    def words(self) -> list[str]:
-        """The words behind it."""
-        return self.rest.split()
+    """The command's name, in lower case and without the slash."""
+    arguments: str = ""
+    """The text after the name."""
 
 
-def parse(text: str) -> Command | None:
-    """Return the command that a message is; None if it is for the agent."""
+def parse(text: str) -> ParsedCommand | None:
+    """Return the command in a message; None if the message is text for the agent."""
     if _STOP.fullmatch(text):
-        return Command("stop")
-    first = _FIRST.match(text)
-    return Command(first[1].lower(), text[first.end() :].strip()) if first else None
+        return ParsedCommand("stop")
+    match = _COMMAND.match(text)
+    return ParsedCommand(match[1].lower(), text[match.end() :].strip()) if match else None
 
 
 def unescaped(text: str) -> str:
-    """Return a message without the second slash that kept it from being a command."""
+    """Return a message's text for the agent: two slashes at its beginning become one."""
     blank = len(text) - len(text.lstrip())
     return text[:blank] + text[blank + 1 :] if text.startswith("//", blank) else text

@@ -1,13 +1,13 @@
-"""Commands that choose who answers, where, and what is shown: /model, /agent, /project, /quiet."""
+"""Commands that change a chat's settings: /model, /agent, /project, /quiet and /verbose."""
 
 from pydantic import ValidationError
 
-from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 
-#: The names that take a session's own model, and its project, away.
+#: The argument of /model that resets the session's model, and that of /project for no project.
 DEFAULT, NONE = "default", "none"
 NO_PROJECTS = (
     "There are no projects: `[projects]` in the configuration names directories, such as "
@@ -15,107 +15,111 @@ NO_PROJECTS = (
 )
 
 
-async def model(asked: Asked) -> Answer:
-    """Show the session's model, or choose another one for it."""
-    view = await asked.fleet.sessions.view(asked.session.sid)
-    own, configured = view and view.model, asked.agent.model
-    theirs = (
-        f"`{configured}`, the model of {asked.session.agent}"
+async def model(call: CommandCall) -> CommandReply:
+    """Show the session's model, or choose another one."""
+    view = await call.fleet.sessions.view(call.session.sid)
+    own, configured = view and view.model, call.agent.model
+    default = (
+        f"`{configured}`, the model of {call.session.agent}"
         if configured
-        else (f"the one that {asked.runtime} chooses")
+        else (f"the one that {call.runtime} chooses")
     )
-    if not (wanted := asked.rest):
-        said = f"`{own}`, chosen for this session" if own else theirs
-        return Answer(f"The model is {said}. `/model NAME` chooses another one.")
-    if not asked.is_owner:
-        return Answer("The model is chosen by owners of this installation.")
-    if wanted == DEFAULT:
-        await asked.fleet.sessions.choose_model(asked.session, None)
-        return Answer(f"From the next turn on, the model is {theirs}.")
-    if not create_cli_runtime(asked.runtime).capabilities.chooses_model:
-        return Answer(
-            f"The agent {asked.session.agent} is run by {asked.runtime}, which has no "
+    if not (name := call.arguments):
+        current = f"`{own}`, chosen for this session" if own else default
+        return CommandReply(f"The model is {current}. `/model NAME` chooses another one.")
+    if not call.is_owner:
+        return CommandReply("Only owners of this installation can choose the model.")
+    if name == DEFAULT:
+        await call.fleet.sessions.choose_model(call.session, None)
+        return CommandReply(f"From the next turn on, the model is {default}.")
+    if not create_cli_runtime(call.runtime).capabilities.chooses_model:
+        return CommandReply(
+            f"The agent {call.session.agent} is run by {call.runtime}, which has no "
             "models to choose from."
         )
     try:
-        AgentConfig(model=wanted)
+        AgentConfig(model=name)
     except ValidationError:
-        return Answer("A model's name has no spaces, and no - at its beginning.")
-    await asked.fleet.sessions.choose_model(asked.session, wanted)
-    return Answer(
-        f"From the next turn on, the model is `{wanted}`, in new conversations too. "
-        f"`/model {DEFAULT}` goes back to {theirs}."
+        return CommandReply("A model's name has no spaces, and no - at its beginning.")
+    await call.fleet.sessions.choose_model(call.session, name)
+    return CommandReply(
+        f"From the next turn on, the model is `{name}`, in new conversations too. "
+        f"`/model {DEFAULT}` goes back to {default}."
     )
 
 
-async def agent(asked: Asked) -> Answer:
-    """List the agents, or have the chat be with another one."""
-    here = asked.session.agent
-    if not (wanted := asked.rest):
+async def agent(call: CommandCall) -> CommandReply:
+    """List the agents, or switch the chat to another one."""
+    current = call.session.agent
+    if not (argument := call.arguments):
         lines = [
-            f"- `{name}`{', who answers here' if name == here else ''}: "
+            f"- `{name}`{', who answers here' if name == current else ''}: "
             f"{settings.runtime or detect_runtime()[0]} "
-            f"in `{asked.home.workspace_path(name, settings)}`"
-            for name, settings in asked.config.agents.items()
+            f"in `{call.home.workspace_path(name, settings)}`"
+            for name, settings in call.config.agents.items()
         ]
-        return Answer("\n".join(lines))
-    name, _ = asked.config.agent(wanted)
-    if asked.chat_with is None:
-        return Answer(f"This chat is with {here}: a terminal's chat can be moved to another agent.")
-    if name == here:
-        return Answer(f"This chat is with {name} already.")
-    return Answer(f"This is the chat with {name} now.", session=asked.chat_with(name))
+        return CommandReply("\n".join(lines))
+    name, _ = call.config.agent(argument)
+    if call.chat_with is None:
+        return CommandReply(
+            f"This chat is with {current}: a terminal's chat can be moved to another agent."
+        )
+    if name == current:
+        return CommandReply(f"This chat is with {name} already.")
+    return CommandReply(f"This is the chat with {name} now.", session=call.chat_with(name))
 
 
-async def project(asked: Asked) -> Answer:
+async def project(call: CommandCall) -> CommandReply:
     """List the projects, or have the session work in one."""
-    view, projects = await asked.fleet.sessions.view(asked.session.sid), asked.config.projects
-    bound, own = view and view.project, f"the workspace of {asked.session.agent}"
-    if not (wanted := asked.rest):
+    view, projects = await call.fleet.sessions.view(call.session.sid), call.config.projects
+    current, own = view and view.project, f"the workspace of {call.session.agent}"
+    if not (argument := call.arguments):
         lines = [
-            f"- `{name}`{', where this chat works' if name == bound else ''}: `{directory}`"
+            f"- `{name}`{', where this chat works' if name == current else ''}: `{directory}`"
             for name, directory in projects.items()
         ]
-        if not bound:
+        if not current:
             lines += ["", f"This chat works in {own}."]
-        return Answer("\n".join(lines) if projects else NO_PROJECTS)
-    chosen = {name.casefold(): name for name in projects}.get(wanted.casefold())
-    if wanted in projects:
-        chosen = wanted
-    if chosen is None and wanted.casefold() not in (NONE, "-"):
+        return CommandReply("\n".join(lines) if projects else NO_PROJECTS)
+    chosen = {name.casefold(): name for name in projects}.get(argument.casefold())
+    if argument in projects:
+        chosen = argument
+    if chosen is None and argument.casefold() not in (NONE, "-"):
         listed = ", ".join(f"`{name}`" for name in projects)
-        return Answer(f"There is no such project: there are {listed}." if projects else NO_PROJECTS)
-    if chosen == bound:
-        return Answer(f"This chat works in {f'`{chosen}`' if chosen else own} already.")
-    await asked.fleet.sessions.bind(asked.session, chosen)
-    directory = await asked.workspace()
+        return CommandReply(
+            f"There is no such project: there are {listed}." if projects else NO_PROJECTS
+        )
+    if chosen == current:
+        return CommandReply(f"This chat works in {f'`{chosen}`' if chosen else own} already.")
+    await call.fleet.sessions.bind(call.session, chosen)
+    directory = await call.workspace()
     where = f"`{chosen}` (`{directory}`)" if chosen else f"{own} (`{directory}`)"
-    told = [f"From the next turn on, this chat works in {where}, in new conversations too."]
+    sentences = [f"From the next turn on, this chat works in {where}, in new conversations too."]
     if not directory.is_dir():
-        told.append("That directory is not on this computer.")
+        sentences.append("That directory is not on this computer.")
     if view and view.turn:
-        told.append("What runs goes on where it is.")
+        sentences.append("The running turn stays where it is.")
     if view and view.session_ids:
-        there = conversation_name(asked.runtime, str(directory)) in view.session_ids
-        notes = ", with notes of this one" if asked.config.record.keep_ms else ""
-        told.append(
-            "The conversation that it had there goes on."
-            if there
+        has_conversation = conversation_name(call.runtime, str(directory)) in view.session_ids
+        notes = ", with notes of this one" if call.config.record.keep_ms else ""
+        sentences.append(
+            "The conversation that it had there continues."
+            if has_conversation
             else f"A new conversation begins there{notes}."
         )
-    return Answer(" ".join(told))
+    return CommandReply(" ".join(sentences))
 
 
-async def quiet(asked: Asked) -> Answer:
-    """Show answers alone, and typing."""
-    await asked.fleet.sessions.quieten(asked.session, is_quiet=True)
-    return Answer(
-        "From the next turn on, only answers are shown here, and no tools and plans. "
+async def quiet(call: CommandCall) -> CommandReply:
+    """Show only answers and typing in the chat."""
+    await call.fleet.sessions.quieten(call.session, is_quiet=True)
+    return CommandReply(
+        "From the next turn on, only answers are shown here, without tools and plans. "
         "`/verbose` shows them again."
     )
 
 
-async def verbose(asked: Asked) -> Answer:
-    """Show what goes on while a turn runs."""
-    await asked.fleet.sessions.quieten(asked.session, is_quiet=False)
-    return Answer("From the next turn on, tools, plans and answers in the making are shown here.")
+async def verbose(call: CommandCall) -> CommandReply:
+    """Show tools, plans and partial answers in the chat while a turn runs."""
+    await call.fleet.sessions.quieten(call.session, is_quiet=False)
+    return CommandReply("From the next turn on, tools, plans and partial answers are shown here.")

@@ -1,12 +1,12 @@
-"""The table of commands: the name of each, who may use it, what it does, and its handler."""
+"""The table of chat commands, and the handling of messages that may be commands."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from remoteclaw.commands import allow_deny, diff, pair, resume, settings, status
-from remoteclaw.commands.call import Answer, Asked
-from remoteclaw.commands.parse import Command, parse, unescaped
+from remoteclaw.commands.call import CommandCall, CommandReply
+from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.runtimes import create_cli_runtime
 
@@ -19,42 +19,42 @@ class CommandSpec:
 
     name: str
     help: str
-    """What it does, on one line."""
-    handler: Callable[[Asked], Awaitable[Answer]]
+    """A description on one line."""
+    handler: Callable[[CommandCall], Awaitable[CommandReply]]
     usage: str = ""
-    """What may stand behind its name."""
+    """The arguments, as the help shows them."""
     scope: Scope = "everyone"
-    """Who may use it."""
+    """The people who may use the command."""
 
 
-async def _help(asked: Asked) -> Answer:
-    return Answer(help_text(is_owner=asked.is_owner))
+async def _help(call: CommandCall) -> CommandReply:
+    return CommandReply(help_text(is_owner=call.is_owner))
 
 
-async def _stop(asked: Asked) -> Answer:
-    count = await asked.fleet.sessions.stop(asked.session.sid, call=asked.id)
-    # What is stopped says so itself, in its place.
-    return Answer("" if count else "Nothing runs here.")
+async def _stop(call: CommandCall) -> CommandReply:
+    count = await call.fleet.sessions.stop(call.session.sid, call=call.id)
+    # Each stopped message gets a reply of its own that says so.
+    return CommandReply("" if count else "Nothing runs here.")
 
 
-async def _new(asked: Asked) -> Answer:
-    await asked.fleet.inbound.end_conversation(asked.session, "new", call=asked.id)
-    return Answer("A new conversation.", forward=asked.rest)
+async def _new(call: CommandCall) -> CommandReply:
+    await call.fleet.inbound.end_conversation(call.session, "new", call=call.id)
+    return CommandReply("A new conversation.", forward=call.arguments)
 
 
-async def _take(asked: Asked) -> Answer:
-    if await asked.fleet.terminals.stop(asked.session.sid):
-        return Answer("The terminal is ended, and what waits is answered.")
-    return Answer("No terminal is open here.")
+async def _take(call: CommandCall) -> CommandReply:
+    if await call.fleet.terminals.stop(call.session.sid):
+        return CommandReply("The terminal is ended, and what waits is answered.")
+    return CommandReply("No terminal is open here.")
 
 
-async def _of_cli(name: str, asked: Asked) -> Answer:
-    """Have an owner's command that is none of ours taken by the agent's CLI, as its own."""
-    if create_cli_runtime(asked.runtime).capabilities.takes_commands:
-        return Answer("", forward=f"/{name} {asked.rest}".strip(), is_for_cli=True)
-    return Answer(
-        f"There is no command /{name}, and {asked.runtime} has none of its own here. /help shows "
-        f"those there are; //{name} sends the words."
+async def _forward_to_cli(name: str, call: CommandCall) -> CommandReply:
+    """Forward an owner's unknown command to the agent's CLI, if the CLI has commands."""
+    if create_cli_runtime(call.runtime).capabilities.takes_commands:
+        return CommandReply("", forward=f"/{name} {call.arguments}".strip(), is_for_cli=True)
+    return CommandReply(
+        f"There is no command /{name}, and {call.runtime} has none of its own here. /help lists "
+        f"the commands; //{name} sends it to the agent as text."
     )
 
 
@@ -62,30 +62,35 @@ COMMANDS: Mapping[str, CommandSpec] = {
     spec.name: spec
     for spec in (
         CommandSpec("help", "Show the commands.", _help),
-        CommandSpec("stop", "Stop what runs, and drop what waits.", _stop),
-        CommandSpec("new", "Begin a new conversation; what runs is stopped.", _new, "[TEXT]"),
+        CommandSpec("stop", "Stop the running turn, and drop the waiting messages.", _stop),
+        CommandSpec(
+            "new", "Begin a new conversation; the running turn is stopped.", _new, "[TEXT]"
+        ),
         CommandSpec(
             "take",
-            "End the terminal that is open here; what was written meanwhile is answered.",
+            "End the terminal that is open here; the messages that waited for it are answered.",
             _take,
             scope="owner",
         ),
         CommandSpec("status", "Show what the session does now.", status.status),
         CommandSpec(
-            "queue", "Show what waits, or change how messages wait.", status.queue, "[MODE]"
+            "queue",
+            "Show how many messages wait, or change how they wait.",
+            status.queue,
+            "[MODE]",
         ),
         CommandSpec(
             "allow",
-            "Allow what the agent asks for; `always` in this conversation, `edits` with a plan; "
-            "`none` takes that back.",
+            "Allow what the agent asks for; `always`: in this conversation; `edits`: a plan with "
+            "its edits; `none` revokes that.",
             allow_deny.allow,
             "[ID] [always|edits|none]",
         ),
         CommandSpec("deny", "Deny what the agent asks for.", allow_deny.deny, "[ID] [WHY]"),
         CommandSpec(
             "answer",
-            "Answer a question of the agent's, in your own words or with a number.",
-            allow_deny.in_words,
+            "Answer a question of the agent, in your own words or with a number.",
+            allow_deny.answer,
             "[ID] TEXT",
         ),
         CommandSpec("model", "Show the model, or choose another one.", settings.model, "[NAME]"),
@@ -97,24 +102,24 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "[NAME]",
             scope="owner",
         ),
-        CommandSpec("quiet", "Show answers alone, without tools and plans.", settings.quiet),
+        CommandSpec("quiet", "Show only answers, without tools and plans.", settings.quiet),
         CommandSpec("verbose", "Show tools and plans again while a turn runs.", settings.verbose),
         CommandSpec(
             "diff",
-            "Show what has changed in the workspace since git's HEAD.",
+            "Show the changes in the workspace since git's HEAD.",
             diff.diff,
             scope="owner",
         ),
         CommandSpec(
             "resume",
-            "List the CLI's conversations of this workspace, or go on with a copy of one.",
+            "List earlier conversations of this workspace, or continue a copy of one.",
             resume.resume,
             "[NUMBER]",
             scope="owner",
         ),
         CommandSpec(
             "pair",
-            "Let in who was told a code, or this group; else show who asks.",
+            "Approve a pairing code, or give this group access; else list pairing requests.",
             pair.pair,
             "[CODE]",
             scope="owner",
@@ -126,63 +131,67 @@ COMMANDS: Mapping[str, CommandSpec] = {
 }
 
 
-#: What people write instead.
+#: Other names of commands.
 ALIASES = {"clear": "new", "reset": "new", "start": "help"}
 
 
 def help_text(*, is_owner: bool) -> str:
-    """Return the commands that a person may use, each with what it does."""
+    """Return the help: the commands that a person may use, with their descriptions."""
     lines = [
         f"- `{' '.join(filter(None, (f'/{spec.name}', spec.usage)))}` — {spec.help}"
         for spec in COMMANDS.values()
         if spec.scope == "everyone" or is_owner
     ]
-    own = "Other commands are those of the agent's own CLI. " if is_owner else ""
-    words = f"{own}Two slashes before a word send it to the agent with one."
-    return "\n".join([*lines, "", words])
+    cli = "Other commands are sent to the agent's CLI. " if is_owner else ""
+    escape = "To send a text that begins with a slash to the agent, write two slashes."
+    return "\n".join([*lines, "", f"{cli}{escape}"])
 
 
-async def answer(command: Command, asked: Asked) -> Answer | None:
-    """Return the answer to a command; None if it is text, as an unknown one of no owner is.
+async def run_command(name: str, call: CommandCall) -> CommandReply | None:
+    """Run the command `name` and return its reply.
 
-    Raises `RedisUnavailable` and `RedisRefused`; any other problem is the answer.
+    Return None if the message is text for the agent: an unknown command of a person who is no
+    owner. Raises `RedisUnavailable` and `RedisRefused`; any other error becomes the reply.
     """
-    spec = COMMANDS.get(ALIASES.get(command.name, command.name))
+    spec = COMMANDS.get(ALIASES.get(name, name))
     if spec is None:
-        return await _of_cli(command.name, asked) if asked.is_owner else None
-    if spec.scope == "owner" and not asked.is_owner:
-        return Answer(f"/{spec.name} is for owners of this installation.")
+        return await _forward_to_cli(name, call) if call.is_owner else None
+    if spec.scope == "owner" and not call.is_owner:
+        return CommandReply(f"/{spec.name} is for owners of this installation.")
     try:
-        return await spec.handler(asked)
+        return await spec.handler(call)
     except (RedisUnavailable, RedisRefused):
         raise
     except RemoteClawError as error:
-        return Answer(str(error))
+        return CommandReply(str(error))
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What comes of a message."""
+class MessageOutcome:
+    """The outcome of a message that may have been a command."""
 
-    answer: Answer | None
-    """The answer to its command, if it is one."""
+    reply: CommandReply | None
+    """The reply to the command; None if the message was none."""
     text: str
-    """What the agent is sent; nothing if the answer is all."""
+    """The text to send to the agent; empty if there is none."""
     is_command: bool | None
-    """Whether that is a command for the agent's CLI; None if the queue is to look."""
+    """Whether `text` is a command of the agent's CLI; None if the queue decides that."""
 
 
-async def take(text: str, asked: Callable[[str], Asked], *, has_files: bool) -> Taken:
-    """Take a message, and do it if it is a command; `asked` is given what follows its name.
+async def handle_message(
+    text: str, call_of: Callable[[str], CommandCall], *, has_files: bool
+) -> MessageOutcome:
+    """Run the message `text` if it is a command or answers a request.
 
-    Raises `RedisUnavailable` and `RedisRefused`.
+    `call_of` returns the call for a command's arguments. Raises `RedisUnavailable` and
+    `RedisRefused`.
     """
-    if has_files:  # the caption of a file is looked at by the queue, which knows /new there
-        return Taken(None, unescaped(text), None)
+    if has_files:  # a caption may begin with /new, which the queue handles
+        return MessageOutcome(None, unescaped(text), None)
     if command := parse(text):
-        told = await answer(command, asked(command.rest))
+        reply = await run_command(command.name, call_of(command.arguments))
     else:
-        told = await allow_deny.in_passing(text.strip(), asked(""))
-    if told is None:
-        return Taken(None, unescaped(text), False)
-    return Taken(told, told.forward, told.is_for_cli)
+        reply = await allow_deny.answer_by_message(text.strip(), call_of(""))
+    if reply is None:
+        return MessageOutcome(None, unescaped(text), False)
+    return MessageOutcome(reply, reply.forward, reply.is_for_cli)

@@ -1,1 +1,1 @@
-"""The configuration: its model, how it is read, changed and checked, and where it is kept."""
+"""The configuration: its model, its loading, checking and editing, and the state directory."""

@@ -1,6 +1,6 @@
-"""Approvers: who may answer what agents ask people for, and where they are asked.
+"""Approvers: the people who may answer agents' requests, and the chat in which they are asked.
 
-This is checked when an answer comes, by ids alone.
+An answer is checked when it arrives, against the configuration of that moment, by ids only.
 """
 
 import re
@@ -15,12 +15,12 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import profile_of
 
-#: Who answers at the command line of the installation.
+#: The name of anyone who answers at the command line or through the gateway's admin methods.
 OPERATOR = "operator"
-#: How long a turn waits where nothing says it, in seconds.
+#: How long a turn waits for an answer if no table has `hold_s`, in seconds.
 HOLD_S = 600
 
-WITHOUT_ACCOUNT = (
+NO_ACCOUNT = (
     "{key}.chat is {chat}, but nothing is sent there: there is no account {account} "
     "({there}). Name a chat of an account, or add it with `remoteclaw channel add {channel}`."
 )
@@ -29,42 +29,44 @@ NO_ID = "{key}.chat is {chat}, which is no chat there: ids have the form {form}.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
-    """The settings for what is asked for in one conversation."""
+    """The settings for requests in one conversation."""
 
     who: Literal["owners", "sender"] | tuple[str, ...] = "owners"
+    """The people who may answer, as in `ApprovalsConfig.who`."""
     hold_s: int = HOLD_S
+    """How long a turn waits for an answer, in seconds."""
     chat: ChatPlace | None = None
-    """Where people are asked instead of the conversation."""
+    """The chat in which people are asked; None for the conversation's own."""
 
     def __str__(self) -> str:
-        """Return who answers, and where, in a few words."""
-        who = {"owners": "owners answer", "sender": "owners and the sender answer"}
-        named = f"{', '.join(self.who) or 'nobody'} may answer"
-        told = who[self.who] if isinstance(self.who, str) else named
-        return told + (f", asked in {self.chat}" if self.chat else "")
+        """Return a short description of who answers, and where."""
+        by_group = {"owners": "owners answer", "sender": "owners and the sender answer"}
+        by_name = f"{', '.join(self.who) or 'nobody'} may answer"
+        text = by_group[self.who] if isinstance(self.who, str) else by_name
+        return text + (f", asked in {self.chat}" if self.chat else "")
 
 
 def approvals_of(config: Config, session: SessionKey) -> Approvals:
-    """Return the settings for a conversation: of each, the narrowest table's that has it."""
+    """Return the settings for a conversation, each from the narrowest table that has it."""
     channel = config.channel(session.provider)
     is_direct = session.user == session.channel_id
     group = None if is_direct else most_specific(channel.groups, session.channel_id)
-    agent = config.agents.get(session.agent)  # it may be configured no more
+    agent = config.agents.get(session.agent)  # None if it is no longer configured
     sections = (config, agent, channel, group and group[1])
     tables = [section.approvals for section in sections if section]
-    found = Approvals()
+    approvals = Approvals()
     for table in tables:
         chat = ChatPlace.parse(table.chat, table.thread) if table.chat else None
-        found = Approvals(
-            who=found.who if table.who is None else table.who,
-            hold_s=table.hold_s or found.hold_s,
-            chat=found.chat if table.chat is None else chat,
+        approvals = Approvals(
+            who=approvals.who if table.who is None else table.who,
+            hold_s=table.hold_s or approvals.hold_s,
+            chat=approvals.chat if table.chat is None else chat,
         )
-    return replace(found, chat=None) if found.chat == session.place else found
+    return replace(approvals, chat=None) if approvals.chat == session.place else approvals
 
 
 def can_be_asked(config: Config, session: SessionKey) -> bool:
-    """Whether there is anybody who may answer what is asked for in a conversation."""
+    """Whether any person may answer the requests in a conversation."""
     who = approvals_of(config, session).who
     if who != "owners":
         return bool(who)
@@ -76,7 +78,11 @@ def can_be_asked(config: Config, session: SessionKey) -> bool:
 def may_answer(
     config: Config, session: SessionKey, who: str, people: Collection[str], *, is_owner: bool
 ) -> bool:
-    """Whether a person (CHANNEL:ID) may answer what is asked for in a session for `people`."""
+    """Whether `who` may answer a request of a session.
+
+    `who` is a person as CHANNEL:ID, or `OPERATOR`; `people` are those for whom the turn works.
+    `is_owner` says whether `who` is an owner.
+    """
     if who == OPERATOR:
         return True
     match approvals_of(config, session).who:
@@ -89,7 +95,7 @@ def may_answer(
 
 
 def check_chats(config: Config) -> None:
-    """Raise `ConfigError` for a chat whose adapter can't show what is asked for."""
+    """Raise `ConfigError` for an approval chat that has no account, or an invalid id."""
     for key, table in _all_tables(config):
         if not table.chat:
             continue
@@ -97,10 +103,10 @@ def check_chats(config: Config) -> None:
         about = {"key": key, "chat": quoted(table.chat), "channel": chat.provider}
         accounts = config.accounts()
         if (chat.provider, chat.account) not in accounts:
-            there = ", ".join("/".join(one) for one in accounts) or "none"
+            names = ", ".join("/".join(account) for account in accounts) or "none"
             raise ConfigError(
-                WITHOUT_ACCOUNT.format(
-                    **about, account=f"{chat.provider}/{chat.account}", there=f"there are {there}"
+                NO_ACCOUNT.format(
+                    **about, account=f"{chat.provider}/{chat.account}", there=f"there are {names}"
                 )
             )
         form = profile_of(chat.provider).id_form
@@ -109,7 +115,7 @@ def check_chats(config: Config) -> None:
 
 
 def _all_tables(config: Config) -> Iterator[tuple[str, ApprovalsConfig]]:
-    """Yield every table there is, with its key."""
+    """Yield each `approvals` table of a configuration, with its key."""
     yield "approvals", config.approvals
     for agent, settings in config.agents.items():
         yield f"agents.{agent}.approvals", settings.approvals

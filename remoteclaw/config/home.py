@@ -1,4 +1,4 @@
-"""The state directory: everything that one user's installation keeps on one machine."""
+"""The state directory, which holds all files of a user's installation on one machine."""
 
 import functools
 import hmac
@@ -17,42 +17,50 @@ from typing import TYPE_CHECKING
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import locked, replace_file
 
-if TYPE_CHECKING:  # else every command would load pydantic
+if TYPE_CHECKING:  # at run time, importing it would make every command load pydantic
     from remoteclaw.config.model import AgentConfig, Config
 
-#: Paths of unix sockets have 107 bytes at most; this much is left for our own part of them.
+#: The maximum length, in bytes, of a directory for our unix sockets: the kernel's limit for a
+#: socket's path, 107, without the part below the directory.
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
-#: The secret digits of a server's name: 64 bits can't be guessed, and keep names of tools short.
+#: The number of secret hexadecimal digits in a server's name: 64 bits can't be guessed, and the
+#: names of its tools stay short.
 NAME_DIGITS = 16
-#: What would end the path, or mean something else, in the URL of a unix socket, or in a rule that
-#: lets claude read in a run directory.
-NOT_PLAIN = frozenset("#?%()[]*\\")
+#: Characters with a meaning in the URL of a unix socket, or in the rule that lets claude read a run
+#: directory.
+SPECIAL_CHARS = frozenset("#?%()[]*\\")
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The state directory and what lies in it. Everything in it belongs to one user alone.
+    """The state directory. Only its user has access to it.
 
-    Its properties are names of files; `create()` makes the directories, for commands that start
-    processes, and `check()` makes nothing.
+    The properties are the paths of files and directories in it, which may be absent. `create()`
+    makes the directories, for commands that start processes; `check()` makes nothing.
     """
 
     path: Path
 
     @classmethod
     def default(cls) -> "Home":
-        """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`."""
+        """Return the state directory of this process: `$REMOTECLAW_HOME`, else `~/.remoteclaw`.
+
+        Raises `StateDirectoryError` if its ~ can't be expanded.
+        """
         try:
             return cls(state_directory())
         except RuntimeError:
             named = os.environ.get("REMOTECLAW_HOME", "~")
             raise StateDirectoryError(
-                f"The state directory {named} can't be used (~ leads nowhere here): "
+                f"The state directory {named} can't be used (~ names no home directory here): "
                 "set REMOTECLAW_HOME to an absolute path."
             ) from None
 
     def create(self) -> "Home":
-        """Make it and its parts; raises `StateDirectoryError` if they can't be used."""
+        """Make the directory and its subdirectories, unless they exist.
+
+        Raises `StateDirectoryError` if they can't be used.
+        """
         private_directory(self.path)
         private_directory(self.sockets)
         for path in (self.runs, self.logs, self.redis_data, self.gateways):
@@ -60,7 +68,7 @@ class Home:
         return self
 
     def check(self) -> "Home":
-        """Raise `StateDirectoryError` if it could not be used; make and change nothing."""
+        """Raise `StateDirectoryError` if `create()` would fail; make and change nothing."""
         try:
             if self.sockets != self.path and os.path.lexists(self.sockets):
                 _check_private(self.sockets)
@@ -83,68 +91,76 @@ class Home:
 
     @property
     def host_id(self) -> str:
-        """A name for this installation on this machine, made once and kept."""
+        """The name of this installation on this machine, made at the first use and kept."""
         return _kept(self.path / "host-id", _new_host_id)
 
     def server_name(self, sid: str) -> str:
-        """Return a name for a session's MCP server that stays, and that no other server can have.
+        """Return the name of our MCP server for a session, the same at each call.
 
-        It is told by a secret: a server of another's choice may call itself what it likes.
+        The name contains a secret. Any other MCP server can choose its name freely, and so must not
+        be able to guess this one.
         """
         from remoteclaw.messages import OWN_SERVER
 
         secret = _kept(self.path / "server-secret", _new_secret)
-        known = hmac.new(secret.encode(), sid.encode(), sha256).hexdigest()[:NAME_DIGITS]
-        return f"{OWN_SERVER}-{known}"
+        digits = hmac.new(secret.encode(), sid.encode(), sha256).hexdigest()[:NAME_DIGITS]
+        return f"{OWN_SERVER}-{digits}"
 
     @property
     def sockets(self) -> Path:
-        """A private directory whose path is short enough for unix sockets and plain in a URL."""
+        """The directory of unix sockets, with a short path without special characters.
+
+        If the state directory's own path is too long or has such characters, it is a private
+        directory in /tmp.
+        """
         is_short = len(os.fsencode(self.path)) <= MAX_SOCKET_DIR_BYTES
-        if is_short and not NOT_PLAIN & set(str(self.path)):
+        if is_short and not SPECIAL_CHARS & set(str(self.path)):
             return self.path
         digest = sha256(os.fsencode(self.path)).hexdigest()[:12]
-        # Predictable, but private_directory() refuses one that isn't ours.
+        # The name is predictable, but private_directory() refuses another user's directory.
         return Path(f"/tmp/remoteclaw-{os.getuid()}-{digest}")  # noqa: S108
 
     @property
     def runs(self) -> Path:
-        """Where every agent process has its run directory."""
+        """The directory of the run directories, one for each agent process."""
         return self.sockets / "run"
 
     @property
     def gateways(self) -> Path:
-        """Where every gateway has a socket for our own connector, which knows only this path."""
+        """The directory in which each gateway has a socket for our connector.
+
+        The connector knows only this path.
+        """
         return self.path / "gateways"
 
     @property
     def terminals(self) -> Path:
-        """Where each terminal keeps its files, and what it leaves when it ends."""
+        """The directory of terminals' files, including those that a terminal leaves at its end."""
         return self.path / "terminals"
 
     @property
     def logs(self) -> Path:
-        """Where `remoteclaw up` writes what its processes print."""
+        """The directory to which `remoteclaw up` writes the output of its processes."""
         return self.path / "logs"
 
     @property
     def workspaces(self) -> Path:
-        """Where agents work that have no workspace of their own."""
+        """The directory of the workspaces of agents that have none configured."""
         return self.path / "workspaces"
 
     @property
     def downloads(self) -> Path:
-        """Where the console saves files that agents send."""
+        """The directory in which the console saves files that agents send."""
         return self.path / "downloads"
 
     @property
     def redis_data(self) -> Path:
-        """Where the embedded server keeps its append-only file."""
+        """The directory of the embedded server's append-only file."""
         return self.path / "redis"
 
     @property
     def redis_socket(self) -> Path:
-        """Where the embedded server listens."""
+        """The socket on which the embedded server listens."""
         return self.sockets / "redis.sock"
 
     def redis_url(self, config: "Config") -> str:
@@ -152,13 +168,16 @@ class Home:
         return config.redis.url or f"unix://{self.redis_socket}"
 
     def workspace_path(self, agent: str, config: "AgentConfig") -> Path:
-        """Return the directory an agent works in, whether it is there or not."""
+        """Return the directory in which an agent works, which may not exist yet."""
         if config.workspace is not None:
             return config.workspace.expanduser()
         return self.workspaces / agent
 
     def workspace(self, agent: str, config: "AgentConfig") -> Path:
-        """Return the directory an agent works in; its default one is made."""
+        """Return the directory in which an agent works.
+
+        If none is configured, make the default one; raises `StateDirectoryError` if that fails.
+        """
         path = self.workspace_path(agent, config)
         if config.workspace is None:
             _subdirectory(path.parent)
@@ -167,7 +186,10 @@ class Home:
 
 
 def state_directory() -> Path:
-    """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`; raises RuntimeError if its ~ is unknown."""
+    """Return the absolute path of `$REMOTECLAW_HOME`, else `~/.remoteclaw`.
+
+    Raises RuntimeError if its ~ can't be expanded.
+    """
     return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()
 
 
@@ -182,11 +204,11 @@ def _new_secret() -> str:
 
 @functools.cache
 def _kept(file: Path, new: Callable[[], str]) -> str:
-    """Return the content of a file that is made once and kept."""
+    """Return the content of a file; if it is absent, first write the result of `new()` to it."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        # Two processes may start at once: only one of them makes the file.
+        # Two processes may start at once, so only the one that holds the lock makes the file.
         with locked(file.with_name(".lock")):
             if not file.exists():
                 replace_file(file, f"{new()}\n".encode())
@@ -194,23 +216,23 @@ def _kept(file: Path, new: Callable[[], str]) -> str:
 
 
 def private_directory(path: Path) -> Path:
-    """Make a directory that only this user can enter, unless it is there; return it.
+    """Make a directory that only this user can enter, unless it exists, and return its path.
 
-    Raises `StateDirectoryError` if it can't be made, isn't ours, or is open to others and in use:
-    then it was made for something else, and locking others out of it is not for us to do.
+    Raises `StateDirectoryError` if it can't be made, belongs to another user, or is open to others
+    and not empty: such a directory was made for something else, so its mode must not be changed.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_private(path)
         if stat.S_IMODE(path.lstat().st_mode) & 0o077:
-            path.chmod(0o700)  # it is empty
+            path.chmod(0o700)  # safe, since it is empty
     except OSError as error:
         raise _unusable(path, error) from None
     return path
 
 
 def _subdirectory(path: Path) -> None:
-    """Make a directory inside of a private one, which keeps others out of it whatever its mode."""
+    """Make a directory, unless it exists, in a private one, which keeps other users out of it."""
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
@@ -218,16 +240,20 @@ def _subdirectory(path: Path) -> None:
 
 
 def _check_private(path: Path) -> None:
-    """Raise if a directory that exists can't be ours alone; OSError where the system says why."""
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    """Raise unless an existing directory belongs to this user and others have no access to it.
+
+    Raises OSError if it is no directory or can't be used, else `StateDirectoryError`. An empty
+    directory may be open to others.
+    """
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(20, "Not a directory")
-    if found.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         raise StateDirectoryError(
-            f"{path} belongs to user {found.st_uid}, not to you: remove it, "
+            f"{path} belongs to user {status.st_uid}, not to you: remove it, "
             "or set REMOTECLAW_HOME to a directory of your own."
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 and any(path.iterdir()):
         raise StateDirectoryError(
             f"The state directory {path} is open to other users (mode {mode:03o}): "

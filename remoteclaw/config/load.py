@@ -1,7 +1,8 @@
-"""Loads the configuration: one TOML file, and overrides by variables.
+"""Loads the configuration: one TOML file, and overrides in environment variables.
 
-The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory; it may be absent.
-`REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not ours to read.
+The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory. It may be absent.
+The variable `REMOTECLAW__SECTION__KEY` overrides one value; a variable with a single underscore in
+the place of a double one is ignored.
 """
 
 import os
@@ -20,9 +21,10 @@ from remoteclaw.errors import ConfigError, did_you_mean
 
 
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """Return the configuration of a file and the overrides.
+    """Return the configuration in a file, with the overrides.
 
-    Raises `ConfigError` with one line about the first mistake, naming an earlier valid version.
+    Raises `ConfigError` with one line about the first mistake. It names the backup of an earlier
+    valid version if there is one.
     """
     content = read_file(file, environment)
     try:
@@ -35,13 +37,16 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
 
 
 def backup_of(file: Path) -> Path:
-    """Return where a valid earlier version of a configuration file is kept."""
+    """Return the path of the backup of a configuration file, which may be absent."""
     target = Path(os.path.realpath(file))
     return target.with_name(f"{target.name}.bak")
 
 
 def read_file(file: Path, environment: Mapping[str, str] = os.environ) -> bytes:
-    """Return a file's content, empty if it is absent; raises `ConfigError` if it can't be read."""
+    """Return the content of a file, empty if it is absent.
+
+    Raises `ConfigError` if it can't be read, or if it is absent and `REMOTECLAW_CONFIG` names it.
+    """
     try:
         return file.read_bytes()
     except FileNotFoundError:
@@ -53,14 +58,17 @@ def read_file(file: Path, environment: Mapping[str, str] = os.environ) -> bytes:
 
 
 def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> Config:
-    """Return what a file's content means with the overrides; raises as `load_config()` does."""
+    """Return the configuration that `content` and the overrides define.
+
+    Raises `ConfigError` with one line about the first mistake; `file` is the path in its text.
+    """
     tree = parse_toml(content, file)
     sources = _override(tree, environment)
     path: tuple[str, ...] = ()
     try:
         channels: Any = tree.get("channels")
         for name, table in [*channels.items()] if isinstance(channels, dict) else ():
-            if isinstance(table, dict):  # whose model its name tells
+            if isinstance(table, dict):  # the channel's name decides which model it has
                 path = ("channels", name)
                 channels[name] = ChannelConfig.named(name).model_validate(table)
         path = ()
@@ -73,7 +81,7 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
 
 
 def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
-    """Return a file's content as a tree; raises `ConfigError` if it is no TOML."""
+    """Return the content of a TOML file as a tree; raises `ConfigError` if it is invalid."""
     try:
         return tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -86,7 +94,7 @@ def overrides(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    """Put REMOTECLAW__… into the tree; return which path came from which variable."""
+    """Put the values of REMOTECLAW__… into the tree; return each variable by its dotted path."""
     sources = {}
     for name in overrides(environment):
         path: list[str] = []
@@ -96,7 +104,8 @@ def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
                 branch = branch.setdefault(path[-1], {})
             if not isinstance(branch, dict):
                 raise ConfigError(f"{name} can't be used: {path[-1]!r} is not a section.")
-            # These are called what they are called; our own keys are lower case.
+            # Names of variables, headers, senders and groups keep their case; keys of settings are
+            # lower case.
             keep = path[-1:] in (["env"], ["headers"], ["senders"], ["groups"])
             path.append(part if keep else _existing(branch, part))
         branch[path[-1]] = _value(environment[name])
@@ -105,12 +114,15 @@ def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
 
 
 def _existing(branch: Mapping[str, Any], part: str) -> str:
-    """Return the key that is meant: one that is there, in any spelling, or a new one."""
+    """Return the key of `branch` that equals `part` in another case, else `part` in lower case."""
     return next((key for key in branch if key.lower() == part.lower()), part.lower())
 
 
 def _value(text: str) -> Any:
-    """Read a variable as TOML where it is a list or a table; numbers are told by their field."""
+    """Return a variable's value: a list or a table if it has the TOML form of one, else the text.
+
+    The model turns texts into numbers and booleans.
+    """
     if not text.startswith(("[", "{")):
         return text
     try:
@@ -122,7 +134,7 @@ def _value(text: str) -> Any:
 def _explain(
     error: ValidationError, file: str, sources: Mapping[str, str], section: tuple[str, ...] = ()
 ) -> str:
-    """Say in one line where the first mistake of a section is, what it is, and what is right."""
+    """Return one line about the first mistake: where it is, what it is, and what to write."""
     first = error.errors()[0]
     path = [str(part)[:100] for part in (*section, *first["loc"])]
     *sections, key = path or [""]
@@ -137,28 +149,31 @@ def _explain(
 
 
 def _source(path: list[str], sources: Mapping[str, str]) -> str | None:
-    """Return the variable that a mistake comes from: it made the value, a part or the section."""
+    """Return the variable that has set the value at a path, a part of it, or a section around it.
+
+    None if the value is from the file.
+    """
     dotted = ".".join(path) + "."
     related = (
         name
-        for made, name in sources.items()
-        if f"{made}.".startswith(dotted) or dotted.startswith(f"{made}.")
+        for overridden, name in sources.items()
+        if f"{overridden}.".startswith(dotted) or dotted.startswith(f"{overridden}.")
     )
     return next(related, None)
 
 
 def _valid_keys(sections: list[str]) -> list[str]:
-    """Return the keys of the model that a path of sections leads to."""
+    """Return the valid keys of the section at a path."""
     model: Any = Config
     for section in sections:
         if isinstance(model, type) and issubclass(model, BaseModel):
             field = model.model_fields.get(section)
             annotation = field.annotation if field else None
             parts = get_args(annotation)
-            # A section that may be absent is a union with None.
+            # The type of an optional section is a union with None.
             model = parts[0] if type(None) in parts else annotation
         else:
-            # A table of named things, such as agents: the section is one thing's own name.
+            # A table of named sections, such as the agents: `section` is a name in it.
             inner = model.__args__[1] if hasattr(model, "__args__") else None
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 inner = section_named(inner, section)

@@ -1,6 +1,6 @@
 """JSON merge patches (RFC 7396) of the configuration, applied to its TOML file.
 
-A patch is about what the file says, not about what holds: defaults stay unwritten.
+A patch applies to the text of the file, so defaults stay unwritten.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from remoteclaw.errors import ConfigError
 
 
 def check_json(tree: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for a tree that no file can hold.
+    """Raise `ConfigError` for a tree that can't be written to a file.
 
-    That is a tree that is nested too deep, or has a lone surrogate or a number beyond 64 bits.
+    Such a tree is nested too deeply, or has a lone surrogate or a number beyond 64 bits.
     """
     json_size(tree)
 
@@ -34,28 +34,29 @@ def json_size(tree: Mapping[str, Any]) -> int:
         raise ConfigError(f"This can't be written to a file: {error}.") from None
 
 
-def merged(tree: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree with a patch: null removes, tables are merged, all else replaces."""
+def apply_patch(tree: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of `tree` with a patch: null removes, tables merge, other values replace."""
     result = dict(tree)
     for name, value in patch.items():
         if value is None:
             result.pop(name, None)
         elif isinstance(value, Mapping):
             inner = result.get(name)
-            result[name] = merged(inner if isinstance(inner, Mapping) else {}, value)
+            result[name] = apply_patch(inner if isinstance(inner, Mapping) else {}, value)
         else:
             result[name] = value
     return result
 
 
-def edited(content: bytes, patch: Mapping[str, Any]) -> bytes:
-    """Return a file's content with a patch; comments, order and all other settings stay.
+def patch_toml(content: bytes, patch: Mapping[str, Any]) -> bytes:
+    """Return the content of a file to which a patch is applied.
 
-    Raises `ConfigError` for a file whose form does not allow that.
+    Comments, order and all other settings stay. Raises `ConfigError` if the form of the file
+    doesn't allow that.
     """
     text = content.decode("utf-8")
-    wanted = merged(tomllib.loads(text), patch)
-    # Where keys have dots, `queue.mode = …`, there is no place for headers of tables.
+    wanted = apply_patch(tomllib.loads(text), patch)
+    # A file with dotted keys, such as `queue.mode = …`, allows no table headers in some places.
     for with_headers in (True, False):
         with contextlib.suppress(TOMLKitError, ValueError, TypeError, AttributeError, LookupError):
             document = tomlkit.parse(text)
@@ -63,7 +64,7 @@ def edited(content: bytes, patch: Mapping[str, Any]) -> bytes:
             result = tomlkit.dumps(document)
             if tomllib.loads(result) == wanted:
                 return result.encode()
-    # Few files are: tables whose parts lie far apart, for instance.
+    # Few files get here, such as those in which the parts of a table are far apart.
     raise ConfigError(
         "The form of the file does not allow this change without rewriting it: change it in an "
         "editor."
@@ -80,7 +81,7 @@ def _edit(table: Any, patch: Mapping[str, Any], *, with_headers: bool) -> None:
             inner = table[name]
             _edit(inner, value, with_headers=with_headers)
             if not inner and isinstance(inner, Table) and inner.is_super_table():
-                table[name] = tomlkit.table()  # it was only there in what is gone
+                table[name] = tomlkit.table()  # it existed only through the parts that were removed
         elif is_table and with_headers and not isinstance(table, InlineTable):
             fresh = tomlkit.table()
             _fill(fresh, value)
@@ -92,19 +93,19 @@ def _edit(table: Any, patch: Mapping[str, Any], *, with_headers: bool) -> None:
 
 
 def _add(table: Any, name: str, value: Any) -> None:
-    """Add a value behind the last one: comments behind that belong to what follows."""
+    """Add a value after the last one of a table: comments below that belong to what follows."""
     container = table.value if isinstance(table, Table) else table
     body = container.body if isinstance(container, Container) else []
-    values = [(key, one) for key, one in body if key is not None and not _is_header(one)]
+    values = [(key, item) for key, item in body if key is not None and not _is_header(item)]
     if not values:
         table[name] = value
         return
-    last, found = values[-1]
-    made = tomlkit.item(value)
-    made.trivia.indent = found.trivia.indent
-    made.trivia.trail = found.trivia.trail if "\n" in found.trivia.trail else "\n"
-    # tomlkit's method that inserts at a place is private; `edited()` checks the result.
-    container._insert_after(last, name, made)
+    last_key, last = values[-1]
+    item = tomlkit.item(value)
+    item.trivia.indent = last.trivia.indent
+    item.trivia.trail = last.trivia.trail if "\n" in last.trivia.trail else "\n"
+    # tomlkit's method for inserting at a position is private; `patch_toml()` checks the result.
+    container._insert_after(last_key, name, item)
 
 
 def _is_header(value: Any) -> bool:
@@ -112,11 +113,11 @@ def _is_header(value: Any) -> bool:
 
 
 def _fill(table: Table | InlineTable, tree: Mapping[str, Any]) -> None:
-    """Put what a patch says into a new table: values first, as tables behind them would take them.
+    """Put the values of a patch, without its nulls, into a new table.
 
-    What is null there is not there.
+    Values are first: after the header of an inner table, they would belong to that.
     """
-    for name, value in sorted(tree.items(), key=lambda one: isinstance(one[1], Mapping)):
+    for name, value in sorted(tree.items(), key=lambda item: isinstance(item[1], Mapping)):
         if isinstance(value, Mapping):
             inner = tomlkit.inline_table() if isinstance(table, InlineTable) else tomlkit.table()
             _fill(inner, value)
@@ -130,8 +131,8 @@ def _item(value: Any) -> Any:
         raise ConfigError("A list in the change has a null in it: leave it out.")
     if isinstance(value, list):
         array = tomlkit.array()
-        for one in value:
-            array.append(_item(one))
+        for entry in value:
+            array.append(_item(entry))
         return array
     if isinstance(value, Mapping):
         table = tomlkit.inline_table()
@@ -140,20 +141,21 @@ def _item(value: Any) -> Any:
     return value
 
 
-def replacing(
+def replacement_patch(
     wanted: Mapping[str, Any], shown: Mapping[str, Any], tree: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the patch that makes a file say what is wanted in place of what was shown.
+    """Return the patch that turns the configuration `shown` into `wanted`.
 
-    What is wanted as it was shown stays as the file has it: a default unwritten, a secret as it is.
-    What was shown and isn't wanted goes, if it is in the file.
+    `shown` is redacted and has all defaults; `tree` is the content of the file. A value that
+    `wanted` repeats unchanged isn't in the patch: a default stays unwritten, and a secret stays as
+    it is. The patch removes keys of the file that `wanted` doesn't have.
     """
     patch: dict[str, Any] = {}
     for name, value in wanted.items():
         old = shown.get(name)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             inner = tree.get(name)
-            below = replacing(value, old, inner if isinstance(inner, Mapping) else {})
+            below = replacement_patch(value, old, inner if isinstance(inner, Mapping) else {})
             if below:
                 patch[name] = below
         elif name in shown and is_same(value, old):

@@ -1,7 +1,7 @@
 """Permissions: what an agent's CLI may do without approval.
 
-The CLIs ask, each in its own way, and their runtimes say what is asked for as an `Intent`.
-`decide()` answers for all of them, by the agent's `permissions` and its rules in `allow`.
+Each CLI asks for permissions in its own way; its runtime translates a request into an `Intent`.
+`decide()` answers the requests of all CLIs, by the agent's `permissions` and the rules in `allow`.
 """
 
 import json
@@ -16,7 +16,7 @@ from remoteclaw.events import Intent, PermissionEvent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import AgentSpec
 
-#: Forms of rules, for people.
+#: The forms of rules, in an error about an invalid one.
 _FORMS = (
     "Bash, Bash(COMMAND), Bash(COMMAND:*), Read, Read(PATH), Edit, Edit(PATH), WebFetch, "
     "WebFetch(domain:NAME), WebSearch and mcp__SERVER__TOOL"
@@ -24,12 +24,14 @@ _FORMS = (
 _RULE = re.compile(r"(Bash|Edit|Write|Read|WebFetch)\((.+)\)", re.DOTALL)
 _PLAIN = re.compile(r"Bash|Edit|Write|Read|WebFetch|WebSearch|mcp__[\w.-]+")
 _DOMAIN = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*", re.IGNORECASE)
-#: An address that every program reads alike: no login, no backslash, no control character.
+#: An address that all programs parse alike: without a login, a backslash or a control character.
 _URL = re.compile(rf"https?://({_DOMAIN.pattern})(:\d+)?([/?#][^\x00-\x20\\]*)?", re.IGNORECASE)
-#: Characters by which a command does more than start one program with arguments.
+#: Characters with which a shell command does more than start one program with arguments.
 _OPERATORS = frozenset(";&|<>()$`")
-#: Names that are changed by a rule alone: by them, git, a shell or an agent CLI starts programs. A
-#: directory with a HEAD is a repository to git.
+#: Names of files and directories that name programs for git, a shell, an editor or an agent CLI to
+#: start. `permissions = "edits"` and rules about a directory don't allow changes of them; a rule
+#: that names one does. `head` is among them because git takes a directory with a HEAD for a
+#: repository.
 _GUARDED = frozenset(
     (
         *(".git", ".gitconfig", ".gitmodules", "head", ".husky", ".ssh", ".envrc", ".direnv"),
@@ -39,85 +41,86 @@ _GUARDED = frozenset(
         *(".opencode", "opencode.json", "opencode.jsonc", ".vscode", ".idea"),
     )
 )
-#: The setting that allows a branch more than reading.
-BRANCHES = 'branches = "auto"'
+#: The setting that allows a branch to do more than reading.
+ALLOW_IN_BRANCHES = 'branches = "auto"'
 #: The setting that allows changes of files in the workspace.
 EDITS = 'permissions = "edits"'
-#: The longest rule that a refusal proposes, in characters.
-MAX_PROPOSED = 200
+#: The maximum length, in characters, of the rules that a refusal proposes: people read them.
+MAX_PROPOSED_CHARS = 200
 
 
-Verdict = Literal["allow", "refuse", "ask"]
+PermissionVerdict = Literal["allow", "refuse", "ask"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """The decision about one request."""
+class PermissionRuling:
+    """The decision about one permission request."""
 
-    verdict: Verdict
-    """With `ask`, a person decides, where one can be asked."""
+    verdict: PermissionVerdict
+    """`ask` leaves the decision to a person; it means a refusal if nobody can be asked."""
     remedy: str = ""
-    """A setting of the agent that would allow it, as it stands in the configuration."""
+    """The setting of the agent that would allow the request, in TOML; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One entry of `allow`, in the form that claude's own settings have."""
+class PermissionRule:
+    """An entry of `allow`, in the syntax of claude's own settings."""
 
     tool: str
-    of: str = ""
-    """A command, path or domain; with nothing, the rule holds for every use of the tool."""
-    is_wide: bool = False
-    """Whether it is the beginning of commands, or a directory with all that is in it."""
+    target: str = ""
+    """The command, path or domain that the rule allows; empty for every use of the tool."""
+    is_prefix: bool = False
+    """Whether `target` is the beginning of the allowed commands, or the directory of the allowed
+    files."""
 
     @property
     def kind(self) -> str:
-        """What a CLI has to say of requests for it to have an effect: see `Capabilities`."""
+        """The name, in `Capabilities`, of what a CLI must report for the rule to have an effect."""
         if self.tool.startswith("mcp__"):
             return "mcp"
-        return "WebFetch(domain)" if self.tool == "WebFetch" and self.of else self.tool
+        return "WebFetch(domain)" if self.tool == "WebFetch" and self.target else self.tool
 
     @classmethod
-    def parse(cls, text: str) -> "Rule":
-        """Return the rule that a text means; raises ValueError for any other text."""
+    def parse(cls, text: str) -> "PermissionRule":
+        """Return the rule in a text; raises ValueError if the text is no valid rule."""
         if _PLAIN.fullmatch(text):
             return cls("Edit" if text == "Write" else text)
-        found = _RULE.fullmatch(text)
-        if found is None:
-            raise ValueError(f"has {text!r}, which is no rule: there are {_FORMS}")
-        tool, of = found.groups()
+        match = _RULE.fullmatch(text)
+        if match is None:
+            raise ValueError(f"has {text!r}, which is no rule: write one of {_FORMS}")
+        tool, target = match.groups()
         match tool:
             case "Bash":
-                return cls._of_command(text, of)
+                return cls._of_command(text, target)
             case "WebFetch":
-                scheme, _, domain = of.partition(":")
+                scheme, _, domain = target.partition(":")
                 if scheme != "domain" or not _DOMAIN.fullmatch(domain):
                     raise ValueError(f"has {text!r}: write WebFetch(domain:NAME), without a *")
                 return cls(tool, domain.lower())
-        path = of.removesuffix("/**") or "."
+        path = target.removesuffix("/**") or "."
         if path == "/" or set("*?[]{}!") & set(path):
-            why = "a path is a file, or a directory with /** behind it"
+            why = "a path is a file, or a directory followed by /**"
             raise ValueError(f"has {text!r}: {why}; for every file, write {tool}")
-        return cls("Edit" if tool == "Write" else tool, path, is_wide=path != of)
+        return cls("Edit" if tool == "Write" else tool, path, is_prefix=path != target)
 
     @classmethod
-    def _of_command(cls, text: str, of: str) -> "Rule":
-        command = of.removesuffix(":*").strip()
-        is_wide = of.endswith(":*")
+    def _of_command(cls, text: str, target: str) -> "PermissionRule":
+        command = target.removesuffix(":*").strip()
+        is_prefix = target.endswith(":*")
         if not command or "*" in command:
-            raise ValueError(f"has {text!r}: a * stands only in :* behind a command's first words")
-        if is_wide and not _is_simple(command):
+            raise ValueError(f"has {text!r}: a * is valid only in :* after a command's first words")
+        if is_prefix and not _is_simple(command):
             why = "the first words of a command have no operators of a shell"
             raise ValueError(f"has {text!r}: {why}, such as ; && | > or $")
-        return cls("Bash", command, is_wide)
+        return cls("Bash", command, is_prefix)
 
     def allows(self, intent: Intent, path: str, workspace: Path) -> bool:
-        """Whether the rule allows an intent, with one of its paths."""
+        """Whether the rule allows an intent for `path`, one of its paths; empty if it has none."""
         if self.tool.startswith("mcp__"):
             return intent.tool == self.tool or intent.tool.startswith(f"{self.tool}__")
         if self.tool != intent.tool:
             return False
-        if not self.of:
+        if not self.target:
             return True
         match self.tool:
             case "Bash":
@@ -126,44 +129,46 @@ class Rule:
                 )
             case "WebFetch":
                 address = _URL.fullmatch(intent.url)
-                return address is not None and address[1].lower() == self.of
-        base = _path_of(self.of, workspace)
-        if self.is_wide:
-            but = _GUARDED if self.tool == "Edit" else frozenset()
-            return _is_in(path, base, workspace, but=but)
-        return _places(path, workspace) == {base}
+                return address is not None and address[1].lower() == self.target
+        base = _rule_path(self.target, workspace)
+        if self.is_prefix:
+            excluded = _GUARDED if self.tool == "Edit" else frozenset()
+            return _is_in(path, base, workspace, excluded=excluded)
+        return _real_paths(path, workspace) == {base}
 
     def _allows_command(self, command: str) -> bool:
-        if not self.is_wide:
-            return command == self.of
-        return (command == self.of or command.startswith(f"{self.of} ")) and _is_simple(command)
+        if not self.is_prefix:
+            return command == self.target
+        begins_so = command == self.target or command.startswith(f"{self.target} ")
+        return begins_so and _is_simple(command)
 
 
-def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
-    """Return whether an agent of this spec may do what it asks for.
+def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> PermissionRuling:
+    """Return whether an agent with the settings `spec` may do what the event asks for.
 
-    `files` is the directory of what people send, where it may read. The answer depends on nothing
-    else, but for the symbolic links that are there: a path counts as the file that it leads to.
+    `files` is the directory of the files that people have sent, which the agent may read. Besides
+    the arguments, the result depends only on symbolic links: a path counts as the file that it
+    leads to.
     """
     if event.questions:
-        return Ruling("ask")  # no setting answers in a person's name
-    if event.plan is not None:  # nor approves in it
-        return Ruling("ask", EDITS if spec.permissions == "ask" else "")
+        return PermissionRuling("ask")  # no setting answers a question in a person's name
+    if event.plan is not None:  # or approves a plan
+        return PermissionRuling("ask", EDITS if spec.permissions == "ask" else "")
     if spec.only_reads and not _reads(event):
-        return Ruling("refuse", BRANCHES)
+        return PermissionRuling("refuse", ALLOW_IN_BRANCHES)
     if spec.conduct == "auto":
-        return Ruling("allow")
+        return PermissionRuling("allow")
     if spec.conduct == "deny":
-        return Ruling("refuse")
-    # The operator chose those servers, and so allowed their tools.
+        return PermissionRuling("refuse")
+    # The operator has allowed the tools of these servers by configuring them.
     if event.server in (OWN_SERVER, *spec.mcp_servers):
-        return Ruling("allow")
+        return PermissionRuling("allow")
     intent = event.intent
     if intent is None:
-        return Ruling("ask", 'permissions = "auto"')
+        return PermissionRuling("ask", 'permissions = "auto"')
     workspace = Path(os.path.realpath(spec.workspace))
-    if _is_allowed(intent, map(Rule.parse, spec.allow), workspace):
-        return Ruling("allow")
+    if _is_allowed(intent, map(PermissionRule.parse, spec.allow), workspace):
+        return PermissionRuling("allow")
     is_ordinary = bool(intent.paths)
     match intent.tool:
         case "Read":
@@ -171,38 +176,42 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> Ruling:
             for path in intent.paths:
                 is_ordinary &= any(_is_in(path, root, workspace) for root in roots)
             if is_ordinary:
-                return Ruling("allow")
+                return PermissionRuling("allow")
         case "Edit":
             for path in intent.paths:
-                is_ordinary &= _is_in(path, workspace, workspace, but=_GUARDED)
+                is_ordinary &= _is_in(path, workspace, workspace, excluded=_GUARDED)
             if is_ordinary:
-                verdict: Verdict = "allow" if spec.conduct == "edits" else "ask"
-                return Ruling(verdict, EDITS)
-    return Ruling("ask", _remedy(intent, workspace))
+                verdict: PermissionVerdict = "allow" if spec.conduct == "edits" else "ask"
+                return PermissionRuling(verdict, EDITS)
+    return PermissionRuling("ask", _remedy(intent, workspace))
 
 
 def _reads(event: PermissionEvent) -> bool:
-    """Whether what is asked for only reads; of RemoteClaw's own tools, their calls decide."""
+    """Whether a request only reads.
+
+    RemoteClaw's own tools count as reading here, because each call of one is checked by itself.
+    """
     if event.server == OWN_SERVER:
         return True
     return event.intent is not None and event.intent.tool in ("Read", "WebFetch", "WebSearch")
 
 
-def _is_allowed(intent: Intent, rules: Iterable[Rule], workspace: Path) -> bool:
-    given = list(rules)
+def _is_allowed(intent: Intent, rules: Iterable[PermissionRule], workspace: Path) -> bool:
+    """Whether the rules allow an intent: each of its paths needs a rule that allows it."""
+    rules = list(rules)
     return all(
-        any(rule.allows(intent, path, workspace) for rule in given)
+        any(rule.allows(intent, path, workspace) for rule in rules)
         for path in intent.paths or ("",)
     )
 
 
 def _is_simple(command: str) -> bool:
-    """Whether a shell starts one program for it, and does nothing else."""
+    """Whether a shell only starts one program for a command."""
     return not _OPERATORS & set(command) and command.isprintable()
 
 
-def _path_of(written: str, workspace: Path) -> Path:
-    """Return the file that a rule names: //PATH from the root, ~/PATH, else in the workspace."""
+def _rule_path(written: str, workspace: Path) -> Path:
+    """Return the file of a rule's path: //PATH from the root, ~/PATH, else in the workspace."""
     if written == "~" or written.startswith("~/"):
         path = Path(written).expanduser()
     elif written.startswith("//"):
@@ -212,51 +221,54 @@ def _path_of(written: str, workspace: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _places(path: str, workspace: Path) -> set[Path]:
-    """Return the files that a path may lead to; none if CLIs may understand it differently.
+def _real_paths(path: str, workspace: Path) -> set[Path]:
+    """Return the real paths of the files that a CLI may mean by a path.
 
-    Some take `..` out before they follow links, others behind that.
+    There can be two, because some CLIs remove `..` before they follow symbolic links, and others
+    after that. None are returned for a path that CLIs may parse differently.
     """
     if not path or path.startswith("~") or path != path.strip() or not path.isprintable():
         return set()
     joined = os.path.join(workspace, path)
-    return {Path(os.path.realpath(way)) for way in (joined, os.path.normpath(joined))}
+    return {Path(os.path.realpath(each)) for each in (joined, os.path.normpath(joined))}
 
 
 def _is_in(
-    path: str, directory: Path, workspace: Path, *, but: frozenset[str] = frozenset()
+    path: str, directory: Path, workspace: Path, *, excluded: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether a path leads into a directory, and through none of some names there."""
-    places = _places(path, workspace)
-    return bool(places) and all(
-        place.is_relative_to(directory)
-        and not but & {part.casefold() for part in place.relative_to(directory).parts}
-        for place in places
+    """Whether a path leads into a directory, and not through one of the `excluded` names there."""
+    paths = _real_paths(path, workspace)
+    return bool(paths) and all(
+        each.is_relative_to(directory)
+        and not excluded & {part.casefold() for part in each.relative_to(directory).parts}
+        for each in paths
     )
 
 
 def _remedy(intent: Intent, workspace: Path) -> str:
-    """Return the setting that would allow it; a rule that is too long to be read is not written."""
+    """Return the setting that would allow an intent; it leaves out rules that are unreadable."""
     rules = _proposed(intent, workspace)
     try:
-        is_enough = _is_allowed(intent, map(Rule.parse, rules), workspace)
+        is_enough = _is_allowed(intent, map(PermissionRule.parse, rules), workspace)
     except ValueError:
         is_enough = False
     listed = ", ".join(json.dumps(rule, ensure_ascii=False) for rule in rules)
-    if is_enough and len(listed) <= MAX_PROPOSED and listed.isprintable() and "`" not in listed:
+    is_readable = listed.isprintable() and "`" not in listed
+    if is_enough and len(listed) <= MAX_PROPOSED_CHARS and is_readable:
         return f"allow = [{listed}]"
     return f'allow = ["{intent.tool}(…)"]'
 
 
 def _proposed(intent: Intent, workspace: Path) -> Sequence[str]:
+    """Return the narrowest rules that would allow an intent."""
     match intent.tool:
         case "Bash" if intent.cwd and not _is_in(intent.cwd, workspace, workspace):
             return ["Bash"]
         case "Bash":
             return [f"Bash({intent.command.strip()})"]
         case "Edit" | "Read":
-            places = [place for path in intent.paths for place in _places(path, workspace)]
-            return [f"{intent.tool}(/{place})" for place in dict.fromkeys(places)]
+            paths = [each for path in intent.paths for each in _real_paths(path, workspace)]
+            return [f"{intent.tool}(/{path})" for path in dict.fromkeys(paths)]
         case "WebFetch" if address := _URL.fullmatch(intent.url):
             return [f"WebFetch(domain:{address[1].lower()})"]
     return [intent.tool]

@@ -1,4 +1,4 @@
-"""The current configuration: its file is read again when it has changed."""
+"""The current configuration, whose file is read again after a change."""
 
 import logging
 import os
@@ -12,35 +12,36 @@ log = logging.getLogger(__name__)
 
 
 class CurrentConfig:
-    """Reads the file again when it has changed; one that is not valid changes nothing.
+    """Returns the configuration in the file; while the file is invalid, the last valid one.
 
-    Neither does one that is gone or empty: editors leave it like that for a moment, in which
-    nothing that it forbids must be allowed. To run without a file, RemoteClaw has to be restarted.
+    A file that has disappeared or become empty counts as invalid: some editors leave it like that
+    for a moment while they save, and what it forbids must stay forbidden. To run without a file,
+    restart RemoteClaw.
     """
 
     def __init__(self, home: Home, config: Config) -> None:
-        """`config` is what the file had a moment ago; the first call checks whether it still is."""
+        """`config` is what the caller has read from the file at its start."""
         self._home = home
         self._config = self.at_start = config
-        # What starts reads the file, and then takes seconds: a change meanwhile must be seen.
-        self._seen: tuple[int, ...] | None = None
-        self._had_content = bool(self._look())
+        # Starting takes seconds, in which the file may change: the first call reads it again.
+        self._version: tuple[int, ...] | None = None
+        self._had_content = bool(self._file_version())
         self.problem: str | None = None
-        """The mistake in the file, if that is not what holds."""
+        """Why the file isn't used; None if the current configuration is what the file has."""
 
     def __call__(self) -> Config:
-        """Return the configuration; each call costs a stat of the file."""
-        seen = self._look()
-        if seen != self._seen:
-            self._seen = seen
-            if self._had_content and not seen:
+        """Return the configuration; without a change, a call costs one stat of the file."""
+        version = self._file_version()
+        if version != self._version:
+            self._version = version
+            if self._had_content and not version:
                 self.problem = f"{self._home.config_file} is gone, or empty."
                 log.warning("the configuration stays as it was: its file is gone, or empty")
             else:
-                self._read(seen)
+                self._read(version)
         return self._config
 
-    def _read(self, seen: tuple[int, ...]) -> None:
+    def _read(self, version: tuple[int, ...]) -> None:
         try:
             content = read_file(self._home.config_file)
             config = parse_config(content, self._home.config_file, os.environ)
@@ -48,18 +49,18 @@ class CurrentConfig:
             self.problem = str(error)
             log.error("the configuration stays as it was: %s", error)
             return
-        if self._look() != seen:
-            self._seen = None  # it has changed meanwhile: the next call reads it again
+        if self._file_version() != version:
+            self._version = None  # the file has changed during the read: the next call reads again
             return
         self._config, self.problem = config, None
-        self._had_content = bool(seen)
+        self._had_content = bool(version)
 
-    def _look(self) -> tuple[int, ...]:
-        """Return what changes with the file; nothing if there is none, or nothing in it."""
+    def _file_version(self) -> tuple[int, ...]:
+        """Return numbers that change with the file; empty if the file is absent or empty."""
         try:
-            found = self._home.config_file.stat()
+            status = self._home.config_file.stat()
         except OSError:
             return ()
-        if not found.st_size:
+        if not status.st_size:
             return ()
-        return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

@@ -1,7 +1,7 @@
-"""Declarations on settings: who may change one, what must restart then, and whether it is secret.
+"""Declarations of settings: who may change one, what to restart then, and whether it is secret.
 
-A declaration is on the field itself, `Annotated[type, BY_PEOPLE]`. A field without one can be
-changed by people alone, is hidden, and fails a test.
+A declaration is an annotation of the model's field: `Annotated[type, BY_PEOPLE]`. A field without
+one can be changed only by people, is hidden, and fails a test.
 """
 
 import json
@@ -16,54 +16,54 @@ from pydantic_core import CoreSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingDeclaration:
     """The declaration of a field.
 
-    For a table of named sections, such as the agents, it is about their names: whether one may be
-    added or removed. The settings in them have declarations of their own.
+    The declaration of a table of named sections, such as the agents, is about the sections' names:
+    whether a section may be added or removed. The settings in a section have their own
+    declarations.
     """
 
     agents_may: bool
-    """Whether an agent may change it, for an owner. False for everything that starts a program, is
-    secret, gives rights, or tells an agent what to do."""
+    """Whether an agent may change the setting, on behalf of an owner. False for every setting that
+    starts a program, is secret, grants rights, or instructs an agent."""
     restart: str | None = None
-    """What has to be restarted before a change holds; None if it holds with the next call or
-    turn."""
+    """What has to be restarted to apply a change; None if the next call or turn applies it."""
     secret: bool = False
-    """Whether its value is hidden wherever the configuration is shown."""
+    """Whether the value is hidden wherever the configuration is shown."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the same in the JSON schema."""
-        told = {"agentsMayChange": self.agents_may, "needsRestart": self.restart}
-        return {**handler(schema), **told, **({"isSecret": True} if self.secret else {})}
+        """Return the field's JSON schema with the declaration."""
+        declaration = {"agentsMayChange": self.agents_may, "needsRestart": self.restart}
+        return {**handler(schema), **declaration, **({"isSecret": True} if self.secret else {})}
 
 
-#: Agents may change it; it holds with the next call or turn.
-BY_AGENTS = Setting(agents_may=True)
-#: People alone may; it holds with the next call or turn.
-BY_PEOPLE = Setting(agents_may=False)
-#: The same, for a value that is hidden.
-SECRET = Setting(agents_may=False, secret=True)
+#: Agents may change the setting; the next call or turn applies a change.
+BY_AGENTS = SettingDeclaration(agents_may=True)
+#: Only people may change the setting; the next call or turn applies a change.
+BY_PEOPLE = SettingDeclaration(agents_may=False)
+#: Like `BY_PEOPLE`, with a hidden value.
+SECRET = SettingDeclaration(agents_may=False, secret=True)
 
 
-def by_people(*, restart: str, secret: bool = False) -> Setting:
-    """Return the declaration of a field that people alone may change, and that needs a restart."""
-    return Setting(agents_may=False, restart=restart, secret=secret)
+def by_people(*, restart: str, secret: bool = False) -> SettingDeclaration:
+    """Return the declaration of a field that only people may change, and that needs a restart."""
+    return SettingDeclaration(agents_may=False, restart=restart, secret=secret)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a configuration's file."""
+class SettingPath:
+    """The path of a setting in the configuration file, with its declaration."""
 
     path: tuple[str, ...]
-    setting: Setting | None
-    """The declaration; None where there is no such field."""
+    declaration: SettingDeclaration | None
+    """None if the model has no field at this path."""
 
     @property
     def name(self) -> str:
-        """The path as people write it, with quotes where a name is no bare key."""
+        """The dotted path, in which a part that isn't a bare TOML key is quoted."""
         return ".".join(_key(part) for part in self.path)
 
 
@@ -75,9 +75,10 @@ def _key(part: str) -> str:
 def fields(
     model: type[BaseModel], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
-    """Yield each field that needs a declaration, with its path; `*` stands for any name.
+    """Yield the path of each field that needs a declaration, and the field.
 
-    Those are all but sections: values, and tables of named sections.
+    All fields need one except sections: values, and tables of named sections. In a path, `*` stands
+    for the name of such a section.
     """
     for name, field in model.model_fields.items():
         section, is_table = _section(field.annotation)
@@ -87,65 +88,70 @@ def fields(
             yield from fields(section, (*path, name, "*") if is_table else (*path, name))
 
 
-def declared(field: FieldInfo) -> Setting | None:
-    """Return the declaration of a field."""
-    return next((one for one in field.metadata if isinstance(one, Setting)), None)
+def declared(field: FieldInfo) -> SettingDeclaration | None:
+    """Return the declaration of a field, or None if it has none."""
+    return next((each for each in field.metadata if isinstance(each, SettingDeclaration)), None)
 
 
 def differences(
     model: type[BaseModel], before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[Place]:
-    """Yield each place at which two trees of a model's file differ, with its declaration."""
-    one, other = (
-        {place.path: (place, value) for place, value in places(model, tree)}
+) -> Iterator[SettingPath]:
+    """Yield the path of each setting that differs between two trees of a configuration file."""
+    old, new = (
+        {setting.path: (setting, value) for setting, value in setting_paths(model, tree)}
         for tree in (before, after)
     )
-    for path in dict.fromkeys((*one, *other)):
-        place, _ = one.get(path) or other[path]
-        if path not in one or path not in other or not is_same(one[path][1], other[path][1]):
-            yield place
+    for path in dict.fromkeys((*old, *new)):
+        setting, _ = old.get(path) or new[path]
+        if path not in old or path not in new or not is_same(old[path][1], new[path][1]):
+            yield setting
 
 
-def places(
+def setting_paths(
     model: type[BaseModel], tree: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[tuple[Place, Any]]:
-    """Yield each place in a tree of a model's file, with its value.
+) -> Iterator[tuple[SettingPath, Any]]:
+    """Yield the path and the value of each setting in the tree of a configuration file.
 
-    Those are the settings, the names of sections in a table of them, and, in a table of values, the
-    names of these. A value of another kind than its field's is a place, too.
+    Besides the settings themselves, these are each section in a table of named sections, with the
+    value `{}`, and each entry in a table of values. A value whose type doesn't fit its field is
+    yielded as it is.
     """
     for name, value in tree.items():
         field, here = model.model_fields.get(name), (*path, name)
         if field is None:
-            yield Place(here, None), value
+            yield SettingPath(here, None), value
             continue
         section, is_table = _section(field.annotation)
-        setting = declared(field) or BY_PEOPLE
+        declaration = declared(field) or BY_PEOPLE
         if not isinstance(value, Mapping):
-            yield Place(here, setting), value
+            yield SettingPath(here, declaration), value
         elif section is None:
-            yield from ((Place((*here, key), setting), one) for key, one in value.items())
+            for key, entry in value.items():
+                yield SettingPath((*here, key), declaration), entry
         elif not is_table:
-            if not value and declared(field):  # one that may be absent, which is not the same
-                yield Place(here, setting), value
-            yield from places(section, value, here)
+            if not value and declared(field):  # an optional section: empty differs from absent
+                yield SettingPath(here, declaration), value
+            yield from setting_paths(section, value, here)
         else:
-            for key, one in value.items():
-                is_section = isinstance(one, Mapping)
-                yield Place((*here, key), setting), {} if is_section else one
+            for key, entry in value.items():
+                is_section = isinstance(entry, Mapping)
+                yield SettingPath((*here, key), declaration), {} if is_section else entry
                 inner = section_named(section, key)
-                yield from places(inner, one if is_section else {}, (*here, key))
+                yield from setting_paths(inner, entry if is_section else {}, (*here, key))
 
 
 def section_named(section: type[BaseModel], name: str) -> type[BaseModel]:
-    """Return the model of a section in a table of them; its `named()` may tell it by the name."""
+    """Return the model of the section `name` in a table of named sections.
+
+    A model can have a static method `named()` that returns another model for a name.
+    """
     named = getattr(section, "named", None)
     model: type[BaseModel] = named(name) if named else section
     return model
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same; true is not 1, and a table that is there is not none."""
+    """Whether two values of a tree are equal; unlike `==`, true differs from 1 at any depth."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -156,7 +162,10 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def _section(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model of a section, and whether the field is a table of such sections."""
+    """Return the model of a field's section, and whether the field is a table of such sections.
+
+    The model is None if the field holds no section.
+    """
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     arguments = get_args(annotation)

@@ -1,7 +1,7 @@
-"""The configuration as models and chats are shown it: without secrets.
+"""Redaction: the configuration without secrets, as models and chats see it.
 
-A setting that is declared as secret is hidden as a whole, and so is one without a declaration.
-Names of tables (agents, channels, variables) are shown.
+A setting that is declared as secret, or has no declaration, is hidden as a whole. The names in
+tables (of agents, channels and variables) are shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,15 @@ from pydantic import BaseModel
 from remoteclaw.config.rights import declared
 from remoteclaw.errors import ConfigError, did_you_mean
 
-#: What is shown in place of a secret.
+#: Replaces a secret.
 HIDDEN = "***"
 
-#: How many keys an error names.
+#: The maximum number of keys that an error names.
 MAX_NAMED = 12
 
 
 def redacted(config: BaseModel) -> dict[str, Any]:
-    """Return a configuration as JSON has it, with `***` for each secret."""
+    """Return a configuration as a JSON object in which `***` replaces each secret."""
     shown = {}
     for name, field in type(config).model_fields.items():
         value, setting = getattr(config, name), declared(field)
@@ -31,7 +31,7 @@ def redacted(config: BaseModel) -> dict[str, Any]:
 
 
 def declared_secrets(config: BaseModel) -> Iterator[str]:
-    """Yield the texts of a configuration that are declared as secret."""
+    """Yield the texts in all values of a configuration that are declared as secret."""
     for name, field in type(config).model_fields.items():
         value, setting = getattr(config, name), declared(field)
         if isinstance(value, BaseModel):
@@ -39,8 +39,8 @@ def declared_secrets(config: BaseModel) -> Iterator[str]:
         elif setting is not None and setting.secret:
             yield from _texts(value)
         elif isinstance(value, dict):
-            for one in value.values():
-                yield from declared_secrets(one) if isinstance(one, BaseModel) else ()
+            for entry in value.values():
+                yield from declared_secrets(entry) if isinstance(entry, BaseModel) else ()
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -48,9 +48,9 @@ def _texts(value: Any) -> Iterator[str]:
         case str():
             yield value
         case dict():
-            yield from (text for one in value.values() for text in _texts(one))
+            yield from (text for entry in value.values() for text in _texts(entry))
         case list() | tuple():
-            yield from (text for one in value for text in _texts(one))
+            yield from (text for entry in value for text in _texts(entry))
 
 
 def _shown(value: Any) -> Any:
@@ -58,9 +58,9 @@ def _shown(value: Any) -> Any:
         case BaseModel():
             return redacted(value)
         case dict():
-            return {str(name): _shown(one) for name, one in value.items()}
+            return {str(name): _shown(entry) for name, entry in value.items()}
         case list() | tuple():
-            return [_shown(one) for one in value]
+            return [_shown(entry) for entry in value]
         case None | bool() | int() | float() | str():
             return value
         case Path():
@@ -72,9 +72,9 @@ def _shown(value: Any) -> Any:
 def _hidden(value: Any) -> Any:
     match value:
         case dict():
-            return {str(name): _hidden(one) for name, one in value.items()}
+            return {str(name): _hidden(entry) for name, entry in value.items()}
         case list() | tuple():
-            return [_hidden(one) for one in value]
+            return [_hidden(entry) for entry in value]
         case None:
             return None
         case _:
@@ -82,24 +82,25 @@ def _hidden(value: Any) -> Any:
 
 
 def part(tree: Any, key: str) -> Any:
-    """Return the part that a dotted key names; names of tables may have dots in them.
+    """Return the part of a redacted configuration at a dotted key.
 
-    Raises `ConfigError` if there is none, with the nearest that there is.
+    The names in a table may contain dots: the longest name that fits counts. Raises `ConfigError`,
+    with the most similar key, if there is no such part.
     """
     rest = key
     while rest:
         names = list(tree) if isinstance(tree, dict) else []
         fitting = [name for name in names if f"{rest}.".startswith(f"{name}.")]
         if not fitting:
-            before = key.removesuffix(rest).rstrip(".")
-            raise ConfigError(_no_such_key(rest, names, before))
+            parent = key.removesuffix(rest).rstrip(".")
+            raise ConfigError(_no_such_key(rest, names, parent))
         name = max(fitting, key=len)
         tree, rest = tree[name], rest[len(name) + 1 :]
     return tree
 
 
-def _no_such_key(wanted: str, names: list[str], where: str) -> str:
-    place = f"{where!r} in the configuration" if where else "The configuration"
+def _no_such_key(wanted: str, names: list[str], parent: str) -> str:
+    place = f"{parent!r} in the configuration" if parent else "The configuration"
     if not names:
         return f"{place} has no keys: it is a value."
     has = f"it has {', '.join(map(repr, names[:MAX_NAMED]))}."
@@ -108,9 +109,10 @@ def _no_such_key(wanted: str, names: list[str], where: str) -> str:
 
 
 def without_hidden(patch: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a patch without the secrets that it repeats as they were shown: those stay.
+    """Return a patch without the values that repeat a redacted value of `shown` unchanged.
 
-    Raises `ConfigError`, naming the place, for other values that have `***` in them.
+    So these secrets keep their values. Raises `ConfigError`, naming the key, if another value of
+    the patch contains `***`.
     """
     return dict(_without_hidden(patch, shown, ()))
 
@@ -130,8 +132,8 @@ def _without_hidden(
         elif value != old:
             where = ".".join(here)[:100]
             raise ConfigError(
-                f"{where!a} has {HIDDEN} in it, which stands for a secret: leave it as it was "
-                "shown, or write all of it."
+                f"{where!a} has {HIDDEN} in it, which stands for a secret: repeat the value as it "
+                "was shown, or write all of it."
             )
 
 

@@ -14,7 +14,7 @@ from remoteclaw.tools.catalog import TOOLS
 _T = TypeVar("_T")
 
 
-#: What each profile has.
+#: The entries of each profile.
 PROFILES: Mapping[Profile, tuple[str, ...]] = {
     "full": ("*",),
     "messaging": (
@@ -39,45 +39,47 @@ PROFILES: Mapping[Profile, tuple[str, ...]] = {
 
 
 def check_tools(config: Config) -> None:
-    """Raise `ConfigError` for an entry of a list that names no tool, with the nearest that does.
+    """Raise `ConfigError` for an entry that matches no tool, with the most similar name.
 
-    Such a denial would deny nothing.
+    For instance, a misspelled denial would deny nothing.
     """
     approvable = [tool for tool in TOOLS.values() if tool.approvable]
     for table in _all_tables(config):
         for entry in table.tools.approve or ():
-            if not any(_means(entry, tool) for tool in approvable):
+            if not any(_matches(entry, tool) for tool in approvable):
                 names = ", ".join(tool.tool for tool in approvable)
                 raise ConfigError(
                     f"{table.key}.approve has {entry!r}, which can't wait for it: {names} can."
                 )
         for name, entries in table.lists():
             for entry in entries:
-                if not any(_means(entry, tool) for tool in TOOLS.values()):
+                if not any(_matches(entry, tool) for tool in TOOLS.values()):
                     known = sorted(frozenset().union(*(tool.names for tool in TOOLS.values())))
-                    groups = ", ".join(one for one in known if one.startswith("group:"))
+                    groups = ", ".join(name for name in known if name.startswith("group:"))
                     hint = did_you_mean(entry.lower(), known, otherwise=f"the groups are {groups}.")
                     raise ConfigError(f"{table.key}.{name} has {entry!r}, which no tool is; {hint}")
 
 
-Verdict = tuple[bool, str]
+StepVerdict = tuple[bool, str]
+"""Whether a step allows a tool, and by which rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsTable:
-    """A `tools` table, which makes two steps."""
+    """A `tools` table, which is two steps of the policy: its profile and its lists."""
 
     key: str
+    """The dotted key of the table, such as `agents.main.tools`."""
     tools: ToolsConfig
 
     def lists(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each list with its name."""
+        """Yield the name and the entries of each list that names tools."""
         yield "allow", self.tools.allow
         yield "deny", self.tools.deny
         yield "also_allow", self.tools.also_allow
 
-    def by_profile(self, tool: Tool) -> Verdict | None:
-        """Say whether the profile has a tool, or `also_allow` adds it."""
+    def by_profile(self, tool: Tool) -> StepVerdict | None:
+        """Return whether the profile, with `also_allow`, has a tool; None for the profile full."""
         profile = self.tools.profile
         if profile == "full":
             return None
@@ -87,12 +89,12 @@ class ToolsTable:
         return has_it, f"{self.key}.profile = {quoted(profile)}"
 
     def added(self, tool: Tool) -> str | None:
-        """Return the rule that adds a tool here; None if there is none."""
+        """Return the rule of `also_allow` that adds a tool; None if it doesn't name the tool."""
         entry = entry_for(self.tools.also_allow, tool)
         return entry and f"{self.key}.also_allow has {quoted(entry)}"
 
-    def by_lists(self, tool: Tool) -> Verdict | None:
-        """Say whether a tool is denied, or allowed by name, or not among those that are."""
+    def by_lists(self, tool: Tool) -> StepVerdict | None:
+        """Return whether `deny` and `allow` let a tool pass; None if neither list is about it."""
         if entry := entry_for(self.tools.deny, tool):
             return False, f"{self.key}.deny has {quoted(entry)}"
         if not self.tools.allow:
@@ -105,20 +107,20 @@ class ToolsTable:
 def sender_table(
     key: str, senders: Mapping[str, SenderConfig], sender: str | None
 ) -> Iterator[ToolsTable]:
-    """Yield the table of a sender, or the one of `*`."""
-    if found := most_specific(senders, sender):
-        name, settings = found
+    """Yield the `tools` table of a sender, else that of `*`; nothing if there is neither."""
+    if match := most_specific(senders, sender):
+        name, settings = match
         yield ToolsTable(f"{key}.senders.{quoted(name)}.tools", settings.tools)
 
 
-def most_specific(tables: Mapping[str, _T], wanted: str | None) -> tuple[str, _T] | None:
-    """Return the table of an id, else the table of `*`; None if there is neither."""
-    name = wanted if wanted is not None and wanted in tables else "*"
+def most_specific(tables: Mapping[str, _T], id_: str | None) -> tuple[str, _T] | None:
+    """Return the name and the table of an id, else of `*`; None if there is neither."""
+    name = id_ if id_ is not None and id_ in tables else "*"
     return (name, tables[name]) if name in tables else None
 
 
 def _all_tables(config: Config) -> Iterator[ToolsTable]:
-    """Yield every `tools` table there is."""
+    """Yield each `tools` table of a configuration."""
     yield ToolsTable("tools", config.tools)
     for agent, settings in config.agents.items():
         yield ToolsTable(f"agents.{agent}.tools", settings.tools)
@@ -135,15 +137,15 @@ def _all_tables(config: Config) -> Iterator[ToolsTable]:
 
 
 def quoted(text: str) -> str:
-    """Return a text as TOML has it."""
+    """Return a text as a quoted string of TOML."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def entry_for(entries: Iterable[str], tool: Tool) -> str | None:
-    """Return the first entry that means a tool, as it is written."""
-    return next((entry for entry in entries if _means(entry, tool)), None)
+    """Return the first entry that matches a tool, as it is written; None if none does."""
+    return next((entry for entry in entries if _matches(entry, tool)), None)
 
 
-def _means(entry: str, tool: Tool) -> bool:
-    # The configuration lets no other sign of a pattern in than *.
+def _matches(entry: str, tool: Tool) -> bool:
+    # The configuration refuses all of fnmatch's special characters except *.
     return entry.lower() in tool.group_names or fnmatch.fnmatchcase(tool.tool, entry.lower())

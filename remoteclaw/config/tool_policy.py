@@ -1,8 +1,8 @@
-"""Tool policy: which tools an agent is offered, and which it may use in a turn.
+"""Tool policy: which tools a session's agent is shown, and which it may use in a turn.
 
-A tool passes through steps: profiles, the lists of each table that applies, the denials for
-subagents, the owner rule. A step only narrows what the steps before it left, so no table can give
-what another one takes, and what is not understood allows nothing.
+A tool passes through steps: profiles, the lists of each table that applies, the denials for tasks,
+the owner rule. Each step can only deny tools, so a table can't allow what another table denies, and
+an entry that matches no tool allows nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,8 +11,8 @@ from functools import partial
 
 from remoteclaw.config.model import ChannelConfig, Config
 from remoteclaw.config.tool_lists import (
+    StepVerdict,
     ToolsTable,
-    Verdict,
     entry_for,
     most_specific,
     quoted,
@@ -22,43 +22,44 @@ from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
 from remoteclaw.tools.base import Tool
 
-#: What is denied to subagents: the session that they work for speaks and schedules for them.
-NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
+#: Tools that tasks don't have: the session that started a task sends and schedules on its behalf.
+DENIED_TO_TASKS = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
 
-#: What is for owners in a group, unless the group's or the channel's table adds it: it removes or
-#: pins messages of other people.
+#: Tools that remove or pin other people's messages. In a group only owners have them, unless the
+#: `also_allow` of the group's or the channel's table names them.
 MODERATES = ("message_delete", "message_pin")
 
-#: What is also denied to a subagent that can have none of its own.
-NO_LEAF = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
+#: Tools that tasks which can't start tasks themselves don't have either.
+DENIED_TO_LEAVES = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """For whom an agent would use a tool, and where."""
+    """The people on whose behalf an agent would use a tool, and the chat of the turn."""
 
     agent: str
     channel: str
-    """The kind of channel, such as `telegram`."""
+    """The channel's name, such as `telegram`."""
     chat_id: str
     is_group: bool
     senders: tuple[str | None, ...]
-    """The ids of the people whose messages the turn answers; None for a message of no person. It
-    has an unknown sender's rights, and so has a turn without any sender."""
+    """The ids of the people whose messages the turn answers; None for a message that no person has
+    sent. Such a message, and a turn without senders, has the rights of an unknown sender."""
     user: str | None = None
-    """The session's user. What they are denied is denied to a message without a sender, too: they
-    could have it sent later, by a cron job."""
+    """The session's user. A message without a sender has none of the tools that the user is denied:
+    else the user could have a cron job send it later."""
     depth: int = 0
-    """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
+    """0 for a conversation with people, 1 for a task that it has started, and so on."""
     people: tuple[str, ...] = ()
-    """The people behind a cron job or a task, as entries name them: the turn has their rights."""
+    """The people, as CHANNEL:ID, on whose behalf a cron job or a task works: the turn has their
+    rights."""
 
 
 def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0) -> Subject:
-    """Return for whom, and where, a turn that answers these entries uses tools.
+    """Return the subject of a turn that answers `entries`.
 
-    An entry of a cron job or a task is on behalf of the people behind it; one of another session is
-    on behalf of no person. A chat counts as a group unless its id is that of its only sender, which
+    An entry of a cron job or a task is on behalf of its `people`, and an entry of another session
+    on behalf of nobody. A chat counts as a group unless its id is that of its only sender, which
     can only narrow the rights.
     """
     entries = tuple(entries)
@@ -82,26 +83,28 @@ def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """Whether an agent may use a tool."""
+class ToolRuling:
+    """The decision whether an agent may use a tool."""
 
     tool: str
     allowed: bool
     rule: str
-    """What decided, in the words of the configuration: `tools.profile = "messaging"`."""
+    """The rule that decided, such as `tools.profile = "messaging"`."""
     approval: str | None = None
-    """The rule by which a person has to approve each call; None if there is none."""
+    """The rule by which a person has to approve each call; None if no approval is needed."""
 
 
-def rule(config: Config, subject: Subject, tools: Iterable[Tool]) -> tuple[Ruling, ...]:
-    """Return a ruling for each tool, in their order.
+def rule_on_tools(
+    config: Config, subject: Subject, tools: Iterable[Tool]
+) -> tuple[ToolRuling, ...]:
+    """Return the ruling on each tool, in the order of `tools`.
 
-    For several senders, a tool is allowed that is allowed for each of them alone.
-    Raises `ConfigError` if there is no such agent.
+    A tool is allowed only if it is allowed for each sender alone. Raises `ConfigError` if the agent
+    isn't configured.
     """
     tools = tuple(tools)
-    steps = [_steps(config, subject, party) for party in _parties(config, subject)]
-    rulings = (_strictest([_pass(tool, one) for one in steps]) for tool in tools)
+    steps_by_party = [_steps(config, subject, party) for party in _parties(config, subject)]
+    rulings = (_strictest([_ruling(tool, steps) for steps in steps_by_party]) for tool in tools)
     return tuple(
         replace(ruling, approval=approval_rule(config, subject, tool)) if ruling.allowed else ruling
         for tool, ruling in zip(tools, rulings, strict=True)
@@ -109,10 +112,10 @@ def rule(config: Config, subject: Subject, tools: Iterable[Tool]) -> tuple[Rulin
 
 
 def approval_rule(config: Config, subject: Subject, tool: Tool) -> str | None:
-    """Return the rule by which a person has to approve a call of a tool; None if there is none.
+    """Return the rule by which a person has to approve a call of a tool; None if nobody has to.
 
-    For several senders, that is if it is so for one of them.
-    Raises `ConfigError` if there is no such agent.
+    Of several senders, it is enough if the rule applies to one of them. Raises `ConfigError` if the
+    agent isn't configured.
     """
     if not tool.approvable:
         return None
@@ -121,28 +124,28 @@ def approval_rule(config: Config, subject: Subject, tool: Tool) -> str | None:
     for party in _parties(config, subject):
         own, *narrow = _channel_tables(config.channel(subject.channel), subject, party.sender)
         tables = (table for table in (*narrow, own, *wide) if table.tools.approve is not None)
-        decides = next(tables, None)
-        entry = decides and entry_for(decides.tools.approve or (), tool)
-        if decides and entry:
-            return f"{decides.key}.approve has {quoted(entry)}"
+        narrowest = next(tables, None)
+        entry = narrowest and entry_for(narrowest.tools.approve or (), tool)
+        if narrowest and entry:
+            return f"{narrowest.key}.approve has {quoted(entry)}"
     return None
 
 
-def allowed(config: Config, subject: Subject, tools: Iterable[Tool]) -> frozenset[str]:
-    """Return the names of the tools that `rule()` allows."""
-    rulings = rule(config, subject, tools)
+def allowed_tools(config: Config, subject: Subject, tools: Iterable[Tool]) -> frozenset[str]:
+    """Return the names of the tools that `rule_on_tools()` allows."""
+    rulings = rule_on_tools(config, subject, tools)
     return frozenset(ruling.tool for ruling in rulings if ruling.allowed)
 
 
-def listed(
+def listed_tools(
     config: Config, session: SessionKey, tools: Iterable[Tool], *, depth: int = 0
 ) -> frozenset[str]:
-    """Return the tools that an agent is offered in a session, the same ones in every turn.
+    """Return the names of the tools that an agent is shown in a session, the same in every turn.
 
-    These are the tools that work on its channel and that any person in the chat may have it use: in
-    a direct chat its user, in a group everyone. Each call is decided by its turn. A list that
-    followed the turns would restart the agent and empty its provider's cache with each sender.
-    Raises `ConfigError` if there is no such agent.
+    These are the tools that work on the session's channel and are allowed for any person in the
+    chat: in a direct chat its user, in a group everyone. Each call is checked again for its turn. A
+    list that depended on the turn's senders would restart the agent, and lose its provider's cache,
+    at each change of the sender. Raises `ConfigError` if the agent isn't configured.
     """
     lacks = profile_of(session.provider).lacks
     tools = tuple(tool for tool in tools if tool.tool not in lacks)
@@ -161,7 +164,7 @@ def listed(
         )
         for sender in people
     )
-    return frozenset().union(*(allowed(config, subject, tools) for subject in subjects))
+    return frozenset().union(*(allowed_tools(config, subject, tools) for subject in subjects))
 
 
 def is_owner(config: Config, subject: Subject) -> bool:
@@ -177,39 +180,39 @@ def is_owned_by(config: Config, channel: str, sender: str) -> bool:
 # ---------------------------------------------------------------------------------------------
 # Steps
 
-_Step = Callable[[Tool], Verdict | None]
-"""Returns whether a tool may pass, and by which rule; None if the step does not decide."""
+_Step = Callable[[Tool], StepVerdict | None]
+"""Returns whether a tool is allowed, and by which rule; None if the step doesn't decide."""
 
 
-def _pass(tool: Tool, steps: Iterable[_Step]) -> Ruling:
+def _ruling(tool: Tool, steps: Iterable[_Step]) -> ToolRuling:
     """Return the ruling of the first step that denies a tool, else of the last that allows it."""
-    why = 'tools.profile = "full"'
+    rule = 'tools.profile = "full"'
     for step in steps:
         verdict = step(tool)
         if verdict is None:
             continue
-        may_pass, why = verdict
-        if not may_pass:
-            return Ruling(tool.tool, False, why)
-    return Ruling(tool.tool, True, why)
+        is_allowed, rule = verdict
+        if not is_allowed:
+            return ToolRuling(tool.tool, False, rule)
+    return ToolRuling(tool.tool, True, rule)
 
 
-def _strictest(rulings: Sequence[Ruling]) -> Ruling:
+def _strictest(rulings: Sequence[ToolRuling]) -> ToolRuling:
     return next((ruling for ruling in rulings if not ruling.allowed), rulings[0])
 
 
 @dataclass(frozen=True, slots=True)
 class _Party:
-    """One party to a turn: a tool is allowed if it is allowed for each of them alone."""
+    """One of the people on whose behalf a turn is: a tool must be allowed for each of them."""
 
     sender: str | None
-    """The id on the turn's channel whose tables apply; None for an unknown sender."""
+    """The id, on the turn's channel, whose tables apply; None for an unknown sender."""
     ownership: str | None
-    """The rule that makes this party an owner; None if there is none."""
+    """The rule that makes this party an owner; None if it is no owner."""
 
 
 def _parties(config: Config, subject: Subject) -> list[_Party]:
-    """Return the parties to a turn, at least one."""
+    """Return the parties to a turn; there is at least one."""
     senders = sorted({sender for sender in subject.senders if sender is not None})
     parties = [_Party(sender, _ownership(config, subject.channel, sender)) for sender in senders]
     for person in subject.people:
@@ -226,7 +229,7 @@ def _parties(config: Config, subject: Subject) -> list[_Party]:
 
 
 def _steps(config: Config, subject: Subject, party: _Party) -> list[_Step]:
-    """Return the steps for one party to a turn, in their order."""
+    """Return the steps that apply to a party to a turn, in their order."""
     agent, settings = config.agent(subject.agent)
     common = ToolsTable("tools", config.tools)
     own = ToolsTable(f"agents.{agent}.tools", settings.tools)
@@ -236,50 +239,50 @@ def _steps(config: Config, subject: Subject, party: _Party) -> list[_Step]:
     for table in tables:
         steps += [table.by_profile, table.by_lists]
     if subject.is_group and not party.ownership:
-        steps.append(partial(_for_moderator, tables=tables))
+        steps.append(partial(_by_moderation, tables=tables))
     is_leaf = subject.depth >= config.sessions.max_depth
     if subject.depth > 0:
-        steps.append(partial(_for_subagent, is_leaf=is_leaf, agent=own))
-    steps.append(partial(_for_owner, ownership=party.ownership))
+        steps.append(partial(_by_depth, is_leaf=is_leaf, agent=own))
+    steps.append(partial(_by_ownership, ownership=party.ownership))
     return steps
 
 
-def _for_subagent(tool: Tool, *, is_leaf: bool, agent: ToolsTable) -> Verdict | None:
-    if entry_for(NO_SUBAGENT, tool):
+def _by_depth(tool: Tool, *, is_leaf: bool, agent: ToolsTable) -> StepVerdict | None:
+    if entry_for(DENIED_TO_TASKS, tool):
         why = "not for subagents"
-    elif is_leaf and entry_for(NO_LEAF, tool):
-        why = "not for subagents that can have none"
+    elif is_leaf and entry_for(DENIED_TO_LEAVES, tool):
+        why = "not for subagents that can start none"
     else:
         return None
-    given = agent.added(tool)
-    return (True, given) if given else (False, why)
+    added = agent.added(tool)
+    return (True, added) if added else (False, why)
 
 
-def _for_moderator(tool: Tool, *, tables: Sequence[ToolsTable]) -> Verdict | None:
+def _by_moderation(tool: Tool, *, tables: Sequence[ToolsTable]) -> StepVerdict | None:
     if not entry_for(MODERATES, tool):
         return None
-    given = next(filter(None, (table.added(tool) for table in tables)), None)
-    return (True, given) if given else (False, "in groups owner only")
+    added = next(filter(None, (table.added(tool) for table in tables)), None)
+    return (True, added) if added else (False, "in groups owner only")
 
 
-def _for_owner(tool: Tool, *, ownership: str | None) -> Verdict | None:
+def _by_ownership(tool: Tool, *, ownership: str | None) -> StepVerdict | None:
     if not tool.owner_only:
         return None
     return (True, ownership) if ownership else (False, "owner only")
 
 
 def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
-    """Return the rule that makes a sender an owner; None if they aren't.
+    """Return the rule that makes a sender an owner; None if the sender is no owner.
 
-    Ids are compared as they are: no case, no normal form, no pattern.
+    Ids are compared exactly: case counts, and nothing is normalized or a pattern.
     """
     owners = config.channel(channel).owners
     if sender is None:
         return None
     if owners is None:
         profile = profile_of(channel)
-        is_one = profile.is_owners or sender.startswith(profile.owner_prefix or sender + " ")
-        return f"the {channel} is its owner's" if is_one else None
+        counts = profile.is_owners or sender.startswith(profile.owner_prefix or sender + " ")
+        return f"the {channel} is its owner's" if counts else None
     return f"channels.{channel}.owners has {quoted(sender)}" if sender in owners else None
 
 
@@ -290,7 +293,7 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
 def _channel_tables(
     channel: ChannelConfig, subject: Subject, sender: str | None
 ) -> Iterator[ToolsTable]:
-    """Yield the tables that apply to a sender on a channel."""
+    """Yield the tables that apply to a sender on a channel, the channel's own first."""
     key = f"channels.{subject.channel}"
     yield ToolsTable(f"{key}.tools", channel.tools)
     if subject.is_group and (found := most_specific(channel.groups, subject.chat_id)):

@@ -1,7 +1,7 @@
-"""The stdio connector, `remoteclaw mcp`: the gateway's tools for agents that speak MCP over pipes.
+"""The stdio connector, `remoteclaw mcp`, which relays MCP messages between pipes and the gateway.
 
-Each use starts a process, so the connector imports the standard library alone and nothing else of
-RemoteClaw. It relays to the gateway of this host, which knows the tools.
+Each use starts a process, so the connector imports only the standard library and nothing else of
+RemoteClaw. It has no tools itself; the gateway of this host has them.
 """
 
 import sys
@@ -10,7 +10,7 @@ __all__ = ["connector_launch"]
 
 
 def connector_launch() -> list[str]:
-    """Return the command that starts a connector; its settings are in its environment."""
-    # Neither the environment nor the working directory, which may be hostile, can change what it
-    # imports (-I), and nothing of site-packages slows it down (-S).
+    """Return the command line of a connector, which reads its settings from its environment."""
+    # With -I, neither the environment nor a hostile working directory can add modules. With -S, no
+    # site-packages slow the start down.
     return [sys.executable, "-I", "-S", __file__.rpartition("/")[0] + "/start.py"]

@@ -1,10 +1,10 @@
 """The connector: relays MCP messages between an agent's pipes and the gateway.
 
-Calls run beside each other, everything else one after the other. Only requests are passed on: the
-gateway remembers nothing between two of them, so notifications tell it nothing.
+Tool calls run at the same time, all other requests one after the other. Only requests are relayed,
+because the gateway keeps no state between requests that a notification could change.
 
-A call may be sent twice when its connection breaks: the gateway recognises it by its id. What a
-call did besides answering is in the side-effects file before the agent is answered.
+A call is sent again when its connection breaks; the gateway recognizes it by its id. The side
+effects of a call are in the side-effects file before the agent gets the answer.
 """
 
 import contextlib
@@ -20,43 +20,46 @@ from remoteclaw.connector.environment import Unusable, endpoint, token
 from remoteclaw.connector.exchange import (
     Broken,
     Endpoint,
-    Failure,
-    Refused,
+    ExchangeFailed,
     RelayedCall,
+    RequestRefused,
     Unreachable,
     sentence,
 )
 
-TYPE_CHECKING = False  # typing's own would cost 5 ms
+TYPE_CHECKING = False  # importing it from typing would take 5 ms
 if TYPE_CHECKING:
     from typing import Any
 
-#: How long a call may take, and anything else, in seconds.
+#: How long a call, and any other request, may take, in seconds.
 CALL_S, OTHER_S = 120.0, 30.0
-#: The same for the handshake: codex gives a server 10 s to start, and a person waits for it.
+#: How long the handshake may take, in seconds: codex gives a server 10 s to start, and a person
+#: waits for it.
 INITIALIZE_S = 5.0
-#: How long a gateway that ended in a tool's call is waited for, and the pause between two attempts,
-#: in seconds.
-BACK_S, AGAIN_S = 5.0, 0.1
-#: How many calls run at once: a gateway has other agents, too.
-CALLS_AT_ONCE = 8
-#: The largest message that a gateway takes, in bytes.
+#: How long to wait for a gateway that has ended during a call, in seconds.
+RESTART_S = 5.0
+#: The pause between two attempts, in seconds.
+RETRY_S = 0.1
+#: The maximum number of calls at the same time, because other agents use the gateway, too.
+MAX_CALLS = 8
+#: The maximum size of a message that the gateway accepts, in bytes.
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
-#: The names in a message's `_meta` that are between the gateway and us begin so.
+#: The prefix of the names in a message's `_meta` that only the gateway and the connector use.
 OURS = "remoteclaw/"
-#: By which the gateway recognises a call that it has seen.
+#: The id of a call, by which the gateway recognizes a repetition.
 CALL_ID = OURS + "callId"
+#: The side effects of a call, in its result.
 SIDE_EFFECTS = OURS + "sideEffects"
-#: Which session a person's own CLI is about; an agent's is known from its token.
+#: The session of a person's own CLI; the gateway knows an agent's from its token.
 SESSION_KEY = OURS + "sessionKey"
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32600, -32601, -32603
-#: For what the gateway did not answer: JSON-RPC leaves such numbers to servers.
+#: The error code for a request that the gateway did not answer, from JSON-RPC's range for servers.
 GATEWAY_ERROR = -32000
 
 
 class JobThreads:
-    """Runs jobs in threads of its own, `width` at once, in the order in which they come."""
+    """Runs jobs in `width` threads, in the order in which they are put."""
 
     def __init__(self, width: int) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -64,7 +67,7 @@ class JobThreads:
             threading.Thread(target=self._run, daemon=True).start()
 
     def put(self, job: Callable[[], None]) -> None:
-        """Run a job, which raises nothing, as soon as there is room."""
+        """Run a job, which must not raise, as soon as a thread is free."""
         self._jobs.put(job)
 
     def _run(self) -> None:
@@ -73,7 +76,7 @@ class JobThreads:
 
 
 class RelayedRequest:
-    """One request of the agent's, until it is answered or cancelled."""
+    """A request of the agent, until it is answered or cancelled."""
 
     def __init__(self, message: "dict[str, Any]", session_key: str) -> None:
         self.id = message["id"]
@@ -81,7 +84,7 @@ class RelayedRequest:
         params = message.get("params")
         self.is_call = self.method == "tools/call"
         self.what = self.method
-        """Its name in sentences."""
+        """The name of the tool or the method, for errors."""
         self.call = RelayedCall(
             CALL_S if self.is_call else INITIALIZE_S if self.method == "initialize" else OTHER_S
         )
@@ -89,8 +92,8 @@ class RelayedRequest:
             self.what = str(params.get("name", ""))[:100]
             meta = params.get("_meta")
             session = {SESSION_KEY: session_key} if session_key else {}
-            ours = {**session, CALL_ID: os.urandom(16).hex()}
-            params["_meta"] = {**ours, **(meta if isinstance(meta, dict) else {})}
+            own_meta = {**session, CALL_ID: os.urandom(16).hex()}
+            params["_meta"] = {**own_meta, **(meta if isinstance(meta, dict) else {})}
         self.line = json.dumps(message).encode()
 
 
@@ -98,21 +101,21 @@ class Connector:
     """The relay between one agent and the gateway."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        """Raises `Unusable`."""
+        """Read the settings in `environ`. Raises `Unusable`."""
         secret, self._token_source = token(environ)
         self._gateway = Endpoint(*endpoint(environ), secret)
         self._session_key = environ.get("REMOTECLAW_SESSION_KEY", "")
         self._effects_file = environ.get("REMOTECLAW_SIDE_EFFECTS_FILE")
-        self._in_order, self._calls = JobThreads(1), JobThreads(CALLS_AT_ONCE)
+        self._in_order, self._calls = JobThreads(1), JobThreads(MAX_CALLS)
         self._lock = threading.Lock()
         self._open: dict[str | int, RelayedRequest] = {}
-        """The requests that are not answered yet, by their id."""
-        self._output = threading.Lock()
+        """The requests that are not answered yet, by id."""
+        self._output_lock = threading.Lock()
 
     # -- from the agent ------------------------------------------------------------------------
 
-    def take(self, line: bytes) -> None:
-        """Take one line; what takes time is done by other threads."""
+    def handle(self, line: bytes) -> None:
+        """Handle a line from the agent, without blocking: other threads relay requests."""
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -126,19 +129,19 @@ class Connector:
         elif method == "ping":
             self._answer(message["id"], {})
         elif method == "server/discover":
-            # A newer way to begin, without a handshake: who asks knows the older one, too.
+            # A newer alternative to the handshake; clients that try it also know the handshake.
             self._error(message["id"], METHOD_NOT_FOUND, "Method not found: server/discover")
         else:
-            self._ask(RelayedRequest(message, self._session_key))
+            self._queue(RelayedRequest(message, self._session_key))
         return None
 
-    def _ask(self, request: RelayedRequest) -> None:
+    def _queue(self, request: RelayedRequest) -> None:
         with self._lock:
             self._open[request.id] = request
         (self._calls if request.is_call else self._in_order).put(lambda: self._serve(request))
 
     def _cancel(self, params: object) -> None:
-        """Cancel a request: its connection is closed, and it is not answered."""
+        """Cancel a request: close its connection, and send no answer."""
         request_id = params.get("requestId") if isinstance(params, dict) else None
         if isinstance(request_id, str | int):
             with self._lock:
@@ -147,11 +150,11 @@ class Connector:
                 request.call.cancel()
 
     def _serve(self, request: RelayedRequest) -> None:
-        """Answer a request unless it is cancelled."""
+        """Answer a request, unless it is cancelled."""
         try:
             if not request.call.is_cancelled:
                 self._relay(request)
-        except Exception as error:  # noqa: BLE001 - the edge of the thread
+        except Exception as error:  # noqa: BLE001 - the thread must continue
             text = f"An unexpected {type(error).__name__} in {request.method}: please report it."
             _complain(text)
             self._error(request.id, INTERNAL_ERROR, text)
@@ -163,34 +166,34 @@ class Connector:
     # -- from the gateway ----------------------------------------------------------------------
 
     def _relay(self, request: RelayedRequest) -> None:
-        """Answer a request as the gateway does, or with an error if it doesn't."""
+        """Send the agent the gateway's answer to a request, or an error if there is none."""
         try:
-            answer = self._asked_until_answered(request)
-        except Failure as failure:
+            answer = self._exchange_with_retries(request)
+        except ExchangeFailed as failure:
             if not request.call.is_cancelled:
                 self._fail(request, failure)
             return
         if isinstance(result := answer.get("result"), dict):
-            self._look_into(request, result)
+            self._process_result(request, result)
         if not request.call.is_cancelled:
             self._send(answer)
 
-    def _asked_until_answered(self, request: RelayedRequest) -> "dict[str, Any]":
-        """Ask the gateway; again while a call's connection breaks, for a few seconds.
+    def _exchange_with_retries(self, request: RelayedRequest) -> "dict[str, Any]":
+        """Return the gateway's answer; repeat a call for `RESTART_S` while its connection breaks.
 
-        A gateway that ended is started again within seconds, and knows the call by its id.
+        A gateway that has ended is started again within seconds, and recognizes the call by its id.
         """
         if len(request.line) > MAX_MESSAGE_BYTES:
-            raise Refused(413, b"")
+            raise RequestRefused(413, b"")
         first: Broken | None = None
         until = 0.0
         while True:
             try:
-                return self._asked(request)
+                return self._exchange(request)
             except Broken as broken:
                 if not (broken.is_cut and request.is_call) or request.call.is_cancelled:
                     raise
-                first, until = first or broken, until or time.monotonic() + BACK_S
+                first, until = first or broken, until or time.monotonic() + RESTART_S
                 if time.monotonic() > until:
                     raise
             except Unreachable as failure:
@@ -199,33 +202,33 @@ class Connector:
                 if time.monotonic() > until or request.call.is_cancelled:
                     why = f"{first}, and it can't be reached again: {failure}"
                     raise Broken(why) from None
-            time.sleep(AGAIN_S)
+            time.sleep(RETRY_S)
 
-    def _asked(self, request: RelayedRequest) -> "dict[str, Any]":
-        """Send a request and return its answer."""
+    def _exchange(self, request: RelayedRequest) -> "dict[str, Any]":
+        """Send a request once and return the gateway's answer. Raises `ExchangeFailed`."""
         data = self._gateway.exchange(request.line, request.call)
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
             raise Broken("its answer is not JSON") from None
         if not isinstance(message, dict) or message.get("id") != request.id:
-            raise Broken("its answer is none to this request")
+            raise Broken("its answer is not to this request")
         return message
 
-    def _look_into(self, request: RelayedRequest, result: "dict[str, Any]") -> None:
-        """Remove from a result what only the gateway and the connector need."""
+    def _process_result(self, request: RelayedRequest, result: "dict[str, Any]") -> None:
+        """Handle the parts of a result that are for the connector, and remove them."""
         if request.method == "initialize":
-            # HTTP repeats with every message what was agreed on.
+            # Over HTTP, each later message has the negotiated version in a header.
             self._gateway.headers["MCP-Protocol-Version"] = str(result["protocolVersion"])
         meta = result.get("_meta")
         if request.is_call and isinstance(meta, dict):
-            self._write_down(meta.get(SIDE_EFFECTS))
+            self._write_side_effects(meta.get(SIDE_EFFECTS))
             result["_meta"] = {name: meta[name] for name in meta if not name.startswith(OURS)}
             if not result["_meta"]:
                 del result["_meta"]
 
-    def _write_down(self, records: object) -> None:
-        """Append what a call did to the side-effects file; if that fails, the call stands."""
+    def _write_side_effects(self, records: object) -> None:
+        """Append the side effects of a call to their file. A failure doesn't change the answer."""
         if not self._effects_file or not isinstance(records, list) or not records:
             return
         lines = "".join(json.dumps(record) + "\n" for record in records)
@@ -233,7 +236,7 @@ class Connector:
         try:
             descriptor = os.open(self._effects_file, flags, 0o600)
             try:
-                os.write(descriptor, lines.encode())  # at once: other calls append to it, too
+                os.write(descriptor, lines.encode())  # one write, because other calls append, too
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -242,8 +245,8 @@ class Connector:
 
     # -- to the agent --------------------------------------------------------------------------
 
-    def _fail(self, request: RelayedRequest, failure: Failure) -> None:
-        """Answer a request that the gateway did not answer."""
+    def _fail(self, request: RelayedRequest, failure: ExchangeFailed) -> None:
+        """Send the agent an error for a request that the gateway did not answer."""
         text = sentence(
             failure,
             gateway=self._gateway.name,
@@ -266,8 +269,8 @@ class Connector:
         self._send({"jsonrpc": "2.0", "id": request_id, "error": error})
 
     def _send(self, message: "dict[str, Any]") -> None:
-        """Write a message; end the process when the agent has closed its end."""
-        with self._output:
+        """Write a message to the agent; exit if the agent has closed its end."""
+        with self._output_lock:
             left = memoryview(json.dumps(message).encode() + b"\n")
             while left:
                 try:
@@ -277,7 +280,7 @@ class Connector:
 
 
 def _complain(text: str) -> None:
-    """Write one line to standard error."""
+    """Write a line to standard error."""
     with contextlib.suppress(OSError):
         os.write(2, f"remoteclaw mcp: {' '.join(text.split())}\n".encode("utf-8", "replace"))
 
@@ -286,19 +289,19 @@ def _complain(text: str) -> None:
 
 
 def main() -> None:
-    """Relay until the agent closes its end."""
+    """Relay messages until the agent closes its end."""
     status = 0
     try:
         for descriptor in (0, 1):
-            os.set_blocking(descriptor, True)  # a CLI may share them with us, non-blocking
+            os.set_blocking(descriptor, True)  # the CLI may have made these pipes non-blocking
         connector = Connector(os.environ)
         for line in sys.stdin.buffer:
             if line.strip():
-                connector.take(line)
+                connector.handle(line)
     except Unusable as error:
         _complain(str(error))
         status = 1
-    except Exception as error:  # noqa: BLE001 - the edge of the process
+    except Exception as error:  # noqa: BLE001 - the process must end with one line
         _complain(f"An unexpected {type(error).__name__}: please report it.")
         status = 1
-    os._exit(status)  # what still runs is of no use any more
+    os._exit(status)  # without waiting for requests that still run

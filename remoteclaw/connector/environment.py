@@ -1,27 +1,28 @@
 """The connector's environment: the gateway's address, and the token for it.
 
-REMOTECLAW_CHANNEL, _ACCOUNT_ID, _TO and _THREAD_ID are for people and other programs. The gateway
-knows from the token who speaks and where to, and an agent could set them to anything.
-REMOTECLAW_SESSION_KEY counts for operators' tokens alone.
+The connector ignores REMOTECLAW_CHANNEL, _ACCOUNT_ID, _TO and _THREAD_ID, which are for people and
+other programs: an agent could set them to anything, and the gateway knows an agent's session from
+its token. REMOTECLAW_SESSION_KEY has an effect only with an operator's token.
 """
 
 import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-#: What a holder writes into the environment of all that it starts.
+#: The variable that a holder sets in the environment of all its children.
 HOLDER = "REMOTECLAW_HOLDER"
 
 
 class Unusable(Exception):
-    """Raised when the environment is not what a connector needs, with what to do about it."""
+    """Raised if a connector can't run in this environment; its text says what to do."""
 
 
 def endpoint(environ: Mapping[str, str]) -> tuple[str, int]:
-    """Return host and port of the gateway.
+    """Return the host and the port of the gateway. Raises `Unusable`.
 
-    Without REMOTECLAW_GATEWAY_URL the port is 0 and the host is the directory in which the gateways
-    of this state directory have their sockets: another user can listen at any address.
+    Without REMOTECLAW_GATEWAY_URL, the port is 0 and the host is the directory with the sockets of
+    this state directory's gateways. There is no default address, because any user of the machine
+    could listen there.
     """
     url = environ.get("REMOTECLAW_GATEWAY_URL")
     if not url:
@@ -40,10 +41,10 @@ def endpoint(environ: Mapping[str, str]) -> tuple[str, int]:
 
 
 def token(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the token, and where it was found. Raises `Unusable`."""
+    """Return the token, and the name of its source for errors. Raises `Unusable`."""
     source = "REMOTECLAW_GATEWAY_TOKEN"
-    found = environ.get(source, "").strip()
-    if not found:
+    secret = environ.get(source, "").strip()
+    if not secret:
         if environ.get("REMOTECLAW_GATEWAY_URL"):
             raise Unusable(
                 "REMOTECLAW_GATEWAY_URL is set without REMOTECLAW_GATEWAY_TOKEN: the token of the "
@@ -52,25 +53,25 @@ def token(environ: Mapping[str, str]) -> tuple[str, str]:
         if _is_of_agent(environ):
             raise Unusable(
                 "RemoteClaw's agents have its tools already, with the rights of the person who "
-                "writes; this server is for your own CLIs and has yours."
+                "writes; this server is for your own CLIs and has your rights."
             )
         path = f"{_home(environ)}/connector-token"
-        found, source = _content_of(path), f"the file {path}"
-    if not (found and found.isascii() and found.isprintable()) or " " in found:
+        secret, source = _read_private(path), f"the file {path}"
+    if not (secret and secret.isascii() and secret.isprintable()) or " " in secret:
         why = "it is empty or has invalid characters"
         raise Unusable(f"The token from {source} can't be used: {why}.")
-    return found, source
+    return secret, source
 
 
 def _home(environ: Mapping[str, str]) -> str:
     return os.path.expanduser(environ.get("REMOTECLAW_HOME") or "~/.remoteclaw")
 
 
-def _content_of(path: str) -> str:
-    """Return what is in a private file. Raises `Unusable`."""
+def _read_private(path: str) -> str:
+    """Return the content of a file that only this user can read. Raises `Unusable`."""
     try:
         with open(path, encoding="latin-1") as file:
-            mode, found = os.fstat(file.fileno()).st_mode, file.read().strip()
+            mode, content = os.fstat(file.fileno()).st_mode, file.read().strip()
     except FileNotFoundError:
         raise Unusable(
             f"REMOTECLAW_GATEWAY_TOKEN is not set, and there is no file {path}, which "
@@ -80,27 +81,28 @@ def _content_of(path: str) -> str:
         raise Unusable(f"The token in {path} can't be read: {error.strerror}.") from None
     if mode & 0o077:
         raise Unusable(f"The token in {path} is open to others: run `chmod 600 {path}`.")
-    return found
+    return content
 
 
 def _is_of_agent(environ: Mapping[str, str]) -> bool:
-    """Whether an agent of RemoteClaw's has started this: it inherits the person's MCP servers.
+    """Whether an agent of RemoteClaw has started this process.
 
-    Its CLI may have dropped the holder's mark from our environment, not from its own.
+    An agent's CLI also starts the MCP servers in the person's own settings. The CLI may have
+    removed the holder's mark from this process's environment, but not from its own.
     """
     if HOLDER in environ:
         return True
     mark, pid = f"\0{HOLDER}=".encode(), os.getppid()
     try:
         while pid > 1:
-            if mark in b"\0" + _content(f"/proc/{pid}/environ"):
+            if mark in b"\0" + _read(f"/proc/{pid}/environ"):
                 return True
-            pid = int(_content(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):  # it has ended, or is another user's
+            pid = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):  # the process has ended, or is another user's
         pass
     return False
 
 
-def _content(path: str) -> bytes:
+def _read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()

@@ -1,6 +1,6 @@
-"""HTTP exchanges with the gateway: one MCP message out, its answer in, or a sentence about it.
+"""HTTP exchanges with the gateway: sends one MCP message and returns the answer, or raises why not.
 
-Each exchange has a connection of its own: a kept one could be closed by a gateway that restarts.
+Each exchange opens a new connection, because a gateway that restarts would close a kept one.
 """
 
 import contextlib
@@ -12,36 +12,36 @@ import threading
 import time
 from collections.abc import Iterator
 
-#: How long connecting may take, in seconds: over loopback it takes none, or never succeeds.
+#: How long connecting may take, in seconds. Over loopback, it succeeds at once or never.
 CONNECT_S = 3.0
-#: How long an attempt may take for which a call has no time left, in seconds: 0 would not wait.
-LEAST_S = 0.1
-#: The largest answer, in bytes; pictures travel as base64.
-MAX_BYTES = 16 * 1024 * 1024
+#: The timeout, in seconds, of an attempt after a call's time is used up: 0 would mean not to wait.
+MIN_TIMEOUT_S = 0.1
+#: The maximum size of an answer, in bytes; images in it are base64.
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
-class Failure(Exception):
-    """The root of the errors below."""
+class ExchangeFailed(Exception):
+    """The base class of the errors below."""
 
 
-class Unreachable(Failure):
-    """Raised when no connection could be made: nothing was sent."""
+class Unreachable(ExchangeFailed):
+    """Raised if no connection could be made, so that nothing was sent."""
 
 
-class Broken(Failure):
-    """Raised when an answer is incomplete or malformed; `is_cut` if its connection ended."""
+class Broken(ExchangeFailed):
+    """Raised if an answer is incomplete or malformed; `is_cut` says that the connection ended."""
 
     def __init__(self, why: str, *, is_cut: bool = False) -> None:
         super().__init__(why)
         self.is_cut = is_cut
 
 
-class TooSlow(Failure):
-    """Raised when the gateway sends nothing for too long."""
+class TooSlow(ExchangeFailed):
+    """Raised if the gateway sends nothing for too long."""
 
 
-class Refused(Failure):
-    """Raised when the gateway answers with an HTTP status that is an error."""
+class RequestRefused(ExchangeFailed):
+    """Raised if the gateway answers with an HTTP status of an error."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"HTTP {status}")
@@ -50,7 +50,7 @@ class Refused(Failure):
 
 
 class RelayedCall:
-    """One message on its way, which another thread may cancel."""
+    """An exchange of one message, in one or more attempts, which another thread can cancel."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -59,22 +59,22 @@ class RelayedCall:
         self._lock = threading.Lock()
         self._sock: socket.socket | None = None
 
-    def uses(self, sock: socket.socket) -> None:
-        """Set the connection that `cancel()` closes. Raises `Broken` if it was called before."""
+    def begin_attempt(self, sock: socket.socket) -> None:
+        """Set the connection of an attempt, and its timeout. Raises `Broken` after `cancel()`."""
         now = time.monotonic()
-        self._until = self._until or now + self.timeout_s  # of all attempts together
-        sock.settimeout(max(LEAST_S, self._until - now))
+        self._until = self._until or now + self.timeout_s  # for all attempts together
+        sock.settimeout(max(MIN_TIMEOUT_S, self._until - now))
         with self._lock:
             self._sock = sock
             if self.is_cancelled:
                 raise Broken("it was cancelled")
 
     def cancel(self) -> None:
-        """End the exchange at once; the gateway sees its connection closed."""
+        """End the exchange at once, by closing its connection, and prevent further attempts."""
         with self._lock:
             self.is_cancelled = True
             if self._sock:
-                with contextlib.suppress(OSError):  # it has ended by itself
+                with contextlib.suppress(OSError):  # the connection is closed already
                     self._sock.shutdown(socket.SHUT_RDWR)
 
 
@@ -82,10 +82,11 @@ class Endpoint:
     """The MCP endpoint of the gateway."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
-        """With port 0, `host` is the directory in which gateways have their sockets."""
+        """If `port` is 0, `host` is the directory with the sockets of gateways."""
         self._host, self._port = host, port
-        shown = f"[{host}]" if ":" in host else host
-        self.name = f"{shown}:{port}" if port else host
+        url_host = f"[{host}]" if ":" in host else host
+        self.name = f"{url_host}:{port}" if port else host
+        """The address, for errors."""
         self.headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
@@ -94,12 +95,13 @@ class Endpoint:
         }
 
     def exchange(self, body: bytes, call: RelayedCall) -> bytes:
-        """Send a message and return its answer. Raises `Failure`."""
+        """Send a message and return the answer. Raises `ExchangeFailed`."""
         connection = self._connect()
         try:
-            call.uses(connection.sock)
+            call.begin_attempt(connection.sock)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                # One that refuses closes before it has read all; its refusal can be read.
+                # A gateway that refuses a request closes before it has read all of it; the refusal
+                # can still be read.
                 connection.request("POST", "/mcp", body, self.headers)
             return _content(connection.getresponse())
         except TimeoutError:
@@ -126,17 +128,17 @@ class Endpoint:
         raise Unreachable(failure.lower())
 
     def _candidates(self) -> Iterator[http.client.HTTPConnection]:
-        """Yield connections to where the gateway may be; sockets of dead ones refuse."""
+        """Yield unopened connections to all gateways; those of dead gateways will be refused."""
         if self._port:
             yield http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_S)
             return
         directory = os.open(self._host, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            found = os.fstat(directory)
-            if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            status = os.fstat(directory)
+            if status.st_uid != os.getuid() or status.st_mode & 0o077:
                 raise OSError(0, "Others can use this directory")
             for name in os.listdir(directory):
-                # By the descriptor, because the path of a unix socket has 107 bytes at most.
+                # Through the descriptor, because a unix socket's path can have only 107 bytes.
                 yield _SocketConnection(f"/proc/self/fd/{directory}/{name}")
         finally:
             os.close(directory)
@@ -157,24 +159,29 @@ class _SocketConnection(http.client.HTTPConnection):
 
 
 def _content(response: http.client.HTTPResponse) -> bytes:
-    data = response.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
+    data = response.read(MAX_ANSWER_BYTES + 1)
+    if len(data) > MAX_ANSWER_BYTES:
         raise Broken("its answer is too large")
     if response.status >= 300:
-        raise Refused(response.status, data)
+        raise RequestRefused(response.status, data)
     if response.length:
         raise Broken("it ended before the answer", is_cut=True)
     return data
 
 
-#: The uncertainty about a call whose answer is missing.
+#: Added to the error of a call that may have been done.
 UNKNOWN = " Whether it was done is unknown: look before you repeat it."
-#: How much of the gateway's own words is passed on, in characters.
-MAX_WORDS = 300
+#: The maximum length of the gateway's own error message in ours, in characters.
+MAX_REASON_CHARS = 300
 
 
-def sentence(failure: Failure, *, gateway: str, token_source: str, what: str, is_call: bool) -> str:
-    """Say what happened to `what`, and what to do; a call may have been done."""
+def sentence(
+    failure: ExchangeFailed, *, gateway: str, token_source: str, what: str, is_call: bool
+) -> str:
+    """Return a sentence about a failure: what happened to the request `what`, and what to do.
+
+    If it `is_call`, the sentence says whether the call may have been done.
+    """
     where = f"RemoteClaw's gateway at {gateway}"
     unknown = UNKNOWN if is_call else ""
     match failure:
@@ -183,21 +190,21 @@ def sentence(failure: Failure, *, gateway: str, token_source: str, what: str, is
             return f"{where} can't be reached: {failure}; {start}."
         case TooSlow():
             return f"{where} has not answered {what} within {failure}.{unknown}"
-        case Refused(status=401):
+        case RequestRefused(status=401):
             return f"{where} doesn't accept the token from {token_source}."
-        case Refused(status=413):
-            return f"What {what} carries is too large for {where}."
-        case Refused(status=status):
-            why = f"{where} answered {what} with HTTP status {status}{_words(failure)}."
-            return why + (unknown if status >= 500 else "")
+        case RequestRefused(status=413):
+            return f"The request {what} is too large for {where}."
+        case RequestRefused(status=status):
+            text = f"{where} answered {what} with HTTP status {status}{_reason(failure)}."
+            return text + (unknown if status >= 500 else "")
         case _:
             return f"The connection to {where} failed during {what}: {failure}.{unknown}"
 
 
-def _words(refused: Refused) -> str:
-    """Return what the gateway says about its refusal."""
+def _reason(refused: RequestRefused) -> str:
+    """Return the gateway's own error message, in brackets; empty if there is none."""
     try:
-        said = json.loads(refused.body)["error"]["message"]
+        message = json.loads(refused.body)["error"]["message"]
     except (ValueError, RecursionError, LookupError, TypeError):
         return ""
-    return f" ({' '.join(str(said).split())[:MAX_WORDS]})"
+    return f" ({' '.join(str(message).split())[:MAX_REASON_CHARS]})"

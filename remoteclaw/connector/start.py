@@ -1,13 +1,14 @@
-"""The connector's start file; Python caches the byte code of what it imports, not of this file."""
+"""The connector's script; it is short, because Python caches bytecode only of imported modules."""
 
 import signal
 import sys
 
 if __name__ == "__main__":
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # http.client does without; 7 ms
+    # http.client works without ssl, whose import takes 7 ms.
+    sys.modules["ssl"] = None  # type: ignore[assignment]
     for number in (signal.SIGINT, signal.SIGTERM):  # to end without a traceback
         signal.signal(number, signal.SIG_DFL)
-    # Behind the standard library, which nothing beside us may shadow.
+    # At the end of the path, so that no file next to the package shadows the standard library.
     sys.path.append(__file__.rsplit("/", 3)[0])
 
     from remoteclaw.connector.connector import main

@@ -1,1 +1,1 @@
-"""Cron: when jobs are due, how they are kept, fired and settled."""
+"""Cron: scheduled messages; their schedules, their storage, and the runs that they begin."""

@@ -1,22 +1,22 @@
-"""Changes and manual runs of cron jobs, as calls ask for them: each is done once."""
+"""Changes and manual runs of cron jobs on behalf of calls; each call takes effect once."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from remoteclaw.cron.job import Job
-from remoteclaw.cron.store import Run
+from remoteclaw.cron.store import JobRun
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
 
-#: How many cron jobs there may be.
+#: The maximum number of cron jobs of a fleet.
 MAX_JOBS = 1000
 
 
 class CronCalls:
-    """Does what calls ask for of cron jobs."""
+    """Changes and runs cron jobs on behalf of calls."""
 
     def __init__(self, calls: ToolCalls) -> None:
         self._calls = calls
@@ -31,9 +31,11 @@ class CronCalls:
         after: Job | None,
         note: Mapping[str, Any] | None,
     ) -> Literal["done", "nothing", "changed"]:
-        """Write, change or remove a cron job, unless it is not any more what it was `before`.
+        """Replace the cron job `before` with `after`, unless the stored job differs from `before`.
 
-        "nothing" means that there was none and is to be none. Asked again, the answer is the same.
+        `before` is None for a new job, and `after` is None to remove the job. Returns "changed" if
+        the stored job differs, and "nothing" if both are None. A repeated `call` returns the same
+        result again. Raises `CallRefused` if there are `MAX_JOBS` jobs.
         """
         status, (written,) = await self._calls.perform(
             caller,
@@ -46,7 +48,7 @@ class CronCalls:
                 "before": before.stored if before else None,
                 "job": after.encode() if after else None,
                 "due_ms": after.next_ms if after else None,
-                "most": MAX_JOBS,
+                "max_jobs": MAX_JOBS,
             },
         )
         if status == "full":
@@ -65,14 +67,16 @@ class CronCalls:
         now_ms: int,
         note: Mapping[str, Any] | None,
     ) -> str | None:
-        """Begin a manual run of a cron job; return its entry's id.
+        """Begin a manual run of a cron job; return the id of its entry.
 
-        None means that the job is not any more what it was when it was read. Asked again, the entry
-        is the first one's. Raises `MessageRefused` for a job whose message can be none.
+        Returns None if the stored job differs from `job`. A repeated `call` returns the id of the
+        first entry. Raises `MessageRefused` if the job's message is invalid.
         """
         session = job.session
-        run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
-        message = job.entry(now_ms, name=name.partition(":")[2])
+        run = JobRun(
+            job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True
+        )
+        message = job.message_at(now_ms, name=name.partition(":")[2])
         entry = encode_entry(message, "channel", "cron", people=job.people)
         status, made = await self._calls.perform(
             caller,
@@ -89,7 +93,7 @@ class CronCalls:
                 "lane": "background",
                 "job_id": job.id,
                 "before": job.stored,
-                "job": job.begun(name).encode(),
+                "job": job.with_run(name).encode(),
                 "run_name": name,
                 "run": run.encode(sid=session.sid),
             },

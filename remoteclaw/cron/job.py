@@ -8,65 +8,65 @@ import orjson
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.messages import ChannelMessage, SessionKey
 
-#: The form of a stored job. A scheduler leaves a job of another form as it is.
+#: The version of the stored form. A scheduler doesn't touch jobs of another version.
 JOB_VERSION = 5
 
-#: What happens to a due time that no scheduler fired: it is skipped once it is older than the
-#: grace, or run once at any age.
+#: The treatment of a due time at which no scheduler was running: it is skipped if it is older than
+#: `GRACE_S`, or run once at any age.
 Misfire = Literal["skip", "run_once"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A scheduled message for a session, and the results of its runs."""
+    """A scheduled message for a session, and the result of its last run."""
 
     id: str
     name: str
     schedule: Schedule
     message: str
     session: SessionKey
-    """The session that it belongs to and writes to."""
+    """The session to which the job belongs, and to which it sends the message."""
     enabled: bool
     created_ms: int
     people: tuple[str, ...] = ()
-    """The people on whose behalf it was made or changed, as entries name them. A run has the rights
-    that they have at that time."""
+    """The people on whose behalf the job was created or changed, each as CHANNEL:ID. A run has the
+    rights that they have at the time of the run."""
     misfire: Misfire = "skip"
     alert_after: int = 0
-    """After how many failures in a row the chat is told; 0: never."""
+    """The number of failures in a row after which the chat is notified; 0 for never."""
     next_ms: int | None
-    """When it is due next; None for never. Every firing changes it, so that a concurrent change of
-    the job is noticed."""
+    """The next due time; None for never. Every firing changes it, so that a concurrent change of
+    the job is detected."""
     last_ms: int | None = None
-    """The due time that was fired last."""
+    """The last due time that was fired."""
     running: str | None = None
-    """The name of the run that was started last, until it is settled."""
+    """The name of the last run that was begun; None once it is settled."""
     missed_ms: int | None = None
-    """The first due time that came while that run was unfinished."""
+    """The first due time that was skipped because that run was unfinished."""
     failures: int = 0
-    """How many scheduled runs in a row have failed."""
+    """The number of scheduled runs in a row that failed."""
     last_status: str | None = None
-    """The result of the run that was settled last."""
+    """The final status of the last run that was settled."""
     last_detail: str | None = None
     last_duration_ms: int | None = None
     stored: bytes = field(default=b"", compare=False, repr=False)
-    """The job as it was read: writes are refused if it has changed since."""
+    """The stored form that was read: a write is refused if the stored job differs from it."""
 
     @property
     def is_once(self) -> bool:
-        """Whether it is due once, and removed after a successful run."""
+        """Whether the job is due once; it is removed after a successful run."""
         return self.schedule.at is not None
 
-    def due_at(self, next_ms: int | None) -> "Job":
-        """Return the job with its next due time; without one it is kept, and off."""
+    def with_next_due(self, next_ms: int | None) -> "Job":
+        """Return the job with its next due time; with None it is disabled, and kept."""
         return replace(self, next_ms=next_ms, enabled=self.enabled and next_ms is not None)
 
-    def begun(self, run: str) -> "Job":
-        """Return the job while a run of it is open."""
+    def with_run(self, run: str) -> "Job":
+        """Return the job with `run` as its open run."""
         return replace(self, running=run, missed_ms=None)
 
-    def entry(self, due_ms: int, *, name: str | None = None) -> ChannelMessage:
-        """Return the message of a due time, or of a run with another name.
+    def message_at(self, due_ms: int, *, name: str | None = None) -> ChannelMessage:
+        """Return the job's message for the run at `due_ms`, or for the manual run `name`.
 
         Raises `MessageRefused` for an invalid message.
         """
@@ -79,24 +79,26 @@ class Job:
         )
 
     def encode(self) -> bytes:
-        """Return the job as it is stored."""
-        told = {**asdict(self), "session": str(self.session), "v": JOB_VERSION}
-        del told["stored"]
-        return orjson.dumps(told)
+        """Return the stored form of the job."""
+        values = {**asdict(self), "session": str(self.session), "v": JOB_VERSION}
+        del values["stored"]
+        return orjson.dumps(values)
 
     @classmethod
     def decode(cls, data: bytes) -> "Job":
-        """Return a job as it was stored.
+        """Return a job from its stored form.
 
-        Raises ValueError for one that is damaged, or of another version.
+        Raises ValueError if the job is damaged or of another version.
         """
         try:
-            told: dict[str, Any] = orjson.loads(data)
-            if (version := told.pop("v")) != JOB_VERSION:
-                raise ValueError(f"it has version {version}, and {JOB_VERSION} is read")
-            told["schedule"] = Schedule(**told["schedule"])
-            told["session"] = SessionKey.parse(told["session"])
-            told["people"] = tuple(told["people"])
-            return cls(**told, stored=data)
+            values: dict[str, Any] = orjson.loads(data)
+            if (version := values.pop("v")) != JOB_VERSION:
+                raise ValueError(
+                    f"its version is {version}, and this RemoteClaw reads {JOB_VERSION}"
+                )
+            values["schedule"] = Schedule(**values["schedule"])
+            values["session"] = SessionKey.parse(values["session"])
+            values["people"] = tuple(values["people"])
+            return cls(**values, stored=data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it is damaged ({type(error).__name__})") from None

@@ -2,10 +2,11 @@
 
 Instants are milliseconds since 1970; callers pass the current one.
 
-Expressions are read as Debian's cron reads them, by cronsim. (croniter, which rq brings along, runs
-what has a fixed time of day twice in the hour that a zone repeats.) Where clocks change, what falls
-into the skipped hour is due right behind it, and what falls into the repeated hour is due the first
-time. An expression whose minute or hour begins with `*` follows elapsed time instead.
+cronsim interprets expressions as Debian's cron does. (croniter, a dependency of rq, would run a job
+with a fixed time of day twice in the hour that a change of the clocks repeats.) When the clocks
+change, a time in the skipped hour is due right after that hour, and a time in the repeated hour is
+due once, the first time. An expression whose minute or hour begins with `*` follows elapsed time
+instead.
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from remoteclaw.clock import named_zone
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.messages import MAX_TIMESTAMP_MS
 
-#: How late, in seconds, a due time is still run unless the job wants to be run at any age: what a
-#: person wanted at nine in the morning would surprise them in the evening.
+#: A due time is run up to this late, in seconds, unless the job is to be run at any age: a person
+#: who scheduled something for the morning would be surprised to get it in the evening.
 GRACE_S = 3600
 
 _FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
@@ -29,33 +30,33 @@ class Due:
     """The decision about a job that is due."""
 
     run_ms: int | None
-    """The due time to run: the latest one. None if that is too long ago."""
+    """The due time to run: the latest one; None if it is too long ago."""
     has_missed: bool
-    """Whether due times were missed and stay without a run."""
+    """Whether due times were missed and get no run."""
     next_ms: int | None
-    """When the job is due next; None for never."""
+    """The next due time; None for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When a job is due: exactly one of `at`, `every_s` and `cron` is set."""
+    """The schedule of a job: exactly one of `at`, `every_s` and `cron` is set."""
 
     at: str | None = None
-    """Once, at this time: ISO 8601."""
+    """The time of a job that is due once, in ISO 8601."""
     every_s: int | None = None
-    """Interval in seconds, counted from `anchor_ms`."""
+    """The interval in seconds, counted from `anchor_ms`."""
     cron: str | None = None
     """A cron expression of five fields."""
     tz: str | None = None
-    """The IANA time zone of `at` and `cron`; else UTC."""
+    """The IANA time zone of `at` and `cron`; None for UTC."""
     anchor_ms: int = 0
-    """When the schedule was made."""
+    """The time at which the schedule was created."""
 
     def first(self, now_ms: int) -> int:
-        """Return when a job with this schedule is due first.
+        """Return the first due time after `now_ms`.
 
-        Raises `ScheduleRefused`, with one sentence for its author, if the schedule is invalid or is
-        never due.
+        Raises `ScheduleRefused`, with one sentence for the schedule's author, if the schedule is
+        invalid or never due.
         """
         due = self.next_after(now_ms)
         if due is not None:
@@ -63,12 +64,12 @@ class Schedule:
         if self.at is not None:
             now = datetime.fromtimestamp(now_ms // 1000, tz=_zone(self.tz))
             raise ScheduleRefused(f"at {self.at!r} is past: it is {now.isoformat()} now.")
-        raise ScheduleRefused(f"cron {self.cron!r} is never due: no such day comes.")
+        raise ScheduleRefused(f"cron {self.cron!r} is never due: no such day exists.")
 
     def next_after(self, after_ms: int) -> int | None:
-        """Return the first due time after an instant; None if there is none.
+        """Return the first due time after `after_ms`; None if the job is never due again.
 
-        Raises `ScheduleRefused` as `first()` does.
+        Raises `ScheduleRefused` if the schedule is invalid.
         """
         if self.at is not None:
             once = _instant(self.at, self.tz)
@@ -81,28 +82,28 @@ class Schedule:
         return _next_of(self.cron, _zone(self.tz), after_ms)
 
     def due(self, due_ms: int, now_ms: int, *, at_any_age: bool = False) -> Due:
-        """Return what to do at `now_ms` about a job that was due at `due_ms`.
+        """Decide at `now_ms` about a job that was due at `due_ms`.
 
-        What is late by the grace is not run, unless `at_any_age`.
+        A due time that is late by `GRACE_S` or more is not run, unless `at_any_age`.
         """
         latest, upcoming = due_ms, self.next_after(due_ms)
-        # Halved, since a job of each minute that no scheduler fired for a month has 43,200 due
-        # times.
-        until = now_ms  # from here to now, nothing is due
+        # A binary search for the latest due time: a job that is due each minute has 43,200 due
+        # times in a month without a scheduler.
+        until = now_ms  # no due time lies between `until` and `now_ms`
         while upcoming is not None and upcoming <= now_ms:
             latest, middle = upcoming, (upcoming + until) // 2
-            further = self.next_after(middle)
-            if further is not None and further <= now_ms:
-                latest = further
+            later = self.next_after(middle)
+            if later is not None and later <= now_ms:
+                latest = later
             else:
                 until = middle
             upcoming = self.next_after(latest)
-        run = latest if at_any_age or now_ms - latest < GRACE_S * 1000 else None
-        return Due(run, run != due_ms, upcoming)
+        run_ms = latest if at_any_age or now_ms - latest < GRACE_S * 1000 else None
+        return Due(run_ms, run_ms != due_ms, upcoming)
 
 
 def has_offset(at: str) -> bool:
-    """Whether a time has an offset, so that it needs no zone; also true of an invalid time."""
+    """Whether the time `at` has an offset and needs no zone; also true for an invalid time."""
     try:
         return datetime.fromisoformat(at).tzinfo is not None
     except ValueError:
@@ -143,7 +144,7 @@ def _next_of(expression: str, zone: tzinfo, after_ms: int) -> int | None:
     after = datetime.fromtimestamp(after_ms / 1000, tz=zone)
     try:
         moments = (int(moment.timestamp() * 1000) for moment in CronSim(" ".join(fields), after))
-        # In the repeated hour, cronsim returns what was due the first time again.
+        # In the repeated hour, cronsim returns the due times of the first pass once more.
         return next((moment for moment in moments if moment > after_ms), None)
     except CronSimError as error:
         field = str(error).removeprefix("Bad ").replace("day-of-", "day of the ")

@@ -1,8 +1,8 @@
 """The scheduler: fires cron jobs that are due, and settles runs that have ended.
 
-Any number of schedulers may run. A firing is an entry on the session's inbound stream, like a
-message from a chat. One script takes a due time, appends the entry and sets the next due time; so
-each due time is fired once, and none is lost with a scheduler that dies.
+Firing a job appends an entry to the session's inbound stream, like a message from a chat. One
+script takes the due time, appends the entry and sets the next due time. So any number of schedulers
+may run: each due time is fired once, and none is lost if a scheduler dies.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Literal
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Due
 from remoteclaw.cron.settle import Settler
-from remoteclaw.cron.store import BOUNDS, Cron, Run
+from remoteclaw.cron.store import LOG_LIMITS, Cron, JobRun
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -22,14 +22,14 @@ from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage
 
-#: Interval of the search for due jobs, in seconds: due times are whole seconds.
+#: The interval between two searches for due jobs, in seconds: due times are whole seconds.
 INTERVAL_S = 1.0
-#: The largest number of jobs read at once: each may have a message of 400 KB.
-AT_MOST = 100
-#: How long a scheduler counts as running after a tick, in milliseconds.
+#: The maximum number of jobs that one script reads: each may have a message of 400 KB.
+MAX_BATCH = 100
+#: A scheduler counts as running for this long after a tick, in milliseconds.
 ALIVE_MS = 30_000
 
-#: Why a due time was skipped; the hour is `schedule.GRACE_S`.
+#: The reasons for a skipped due time; the hour is `schedule.GRACE_S`.
 _LATER = "No scheduler was there to fire it; a later due time was fired instead."
 _TOO_LATE = "No scheduler was there to fire it, and it is more than an hour ago."
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Fires the jobs that are due, and settles their runs."""
+    """Fires due jobs, and settles their runs."""
 
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts
@@ -45,10 +45,10 @@ class Scheduler:
         self._cron = Cron(scripts)
         self._settler = Settler(scripts)
         self._unreadable: set[str] = set()
-        """Ids of jobs that are damaged or of another version: each is logged once."""
+        """The ids of jobs that are damaged or of another version: each is logged once."""
 
     async def run(self) -> None:
-        """Tick every second until cancelled; Redis may be away meanwhile."""
+        """Tick every second until cancelled, also while Redis is unavailable."""
         while True:
             try:
                 await self.tick()
@@ -59,26 +59,26 @@ class Scheduler:
     async def tick(self) -> int:
         """Settle runs that have ended and fire jobs that are due; return the number of jobs fired.
 
-        A job that stays due is passed over: the search goes on behind it, at `offset`.
+        The number of jobs that stay due is the offset from which the next batch is read.
         """
-        await self._settler.look()
+        await self._settler.settle_ended()
         fired = offset = 0
         while True:
-            now, *found = await self._scripts.run(
-                "due",
+            now, *rows = await self._scripts.run(
+                "due_jobs",
                 keys={
                     "due": keys.CRON_DUE,
                     "jobs": keys.CRON_JOBS,
                     "scheduler": keys.CRON_SCHEDULER,
                 },
-                args={"most": AT_MOST, "there_ms": ALIVE_MS, "skipped": offset},
+                args={"max_count": MAX_BATCH, "there_ms": ALIVE_MS, "skipped": offset},
             )
-            parts = iter(found)
-            for job_id, due, data in zip(parts, parts, parts, strict=True):
+            values = iter(rows)  # job id, due time and stored job of each
+            for job_id, due, data in zip(values, values, values, strict=True):
                 status = await self._handle(job_id.decode(), int(float(due)), data, int(now))
                 offset += status == "left"
                 fired += status == "fired"
-            if len(found) < 3 * AT_MOST:
+            if len(rows) < 3 * MAX_BATCH:
                 return fired
 
     async def _handle(
@@ -86,8 +86,8 @@ class Scheduler:
     ) -> Literal["fired", "handled", "left"]:
         """Fire or skip a due time of a job.
 
-        "fired": the message was sent; "left": the job stays due; "handled": neither, because the
-        due time was skipped, the job can't be fired, or it was changed meanwhile.
+        "fired": the message was sent. "left": the job stays due. "handled": the due time was
+        skipped, the job can't be fired, or another process changed the job in the meantime.
         """
         try:
             job = Job.decode(data)
@@ -98,17 +98,17 @@ class Scheduler:
             return "left"
         try:
             due = job.schedule.due(due_ms, now_ms, at_any_age=job.misfire == "run_once")
-            message = None if due.run_ms is None else job.entry(due.run_ms)
+            message = None if due.run_ms is None else job.message_at(due.run_ms)
         except (ScheduleRefused, MessageRefused) as problem:
             log.error("cron job %s can't be fired: %s", job_id, problem)
             failed = _run(job, due_ms, "failed", str(problem))
-            await self._send_fire(job, due_ms, job.due_at(None), failed)
+            await self._send_fire(job, due_ms, job.with_next_due(None), failed)
             return "handled"
         # A one-time job fires even while a manual run is open.
         if due.run_ms is not None and not job.is_once and await self._cron.open_run(job):
             if await self._cron.unfinished(job):
                 return await self._skip_while_unfinished(job, due_ms, due)
-            return "left"  # the next tick settles that run first, which may change the due time
+            return "left"  # the next tick settles the run first, which may change the due time
         return await self._fire(job, due_ms, due, message)
 
     async def _fire(
@@ -118,24 +118,24 @@ class Scheduler:
         if due.has_missed:
             missed = _run(job, due_ms, "skipped", _LATER if due.run_ms is not None else _TOO_LATE)
         if message is None:
-            await self._send_fire(job, due_ms, job.due_at(due.next_ms), missed)
+            await self._send_fire(job, due_ms, job.with_next_due(due.next_ms), missed)
             log.info("cron job %s: skipped, it was too late", job.id)
             return "handled"
-        assert due.run_ms is not None, "there is a message"
+        assert due.run_ms is not None, "the message was made for this due time"
         name = f"{job.id}:{due.run_ms}"
-        after = replace(job, next_ms=due.next_ms, last_ms=due.run_ms).begun(name)
+        after = replace(job, next_ms=due.next_ms, last_ms=due.run_ms).with_run(name)
         status, queue = await self._send_fire(job, due_ms, after, missed, run=name, message=message)
         if status == "full":
             log.warning("cron job %s waits: %s", job.id, FULL)
             return "left"
-        if status == "changed":  # the job, by another scheduler or a call
+        if status == "changed":  # by another scheduler or a call
             return "handled"
         await self._waker.try_hint(job.session, queue)
         log.info("cron job %s: fired", job.id)
         return "fired"
 
     async def _skip_while_unfinished(self, job: Job, due_ms: int, due: Due) -> Literal["handled"]:
-        """Skip a due time: runs would pile up behind the unfinished run."""
+        """Skip a due time, so that runs don't pile up after an unfinished run."""
         after, skipped = replace(job, next_ms=due.next_ms), None
         if job.missed_ms is None:
             after = replace(after, missed_ms=due_ms)
@@ -149,12 +149,16 @@ class Scheduler:
         job: Job,
         due_ms: int,
         after: Job,
-        noted: Run | None,
+        skipped: JobRun | None,
         *,
         run: str = "",
         message: ChannelMessage | None = None,
     ) -> tuple[str, str]:
-        """Take a due time; with a `message`, begin the run of that name."""
+        """Take a due time of `job`, and store the job as `after`.
+
+        With a `message`, begin the run named `run`. `skipped` is the due time to log as skipped or
+        failed. Returns the script's status and the queue of the hint.
+        """
         names: dict[str, str] = {}
         args: dict[str, Argument] = {}
         if message:
@@ -181,14 +185,14 @@ class Scheduler:
                 "due_ms": due_ms,
                 "after": after.encode(),
                 "next_ms": after.next_ms,
-                **BOUNDS,
-                "missed": noted.encode() if noted else None,
+                **LOG_LIMITS,
+                "missed": skipped.encode() if skipped else None,
                 **args,
             },
         )
         return status.decode(), queue.decode()
 
 
-def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> Run:
+def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> JobRun:
     agent = job.session.agent
-    return Run(job_id=job.id, agent=agent, due_ms=due_ms, status=status, detail=detail)
+    return JobRun(job_id=job.id, agent=agent, due_ms=due_ms, status=status, detail=detail)

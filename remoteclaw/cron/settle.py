@@ -1,7 +1,7 @@
-"""Settles runs of cron jobs: watches each until its entry's outcome is final.
+"""Settles runs of cron jobs whose entry has its final outcome.
 
-One script writes the line of the log, the job and the alert, once, whichever scheduler sends it; so
-a run stays open through every kill and restart until one has settled it.
+One script writes the line of the log, the job and the alert, so that several schedulers settle a
+run once. A run stays open, also if schedulers are killed, until one of them has settled it.
 """
 
 import contextlib
@@ -13,15 +13,15 @@ import orjson
 
 from remoteclaw.clock import named_zone
 from remoteclaw.cron.job import Job
-from remoteclaw.cron.store import BOUNDS, Cron, OpenRun, Run
+from remoteclaw.cron.store import LOG_LIMITS, Cron, JobRun, OpenRun
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.outcomes import Outcome, Outcomes
 from remoteclaw.fleet.reply import reply_payload
 
-#: The pause after a failure, in seconds; it doubles with each failure in a row, up to the longest.
-BACKOFF_S, LONGEST_BACKOFF_S = 30, 3600
+#: The pause after a failure, in seconds. It doubles with each failure in a row, up to the maximum.
+BACKOFF_S, MAX_BACKOFF_S = 30, 3600
 
 _SUCCEEDED = ("done", "steered")
 _FAILED = ("failed", "dead")
@@ -34,18 +34,18 @@ class Settlement:
     """The consequences of a run that has ended."""
 
     job: Job | None
-    """The job from now on; None if it is removed."""
-    run: Run
-    missed: Run | None = None
+    """The job after the run; None if it is removed."""
+    run: JobRun
+    missed: JobRun | None = None
     """The due time that is skipped because the job failed."""
     alert: str | None = None
-    """What the chat is told."""
+    """The notice for the chat."""
 
 
-def _ended(run: Run, outcome: Outcome | None, now_ms: int) -> Run:
-    """Return a run as the log has it; None stands for an outcome that is forgotten."""
+def _ended(run: JobRun, outcome: Outcome | None, now_ms: int) -> JobRun:
+    """Return a run with its result; `outcome` is None if it has expired."""
     if outcome is None or not outcome.is_final:
-        return replace(run, status="unknown", detail="Its outcome is not known any more.")
+        return replace(run, status="unknown", detail="Its outcome is no longer known.")
     steps = outcome.steps
     at_ms = max((step.at_ms for step in steps if step.name == "finished"), default=now_ms)
     begun = [step.at_ms for step in steps if step.name == "begun"]
@@ -54,20 +54,20 @@ def _ended(run: Run, outcome: Outcome | None, now_ms: int) -> Run:
 
 
 def _reason(outcome: Outcome) -> str | None:
-    """Return a sentence about a failure: never what a CLI has printed, or the agent has said."""
+    """Return a sentence about a failure, without the CLI's output and the agent's text."""
     if outcome.status == "dead":
         return "It was tried more than once and given up; `remoteclaw deadletters list` shows it."
     if outcome.status != "failed":
         return None
-    kind = str((outcome.error or {}).get("category", "")).replace("_", " ")
-    return f"The agent failed: {kind}." if kind else "The agent failed."
+    category = str((outcome.error or {}).get("category", "")).replace("_", " ")
+    return f"The agent failed: {category}." if category else "The agent failed."
 
 
-def _settlement(job: Job, name: str, run: Run, now_ms: int) -> Settlement:
+def _settlement(job: Job, name: str, run: JobRun, now_ms: int) -> Settlement:
     """Return the consequences of a run that has ended, for the log, the job and the chat.
 
-    A manual run doesn't move the schedule, and its failure is reported to its caller alone; its
-    success resets the failures.
+    A manual run doesn't change the schedule. Its success resets the number of failures; its failure
+    is reported only to its caller.
     """
     has_succeeded = run.status in _SUCCEEDED
     job = replace(
@@ -81,36 +81,39 @@ def _settlement(job: Job, name: str, run: Run, now_ms: int) -> Settlement:
         job = replace(job, running=None, missed_ms=None)
     if run.is_manual:
         return Settlement(job, run)
-    # A one-time job that was given another time meanwhile has that one before it.
+    # A one-time job may have been given a new due time since: then it is kept.
     if has_succeeded and job.is_once and job.next_ms is None:
         return Settlement(None, run)
     if run.status not in _FAILED:
-        return Settlement(job.due_at(job.next_ms), run)
+        return Settlement(job.with_next_due(job.next_ms), run)
     job = replace(job, failures=job.failures + 1)
     after, missed = _backed_off(job, now_ms)
     return Settlement(after, run, missed, _alert(after) if _is_alerted(job, after) else None)
 
 
-def _backed_off(job: Job, now_ms: int) -> tuple[Job, Run | None]:
-    """Return a job that failed as it is due next, and the due time that is skipped for that."""
+def _backed_off(job: Job, now_ms: int) -> tuple[Job, JobRun | None]:
+    """Return a failed job with its next due time after a pause, and the due time it skips.
+
+    The latter is None if no due time falls into the pause.
+    """
     if not job.enabled or job.next_ms is None or job.is_once:
-        return job.due_at(job.next_ms), None
-    wait_s = min(BACKOFF_S * 2 ** min(job.failures - 1, 16), LONGEST_BACKOFF_S)
+        return job.with_next_due(job.next_ms), None
+    wait_s = min(BACKOFF_S * 2 ** min(job.failures - 1, 16), MAX_BACKOFF_S)
     try:
         next_ms = job.schedule.next_after(now_ms + wait_s * 1000 - 1)
-    except ScheduleRefused:  # which is said when it is due
+    except ScheduleRefused:  # the scheduler logs this when the job is due
         return job, None
     if next_ms is None or next_ms <= job.next_ms:
         return job, None
     times = "once" if job.failures == 1 else f"{job.failures} times in a row"
     why = f"It had failed {times}, so it pauses for {wait_s} s."
     agent = job.session.agent
-    missed = Run(job_id=job.id, agent=agent, due_ms=job.next_ms, status="skipped", detail=why)
+    missed = JobRun(job_id=job.id, agent=agent, due_ms=job.next_ms, status="skipped", detail=why)
     return replace(job, next_ms=next_ms), missed
 
 
 def _is_alerted(job: Job, after: Job) -> bool:
-    """Whether the chat is told: once in a row of failures, and when a one-shot is given up."""
+    """Whether the chat is notified: once per row of failures, and when a job is disabled."""
     if not job.alert_after or not job.enabled:
         return False
     return not after.enabled or job.failures == job.alert_after
@@ -130,46 +133,45 @@ def _alert(job: Job) -> str:
 
 
 class Settler:
-    """Settles the runs that are over."""
+    """Settles the runs that have ended."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
         self._cron = Cron(scripts)
         self._outcomes = Outcomes(scripts)
 
-    async def look(self) -> None:
-        """Settle the runs that are over."""
-        found = await self._scripts.run("unsettled", keys={"open": keys.CRON_OPEN})
-        parts = iter(found)
-        for name, stored in zip(parts, parts, strict=True):
-            with contextlib.suppress(ValueError):  # it is damaged
+    async def settle_ended(self) -> None:
+        """Settle all runs that have ended."""
+        rows = await self._scripts.run("unsettled_runs", keys={"open": keys.CRON_OPEN})
+        values = iter(rows)  # name and stored form of each
+        for name, stored in zip(values, values, strict=True):
+            with contextlib.suppress(ValueError):  # a damaged run
                 await self.settle(OpenRun.decode(name.decode(), stored))
 
     async def settle(self, run: OpenRun) -> None:
-        """Settle a run that is over. If its job changes meanwhile, the next look does it."""
+        """Settle a run that has ended; if its job changes at the same time, it stays open."""
         stored = await self._cron.stored(run.run.job_id) or b""
         now_ms = await self._scripts.now_ms()
         ended = _ended(run.run, await self._outcomes.read(run.sid, run.entry_id), now_ms)
         try:
             job = Job.decode(stored) if stored else None
-        except ValueError:  # a scheduler of its version can read it
+        except ValueError:  # left to a scheduler of the job's version
             return
-        settled = Settlement(None, ended)
+        settlement = Settlement(None, ended)
         if job:
-            settled = _settlement(job, run.name, ended, now_ms)
-        if await self._write(run, stored, settled) == "done":
+            settlement = _settlement(job, run.name, ended, now_ms)
+        if await self._write(run, stored, settlement) == "done":
             log.info("cron job %s: a run is over, %s", run.run.job_id, ended.status)
 
-    async def _write(self, run: OpenRun, before: bytes, told: Settlement) -> str:
-        job_id = run.run.job_id
-        next_ms = told.job.next_ms if told.job else None
+    async def _write(self, run: OpenRun, before: bytes, settlement: Settlement) -> str:
+        job_id, job = run.run.job_id, settlement.job
         stream, reply = keys.NO_KEY, b""
-        if told.job and told.alert:
-            session = told.job.session
+        if job and settlement.alert:
+            session = job.session
             stream = keys.reply_stream(session.provider, session.account)
             call = f"{{{session.sid}}}:{run.name}"
             alert = reply_payload(
-                session.place, told.alert, sid=session.sid, is_error=True, call=call
+                session.place, settlement.alert, sid=session.sid, is_error=True, call=call
             )
             reply = orjson.dumps(alert)
         status: bytes = await self._scripts.run(
@@ -187,11 +189,11 @@ class Settler:
                 "run": run.stored,
                 "job_id": job_id,
                 "before": before,
-                "after": told.job.encode() if told.job else b"",
-                "next_ms": next_ms,
-                **BOUNDS,
-                "missed": told.missed.encode() if told.missed else None,
-                "line": told.run.line(run.entry_id, run.sid),
+                "after": job.encode() if job else b"",
+                "next_ms": job.next_ms if job else None,
+                **LOG_LIMITS,
+                "missed": settlement.missed.encode() if settlement.missed else None,
+                "line": settlement.run.line(run.entry_id, run.sid),
                 "reply": reply,
             },
         )

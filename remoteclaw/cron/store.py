@@ -1,7 +1,8 @@
 """The store of cron jobs and their runs.
 
-A run begins as an entry on its session's inbound stream, and is open until that entry's outcome is
-final. `scheduler.py` begins runs, `settle.py` ends them, and `calls.py` changes jobs.
+A run begins as an entry on its session's inbound stream. It is open until it is settled, after the
+entry's outcome is final. `scheduler.py` begins runs, `settle.py` settles them, and `calls.py`
+changes jobs.
 """
 
 import contextlib
@@ -15,107 +16,108 @@ from remoteclaw.cron.job import Job
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-#: How many runs are remembered, of one job and of all, and for how long, in milliseconds.
+#: The maximum number of runs that the log keeps, of one job and of all jobs.
 MAX_RUNS_OF_JOB, MAX_RUNS = 100, 1000
+#: The log keeps a run for this long, in milliseconds.
 RUNS_MS = 30 * 24 * 3600 * 1000
-BOUNDS = {"most_runs": MAX_RUNS_OF_JOB, "most_all_runs": MAX_RUNS, "runs_ms": RUNS_MS}
+LOG_LIMITS = {"max_runs": MAX_RUNS_OF_JOB, "max_all_runs": MAX_RUNS, "runs_ms": RUNS_MS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """The result of a due time, or of a manual run."""
+class JobRun:
+    """A run of a job, or a due time that was skipped."""
 
     job_id: str
     agent: str
-    """Whose job it was."""
+    """The agent of the job's session."""
     due_ms: int
-    """When it was due, or asked for."""
+    """The due time; for a manual run, the time of the call."""
     status: str
-    """`fired` until it has ended; then done, failed, stopped, … as outcomes are, or unknown if the
-    outcome is forgotten. `skipped` for a due time without a run."""
+    """`fired` while the run is open; then the status of its outcome (`done`, `failed`, `stopped`,
+    …), or `unknown` if the outcome has expired. `skipped` for a due time without a run."""
     run_id: str | None = None
-    """Names the message that was given to the session; the trace of it is under this name."""
+    """The id of the session and of its entry; `remoteclaw sessions trace` accepts it."""
     detail: str | None = None
     is_manual: bool = False
-    """Whether it was started by a call, and not by its schedule."""
+    """Whether a call began the run, rather than the schedule."""
     duration_ms: int | None = None
-    """How long the turn took, of a run that has ended."""
+    """The duration of the turn; None while the run is open, or if no turn began."""
 
     def line(self, entry_id: str, sid: str) -> bytes:
-        """Return the run as the list of runs has it."""
+        """Return the run as a line of the log."""
         return f"{entry_id} ".encode() + self.encode(sid=sid)
 
     def encode(self, **more: str) -> bytes:
-        """Return what is stored of it beside its entry's name."""
-        told = {**asdict(self), **more}
-        del told["run_id"]
-        return orjson.dumps(told)
+        """Return the stored form of the run, with `more` fields and without its run id."""
+        values = {**asdict(self), **more}
+        del values["run_id"]
+        return orjson.dumps(values)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that has not been settled."""
+    """A run that is not settled yet."""
 
     name: str
-    run: Run
+    run: JobRun
     sid: str
     entry_id: str
     stored: bytes
-    """The run as it was read, which the settler sends back."""
+    """The stored form that was read; the script that settles the run compares it."""
 
     @classmethod
     def decode(cls, name: str, stored: bytes) -> "OpenRun":
-        """Return a run as it was stored. Raises ValueError if it can't be read."""
+        """Return an open run from its stored form. Raises ValueError if it is damaged."""
         try:
             outcome, _, data = stored.partition(b" ")
             entry_id = outcome.decode().rpartition(":")[2]
-            told = orjson.loads(data)
-            sid = told["sid"]
-            run = _run_of(told, f"{sid}-{entry_id}")
+            values = orjson.loads(data)
+            sid = values["sid"]
+            run = _run_of(values, f"{sid}-{entry_id}")
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it is damaged ({type(error).__name__})") from None
         return cls(name, run, sid, entry_id, stored)
 
 
 class Cron:
-    """Reads the jobs and their runs."""
+    """Reads jobs and their runs."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
     async def jobs(self) -> list[Job]:
-        """Return every job that can be read, oldest first."""
-        found = await self._scripts.call(self._scripts.client.hvals, keys.CRON_JOBS)
-        return sorted(_readable(found), key=lambda job: (job.created_ms, job.id))
+        """Return all readable jobs, oldest first."""
+        stored = await self._scripts.call(self._scripts.client.hvals, keys.CRON_JOBS)
+        return sorted(_readable(stored), key=lambda job: (job.created_ms, job.id))
 
     async def job(self, job_id: str) -> Job | None:
-        """Return a job; None if there is none, or none that can be read."""
+        """Return a job; None if it doesn't exist or is unreadable."""
         data = await self.stored(job_id)
         return next(_readable([data] if data else []), None)
 
     async def stored(self, job_id: str) -> bytes | None:
-        """Return a job as it is stored, also where it can't be read; None if there is none."""
+        """Return the stored form of a job, readable or not; None if the job doesn't exist."""
         client = self._scripts.client
         data: bytes | None = await self._scripts.call(client.hget, keys.CRON_JOBS, job_id)
         return data
 
-    async def runs(self, job_id: str | None = None) -> list[Run]:
-        """Return what became of the last due times, of one job or of all, newest first."""
+    async def runs(self, job_id: str | None = None) -> list[JobRun]:
+        """Return the open and the logged runs, of one job or of all jobs, newest first."""
         name = keys.cron_runs(job_id) if job_id else keys.CRON_RUNS
-        # At once: a run that ends between the two would be in neither.
-        unfinished, lines = await self._scripts.together(
+        # In one transaction: a run that is settled between two reads would be in neither.
+        open_runs, lines = await self._scripts.run_pipeline(
             lambda ask: (ask.hgetall(keys.CRON_OPEN), ask.lrange(name, 0, -1)), is_atomic=True
         )
         runs = list(_runs(lines))
-        for run_name, stored in unfinished.items():
+        for run_name, stored in open_runs.items():
             with contextlib.suppress(ValueError):
-                found = OpenRun.decode(run_name.decode(), stored)
-                if job_id in (None, found.run.job_id):
-                    runs.append(found.run)
+                open_run = OpenRun.decode(run_name.decode(), stored)
+                if job_id in (None, open_run.run.job_id):
+                    runs.append(open_run.run)
         return sorted(runs, key=lambda run: run.due_ms, reverse=True)
 
     async def unfinished(self, job: Job) -> OpenRun | None:
-        """Return the run of a job that is under way; None if there is none."""
+        """Return the job's open run if its outcome is not final yet; else None."""
         run = await self.open_run(job)
         if run is None:
             return None
@@ -124,7 +126,7 @@ class Cron:
         return run if status in (b"accepted", b"running") else None
 
     async def open_run(self, job: Job) -> OpenRun | None:
-        """Return the run of a job that was begun last, if it is not settled."""
+        """Return the last run of the job if it is not settled yet; else None."""
         if (name := job.running) is None:
             return None
         stored = await self._scripts.call(self._scripts.client.hget, keys.CRON_OPEN, name)
@@ -133,7 +135,7 @@ class Cron:
         return None
 
     async def has_scheduler(self) -> bool:
-        """Whether something runs that fires jobs."""
+        """Return whether a scheduler is running."""
         return bool(await self._scripts.call(self._scripts.client.exists, keys.CRON_SCHEDULER))
 
 
@@ -143,15 +145,15 @@ def _readable(stored: Sequence[bytes]) -> Iterator[Job]:
             yield Job.decode(data)
 
 
-def _runs(lines: Sequence[bytes]) -> Iterator[Run]:
+def _runs(lines: Sequence[bytes]) -> Iterator[JobRun]:
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError, AttributeError):  # of damaged ones
+        with contextlib.suppress(ValueError, TypeError, AttributeError):  # a damaged line
             entry_id, _, data = line.decode().partition(" ")
-            told = orjson.loads(data)
-            yield _run_of(told, f"{told.get('sid')}-{entry_id}" if entry_id else None)
+            values = orjson.loads(data)
+            yield _run_of(values, f"{values.get('sid')}-{entry_id}" if entry_id else None)
 
 
-def _run_of(told: dict[str, Any], run_id: str | None) -> Run:
-    """Return a run; what a newer version tells besides is left out."""
-    known = {one.name for one in fields(Run)} - {"run_id"}
-    return Run(run_id=run_id, **{name: value for name, value in told.items() if name in known})
+def _run_of(values: dict[str, Any], run_id: str | None) -> JobRun:
+    """Return a run from its stored values; fields of a newer version are ignored."""
+    known = {each.name for each in fields(JobRun)} - {"run_id"}
+    return JobRun(run_id=run_id, **{name: values[name] for name in known & values.keys()})

@@ -1,13 +1,13 @@
-"""Errors: one exception tree, and the sentences that people read.
+"""Errors: the exceptions, and the sentences about failed turns.
 
-Two audiences are kept apart.
+Errors have two audiences.
 A `RemoteClawError` is for the operator at a terminal: one line that says what happened, to which
 key or file, and what to do.
-An `ErrorCategory` is for the person in the chat: `sentence()` turns it into words they can act on,
-and never quotes what a CLI printed.
+An `ErrorCategory` is for the person in the chat: `sentence()` turns it into a sentence that says
+what to do, without the CLI's output.
 """
 
-# The names of the package; each is listed where it is defined.
+# The public names of the package; each is listed in the `__all__` of its module.
 from remoteclaw.errors import category, exceptions, sentences
 from remoteclaw.errors.category import *  # noqa: F403
 from remoteclaw.errors.exceptions import *  # noqa: F403

@@ -7,7 +7,7 @@ __all__ = ["ErrorCategory", "classify_end", "classify_error"]
 
 
 class ErrorCategory(StrEnum):
-    """The kind of a failed turn, by what a person can do about it."""
+    """The category of a failed turn, by what a person can do about it."""
 
     RETRYABLE = "retryable"
     UNREACHABLE = "unreachable"
@@ -38,8 +38,8 @@ _BY_STATUS = {
     429: ErrorCategory.RETRYABLE,
 }
 
-# The first pattern that matches decides, so the specific ones come first.
-# Numbers are matched as whole words only: "429" also occurs inside ids and token counts.
+# The first pattern that matches decides, so specific patterns precede general ones.
+# Numbers match as whole words only: "429" also occurs inside ids and token counts.
 _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
     (category, re.compile(pattern, re.IGNORECASE))
     for category, pattern in (
@@ -58,7 +58,7 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             r"\bmodel\b.{0,80}(does not exist|not (be )?found|is not supported when|not available)"
             r"|^models/\S+ is not found|issue with the selected model|unknown model|no such model",
         ),
-        # A limit that ends by itself, before one that has to be paid for.
+        # A limit that is lifted in time, before one that requires a payment.
         (
             ErrorCategory.USAGE_LIMIT,
             r"(usage|session|weekly|daily|hourly|monthly|opus|sonnet|fable \S+) (usage )?limit"
@@ -90,7 +90,7 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             r"|ConnectionRefused|FailedToOpenSocket|(unable|cannot|failed) to connect"
             r"|network error|connection (was |error)?(reset|refused|closed)|connection error"
             r"|error sending request|stream disconnected|typo in the url|stalled mid-stream"
-            # Node's words for a stream that was cut; a shell's "Terminated" is something else.
+            # Node reports a broken stream as "terminated"; a shell's "Terminated" means a signal.
             r"|socket hang up|fetch failed|(?-i:(^|rror:? )terminated\W*$)",
         ),
         (ErrorCategory.TIMEOUT, r"timed? ?out"),
@@ -98,37 +98,36 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
 )
 
 
-#: How much of what a CLI said is looked through at its beginning and at its end, in characters: it
-#: may quote a whole conversation.
-MAX_READ = 5000
+#: A longer error text is searched only in this many characters at its beginning and at its end: a
+#: CLI may quote a whole conversation.
+MAX_SEARCHED_CHARS = 5000
 
 
 def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
     """Return the category of a failure that a CLI reported.
 
-    `status` is the HTTP status of the model's API where the CLI names it; it is trusted before
-    `text`, because a sentence can quote any number.
-    A 400 says too little by itself, so its text decides.
+    `status` is the HTTP status of the model's API, if the CLI reports one. It takes precedence over
+    `text`, which may quote any number. A 400 is too general, so there the text decides.
     """
-    if len(text) > 2 * MAX_READ:
-        text = f"{text[:MAX_READ]}\n{text[-MAX_READ:]}"
-    said = next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
-    if status == 429 and said in (ErrorCategory.USAGE_LIMIT, ErrorCategory.BILLING):
-        return said
-    # Some CLIs say 500 for whatever has no status of its own.
-    if status == 500 and said in (ErrorCategory.UNKNOWN_MODEL, ErrorCategory.UNREACHABLE):
-        return said
+    if len(text) > 2 * MAX_SEARCHED_CHARS:
+        text = f"{text[:MAX_SEARCHED_CHARS]}\n{text[-MAX_SEARCHED_CHARS:]}"
+    by_text = next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
+    if status == 429 and by_text in (ErrorCategory.USAGE_LIMIT, ErrorCategory.BILLING):
+        return by_text
+    # Some CLIs report 500 for every error that has no HTTP status.
+    if status == 500 and by_text in (ErrorCategory.UNKNOWN_MODEL, ErrorCategory.UNREACHABLE):
+        return by_text
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status is not None and status >= 500:
         return ErrorCategory.RETRYABLE
-    return said
+    return by_text
 
 
 def classify_end(errors: str) -> ErrorCategory:
-    """Return the category of a CLI that ended while it started, by what it printed about that.
+    """Return the category of a CLI that ended during its start, by the `errors` that it printed.
 
-    For no reason that is known it may start the next time.
+    Without a known reason it is DIED and not FATAL, since the next start may succeed.
     """
     category = classify_error(errors)
     return ErrorCategory.DIED if category is ErrorCategory.FATAL else category

@@ -35,10 +35,10 @@ __all__ = [
 
 _Error = TypeVar("_Error", bound=BaseException)
 
-#: Why the gateway refuses a call: it makes no sense, who calls may not, there is no such thing, it
-#: can't be done now, it took too long, or the agent's turn is over, or none runs; it is at odds
-#: with what is there, or what it is about is gone; it is too large, it is not taken as it is, or it
-#: is asked for too often.
+#: The codes with which the gateway refuses a call. TURN_OVER: the calling agent's turn has ended.
+#: NO_TURN: no turn is running. CONFLICT: the call contradicts the current state. GONE: the object
+#: of the call no longer exists. REFUSED: the content is not accepted. TOO_MANY: too many calls in a
+#: short time.
 CallError = Literal[
     "INVALID_REQUEST",
     "UNAUTHORIZED",
@@ -58,9 +58,9 @@ CallError = Literal[
 
 
 class RemoteClawError(Exception):
-    """Base of every error that RemoteClaw raises on purpose.
+    """Base class of the errors that RemoteClaw raises on purpose.
 
-    Its text is one complete sentence for an operator; the command line prints it as it is.
+    Its text is one complete sentence for an operator, which the command line prints unchanged.
     """
 
 
@@ -73,30 +73,30 @@ class StateDirectoryError(RemoteClawError):
 
 
 class TerminalsOff(RemoteClawError):
-    """Raised when what reads terminals' screens is not installed."""
+    """Raised when the package that reads the screens of terminals is not installed."""
 
 
 class RedisUnavailable(RemoteClawError):
     """Raised when Redis can't be reached before the caller's deadline."""
 
     may_have_run = False
-    """Whether a command went out and no answer came: Redis may still run it."""
+    """Whether a command was sent without an answer, so that Redis may have run it."""
 
 
 class PerhapsSent(RedisUnavailable):
-    """Raised when Redis may still accept a message; with the same id it counts once."""
+    """Raised when Redis may have accepted a message. It can be sent again with the same id."""
 
 
 class RedisUnfit(RemoteClawError):
-    """Raised when a Redis server can't keep the promises that RemoteClaw makes."""
+    """Raised when a Redis server doesn't meet RemoteClaw's requirements."""
 
 
 class RedisRefused(RemoteClawError):
-    """Raised when Redis is reachable and refuses a command (memory, disk, permission)."""
+    """Raised when Redis is reachable but refuses a command (memory, disk, permission)."""
 
 
 class MessageRefused(RemoteClawError):
-    """Raised before a message is accepted: nothing was stored, the sender must be told."""
+    """Raised when a message is not accepted: nothing was stored, and the sender must be told."""
 
 
 class ScheduleRefused(RemoteClawError):
@@ -104,7 +104,7 @@ class ScheduleRefused(RemoteClawError):
 
 
 class NotFound(RemoteClawError):
-    """Raised when nothing, or more than one, has the name that an operator or agent gave."""
+    """Raised when a name from an operator or agent matches nothing, or more than one thing."""
 
 
 class LeaseLost(RemoteClawError):
@@ -112,7 +112,7 @@ class LeaseLost(RemoteClawError):
 
 
 class CallRefused(RemoteClawError):
-    """Raised when a call of the gateway can't be answered; its text is for the caller."""
+    """Raised when the gateway refuses a call; the text is for the caller."""
 
     def __init__(
         self, code: CallError, message: str, *, retry_after_s: float | None = None
@@ -120,42 +120,42 @@ class CallRefused(RemoteClawError):
         super().__init__(message)
         self.code = code
         self.retry_after_s = retry_after_s
-        """When it may be asked for again, in seconds, where that is known."""
+        """The time to wait before the next try, in seconds; None if unknown."""
 
 
 class PlatformRefused(RemoteClawError):
-    """Raised when a chat platform refuses something for good; its text is for people and agents."""
+    """Raised when a chat platform refuses a request for good; the text is for people and agents."""
 
 
 class Unsupported(PlatformRefused):
-    """Raised when a chat platform has no such thing at all."""
+    """Raised when a chat platform doesn't support a request at all."""
 
 
 class PlatformAway(RemoteClawError):
-    """Raised when a chat platform can't be reached, or is broken: it has certainly not done it."""
+    """Raised when a chat platform is unreachable or broken; the request had no effect."""
 
 
 class PlatformBusy(RemoteClawError):
-    """Raised when a chat platform is asked too often: it has certainly not done it."""
+    """Raised when a chat platform limits the rate of requests; the request had no effect."""
 
     def __init__(self, message: str, *, after_s: float, is_account: bool = False) -> None:
         super().__init__(message)
         self.after_s = after_s
-        """When it may be asked again, in seconds."""
+        """The time to wait before the next request, in seconds."""
         self.is_account = is_account
-        """Whether that goes for the whole account, and not for one chat alone."""
+        """Whether the limit applies to the whole account, rather than to one chat."""
 
 
 class PlatformUnknown(RemoteClawError):
-    """Raised when a chat platform may have done something, or not."""
+    """Raised when it is unknown whether a chat platform carried out a request."""
 
 
 class AccountRefused(RemoteClawError):
-    """Raised when a chat platform refuses an account; its sentence says what to do."""
+    """Raised when a chat platform refuses an account; the text says what to do."""
 
 
 class AgentUnavailable(RemoteClawError):
-    """Raised when an agent can't be started or attached; carries what a person should hear."""
+    """Raised when an agent can't be started or attached; `category` selects the sentence."""
 
     def __init__(self, message: str, *, category: ErrorCategory) -> None:
         super().__init__(message)
@@ -163,16 +163,19 @@ class AgentUnavailable(RemoteClawError):
 
 
 class AsideFailed(RemoteClawError):
-    """Raised when an agent has no answer beside its running turn."""
+    """Raised when an agent can't answer an aside, a message during its running turn."""
 
 
 def did_you_mean(word: str, known: Iterable[str], *, otherwise: str) -> str:
-    """Return the end of a sentence about an unknown word: the nearest known one, or `otherwise`."""
+    """Return the end of a sentence about an unknown `word`.
+
+    It suggests the most similar word of `known`; without one, it is `otherwise`.
+    """
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def first_of(group: BaseExceptionGroup[_Error]) -> _Error:
-    """Return the first error of a group, also where groups are nested."""
+    """Return the first error of a group, which may contain other groups."""
     first = group.exceptions[0]
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first

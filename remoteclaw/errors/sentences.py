@@ -1,4 +1,4 @@
-"""The sentences about a failed turn: polite ones, and what the person can do who can fix it."""
+"""The sentences about a failed turn, for the person in the chat and for one who can fix it."""
 
 from dataclasses import dataclass
 
@@ -43,14 +43,14 @@ _SENTENCES = {
 }
 
 
-#: What is said where it is known when the provider takes requests again.
+#: The sentences used if the time is known at which the provider accepts requests again.
 _UNTIL = {
     ErrorCategory.RETRYABLE: "The model behind {agent} is busy. "
     "Your message was not answered: send it again after {until}.",
     ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows until {until}. "
     "Your message was not answered: send it again then.",
 }
-#: What is said of each limit of an agent's time, by the setting's name.
+#: The sentences about an agent that exceeded a time limit, by the name of the limit's setting.
 _OVERDUE = {
     "start_s": "{agent} did not start within {span}. Send your message again; if it fails again, "
     "its operator finds the reason with `remoteclaw doctor`. (Limit: start_s.)",
@@ -61,7 +61,7 @@ _OVERDUE = {
 }
 
 
-#: Failures that people and RemoteClaw's own limits make: there is no reason of a CLI's.
+#: The failures that people and RemoteClaw's limits cause, for which the CLI has no reason to give.
 _WITHOUT_REASON = (
     ErrorCategory.ABORTED,
     ErrorCategory.SUPERSEDED,
@@ -73,26 +73,26 @@ _WITHOUT_REASON = (
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What is said to a person who can fix a failure, within the sentence about it."""
+    """The details of a failure for a person who can fix it, as parts of the sentence about it."""
 
     reason: str = ""
-    """The CLI's own, on one line and without secrets."""
+    """The CLI's reason, on one line and without secrets."""
     what: str = ""
-    """What has happened, instead of the polite words; without the full stop."""
+    """What happened, without the full stop; empty keeps the first part of the usual sentence."""
     fix: str = ""
-    """What to do, instead of the polite words."""
+    """What to do; empty keeps the second part of the usual sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """The limit of an agent's time that a turn has passed."""
+    """The time limit that a turn exceeded."""
 
     setting: str
     limit_s: float
 
     @property
     def detail(self) -> str:
-        """The limit as an operator knows it."""
+        """The limit as text for operators."""
         return f"the limit {self.setting} = {self.limit_s:g} was passed"
 
 
@@ -105,29 +105,29 @@ def sentence(
     overdue: Overdue | None = None,
     remedy: Remedy | None = None,
 ) -> str:
-    """Return what the person in the chat reads about a failed turn.
+    """Return the message about a failed turn for the person in the chat.
 
-    `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out where
-    nothing went wrong (a turn that the person stopped). `until` is when the provider takes requests
-    again, in words. With a `remedy` it is for a person who can fix the failure.
+    `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out if
+    nothing went wrong (a turn that the person stopped). `until` is the time at which the provider
+    accepts requests again, as text. A `remedy` is given if the person can fix the failure.
     """
     template = _SENTENCES[category]
     if category is ErrorCategory.TIMEOUT and overdue:
         template = _OVERDUE[overdue.setting]
     elif until:
         template = _UNTIL.get(category, template)
-    span = _in_words(overdue.limit_s) if overdue else ""
-    words = template.format(agent=agent, until=until, span=span)
+    span = _span(overdue.limit_s) if overdue else ""
+    text = template.format(agent=agent, until=until, span=span)
     if remedy and category not in _WITHOUT_REASON:
-        what, _, rest = words.partition(". ")
+        what, _, fix = text.partition(". ")
         reason = f" ({remedy.reason})" if remedy.reason else ""
-        words = f"{remedy.what or what}{reason}. {remedy.fix or rest}"
+        text = f"{remedy.what or what}{reason}. {remedy.fix or fix}"
     if category in (ErrorCategory.ABORTED, ErrorCategory.SUPERSEDED):
-        return words
-    return f"{words} ({reference})"
+        return text
+    return f"{text} ({reference})"
 
 
-def _in_words(seconds: float) -> str:
+def _span(seconds: float) -> str:
     for unit, size in (("hour", 3600), ("minute", 60)):
         if seconds >= 2 * size and seconds % size == 0:
             return f"{seconds / size:g} {unit}s"

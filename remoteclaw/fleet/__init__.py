@@ -1,7 +1,7 @@
 """Everything that is kept in Redis: streams, leases, outcomes, and the hints that wake workers.
 
-The scripts in `scripts/` carry all correctness; read them beside `docs/architecture.md`.
-`Fleet` is the one object that the rest of RemoteClaw opens.
+Correctness depends on the Lua scripts in `scripts/`; `docs/architecture.md` explains them.
+The rest of RemoteClaw reaches Redis through one `Fleet` object.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
-from remoteclaw.fleet.push_subscriptions import Pushes
+from remoteclaw.fleet.push_subscriptions import PushSubscriptions
 from remoteclaw.fleet.receipts import Receipts
 from remoteclaw.fleet.records import Records
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
-from remoteclaw.fleet.task_tree import WorkTrees
+from remoteclaw.fleet.task_tree import TaskTrees
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.tokens import Logins, Tokens
 from remoteclaw.fleet.usage import UsageLedger
@@ -40,7 +40,7 @@ __all__ = ["Fleet"]
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """One connection pool to Redis, and what can be done with it."""
+    """One connection pool to Redis, and the objects that read and write through it."""
 
     scripts: Scripts
     waker: Waker
@@ -58,27 +58,28 @@ class Fleet:
     history: History
     outcomes: Outcomes
     pairings: Pairings
-    pushes: Pushes
+    push_subscriptions: PushSubscriptions
     records: Records
     replies: Replies
     sessions: Sessions
     sweeper: Sweeper
+    task_trees: TaskTrees
     terminals: Terminals
     tokens: Tokens
     usage: UsageLedger
     wait_limit: WaitLimit
     web: WebChats
-    work: WorkTrees
     workers: Workers
 
     @classmethod
     def open(
         cls, url: str, *, lease_s: float = 30, memory_limit: int = 0, scripts: Scripts | None = None
     ) -> Self:
-        """Return a fleet on the Redis at `url`; nothing is sent before the first call.
+        """Return a fleet on the Redis at `url`. It connects at its first call.
 
-        `lease_s` is how long the leases last that it acquires, as workers alone do;
-        `memory_limit` is the most that Redis is to keep, in bytes, if its own limit isn't lower.
+        `lease_s` is the duration of the leases that it acquires; only workers acquire leases.
+        `memory_limit` is the maximum memory of Redis, in bytes; 0 sets none. If the `maxmemory` of
+        Redis is lower, that applies.
         """
         scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
         waker, workers = Waker(scripts), Workers(scripts)
@@ -102,17 +103,17 @@ class Fleet:
             logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),
-            pushes=Pushes(scripts, tokens),
+            push_subscriptions=PushSubscriptions(scripts, tokens),
             records=records,
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker, records),
             sweeper=Sweeper(scripts, waker, workers, asks),
+            task_trees=TaskTrees(scripts),
             terminals=Terminals(scripts, waker),
             tokens=tokens,
             usage=UsageLedger(scripts),
             wait_limit=WaitLimit(scripts, workers),
             web=WebChats(scripts),
-            work=WorkTrees(scripts),
             workers=workers,
         )
 

@@ -1,4 +1,4 @@
-"""Accounts on chat platforms: how far each was read, and what its process tells of it."""
+"""Accounts on chat platforms: the read position of each, and the state that its process reports."""
 
 import math
 import re
@@ -15,57 +15,58 @@ from remoteclaw.fleet.reader import ReplyReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:
-    """What is known of an account."""
+    """The reported state of an account."""
 
     name: str = ""
-    """The account's name on its platform."""
+    """The account's name on its platform; empty until it is reported."""
     problem: str = ""
-    """Why it doesn't work, or what is odd, in a sentence that says what to do."""
+    """Why the account doesn't work, and what to do about it; empty if it works."""
     at_ms: int = 0
-    """When that was told."""
+    """The time of the last report, in milliseconds since 1970; 0 without a report."""
     accepted: int = 0
-    """How many messages were read."""
+    """The number of messages that were accepted."""
     aside: int = 0
-    """How many could not be read."""
+    """The number of messages that were put aside, because they could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterProcess:
-    """A process that delivers for an account, or stands by to."""
+class AdapterProcessState:
+    """A process that delivers an account's replies, or stands by to take over."""
 
     pid: int
     host: str
 
 
 class Accounts:
-    """The accounts that processes run."""
+    """The accounts of chat platforms, as their adapters' processes record them."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
     async def position(self, reader: ReplyReader) -> str | None:
-        """Return from where to go on reading a platform; None for its oldest messages."""
-        found = await self._scripts.call(
+        """Return the position from which to read a platform; None for its oldest messages."""
+        position = await self._scripts.call(
             self._scripts.client.get,
             keys.position(reader.provider, reader.account),
             deadline=math.inf,
         )
-        return None if found is None else found.decode()
+        return None if position is None else position.decode()
 
     async def advance(
         self, reader: ReplyReader, position: str, *, accepted: int = 0, aside: int = 0
     ) -> None:
-        """Note that all before a position is accepted, and how many messages that were.
+        """Record that every message before `position` was accepted or put aside.
 
+        `accepted` and `aside` are the numbers of these messages.
         Raises `LeaseLost` if another adapter has the account's claim.
         """
-        place = reader.provider, reader.account
+        key = reader.provider, reader.account
         await self._scripts.run(
             "advance",
             keys={
-                "reader": keys.reader(*place),
-                "position": keys.position(*place),
-                "account": keys.account(*place),
+                "reader": keys.reader(*key),
+                "position": keys.position(*key),
+                "account": keys.account(*key),
             },
             args={
                 "token": reader.token,
@@ -77,60 +78,65 @@ class Accounts:
         )
 
     async def first_id(self, provider: str, account: str, chat: str) -> str:
-        """Return the id that a chat had first: all that is kept of it goes by that."""
-        client, moved = self._scripts.client, keys.moved(provider, account)
-        found = await self._scripts.call(client.hget, moved, chat, deadline=boottime() + APPEND_S)
-        return chat if found is None else str(found.decode())
+        """Return the first id of a chat, which names everything that is kept of the chat."""
+        client, moved = self._scripts.client, keys.first_chat_ids(provider, account)
+        first = await self._scripts.call(client.hget, moved, chat, deadline=boottime() + APPEND_S)
+        return chat if first is None else str(first.decode())
 
     async def move(self, provider: str, account: str, *, chat: str, to: str) -> None:
-        """Note the new id of a chat; it goes on by its first one."""
-        client, moved = self._scripts.client, keys.moved(provider, account)
+        """Record that the platform changed a chat's id to `to`; `chat` is the chat's first id."""
+        client, moved = self._scripts.client, keys.first_chat_ids(provider, account)
         await self._scripts.call(client.hset, moved, to, chat, deadline=boottime() + APPEND_S)
 
     async def leave(self, reader: ReplyReader) -> None:
-        """Give the claim up, so that another process takes over at once; or stand by no longer."""
-        place = reader.provider, reader.account
+        """Release the claim, so that another process takes over at once, or stop standing by."""
+        key = reader.provider, reader.account
         await self._scripts.run(
-            "leave",
+            "leave_claim",
             keys={
-                "reader": keys.reader(*place),
+                "reader": keys.reader(*key),
                 "readers": keys.READERS,
-                "standbys": keys.standbys(*place),
+                "standbys": keys.standbys(*key),
             },
             args={"token": reader.token, "account": reader.name},
         )
 
-    async def tell(self, provider: str, account: str, *, name: str = "", problem: str = "") -> None:
-        """Note how an account is; a name that is empty stays what it was."""
-        about: dict[str, str | int] = {"problem": problem, "at_ms": now_ms()}
-        about |= {"name": name} if name else {}
+    async def report(
+        self, provider: str, account: str, *, name: str = "", problem: str = ""
+    ) -> None:
+        """Store the state of an account. An empty `name` leaves the stored name as it is."""
+        fields: dict[str, str | int] = {"problem": problem, "at_ms": now_ms()}
+        fields |= {"name": name} if name else {}
         client = self._scripts.client
-        await self._scripts.call(client.hset, keys.account(provider, account), mapping=about)
+        await self._scripts.call(client.hset, keys.account(provider, account), mapping=fields)
 
     async def processes(
         self, provider: str, account: str, now_ms: int
-    ) -> tuple[AdapterProcess | None, Sequence[AdapterProcess]]:
-        """Return the process that delivers for an account, if one does, and those that stand by.
+    ) -> tuple[AdapterProcessState | None, Sequence[AdapterProcessState]]:
+        """Return the process that delivers for an account, and the processes that stand by.
 
-        `now_ms` is Redis' time.
+        The first one is None if no process delivers, or if its token names none. `now_ms` is the
+        time on Redis' clock.
         """
         client = self._scripts.client
 
-        async def look() -> tuple[Any, Any]:
+        async def read_tokens() -> tuple[Any, Any]:
             standbys = keys.standbys(provider, account)
             reader = await client.get(keys.reader(provider, account))
             return reader, await client.zrangebyscore(standbys, now_ms, "+inf")
 
-        reader, waiting = await self._scripts.call(look)
-        standbys = filter(None, (_process(token) for token in waiting))
-        return _process(reader or b""), sorted(standbys, key=lambda one: (one.host, one.pid))
+        reader, standby_tokens = await self._scripts.call(read_tokens)
+        standbys = filter(None, (_process_of(token) for token in standby_tokens))
+        return _process_of(reader or b""), sorted(
+            standbys, key=lambda process: (process.host, process.pid)
+        )
 
     async def view(self, provider: str, account: str) -> AccountView:
-        """Return what is known of an account."""
-        told = await self._scripts.call(
+        """Return the reported state of an account."""
+        raw_fields = await self._scripts.call(
             self._scripts.client.hgetall, keys.account(provider, account)
         )
-        fields = {name.decode(): value.decode() for name, value in told.items()}
+        fields = {name.decode(): value.decode() for name, value in raw_fields.items()}
         return AccountView(
             name=fields.get("name", ""),
             problem=fields.get("problem", ""),
@@ -140,7 +146,7 @@ class Accounts:
         )
 
 
-def _process(token: bytes) -> AdapterProcess | None:
-    """Return the process that a reader's token names; None if it names none."""
-    named = re.fullmatch(r"pid (\d{1,9}) .*#\w+@(.*)", token.decode(errors="replace"))
-    return AdapterProcess(int(named[1]), named[2]) if named else None
+def _process_of(token: bytes) -> AdapterProcessState | None:
+    """Return the process that a reader's token names; None if the token names no process."""
+    match = re.fullmatch(r"pid (\d{1,9}) .*#\w+@(.*)", token.decode(errors="replace"))
+    return AdapterProcessState(int(match[1]), match[2]) if match else None

@@ -1,4 +1,4 @@
-"""Asides, from the side of the lease's owner: entries that are answered beside the running turn."""
+"""Asides, as the lease's owner records them: entries that are answered during the running turn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,56 +17,59 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AsideEnd:
-    """What is written with the verdict about one entry."""
+    """The replies, note and record lines that are stored together with the verdict on an entry."""
 
     payloads: Sequence[Mapping[str, Any]] = ()
-    """Messages for the reply stream."""
+    """The messages for the reply stream."""
     reply: Sequence[Mapping[str, Any]] | None = None
-    """The answer, for the outcome."""
+    """The answer for the entry's outcome; None if the aside doesn't answer the entry."""
     note: Mapping[str, Any] | None = None
-    """What the agent is told of it with its next turn."""
+    """The note about the aside that the agent receives with its next turn; None for no note."""
     record: RecordAppend | None = None
+    """The lines for the conversation's record; None if nothing is added."""
 
 
 class Asides:
     """The asides of a session under its lease.
 
-    Every method raises `LeaseLost` once another worker has the session.
+    Every method but `notes()` raises `LeaseLost` once another worker holds the session.
     """
 
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
 
     async def ask(self, turn: str, entry_id: str) -> bool:
-        """Record that an entry is about to be asked about; False if it is to wait.
+        """Record that the agent is about to be asked about an entry, and return whether to ask.
 
-        So it is if it was asked about by two attempts that were cut off, or has a verdict.
+        Return False, so that the entry waits for its own turn, if two attempts that asked about it
+        were cut off, if it has a verdict already, or if it is stopped or part of a turn.
         """
         sid = self._lease.sid
-        asked = await self._lease.run_fenced(
+        is_recorded = await self._lease.run_fenced(
             "aside_ask",
             {"inbound": keys.inbound(sid)},
             {"turn": turn, "outcomes": keys.outcome_prefix(sid), "entry": entry_id},
         )
-        return bool(asked)
+        return bool(is_recorded)
 
     async def end(
-        self, turn: str, entry_id: str, verdict: AsideVerdict, what: AsideEnd
+        self, turn: str, entry_id: str, verdict: AsideVerdict, end: AsideEnd
     ) -> AsideVerdict | Literal["gone"]:
-        """Record a verdict and obey it; return the one that was obeyed.
+        """Record the verdict on an entry and apply it in one step; return the applied verdict.
 
-        A turn that has ended can't be joined or stopped any more: then it is "later". "gone" means
-        that the entry has become a part of a turn meanwhile, or was stopped.
+        If the turn has ended, the entry can't join or stop it: such a verdict becomes "later".
+        Return "gone" if the entry has been stopped or has become part of a turn. Repeating the call
+        applies nothing twice.
         """
         sid, session = self._lease.sid, self._lease.session
-        record = what.record
-        done = await self._lease.run_fenced(
+        record = end.record
+        applied = await self._lease.run_fenced(
             "aside_end",
             {
                 "inbound": keys.inbound(sid),
                 "replies": keys.reply_stream(session.provider, session.account),
                 "record": keys.record(sid),
-                "beside": keys.beside(sid),
+                "aside_notes": keys.aside_notes(sid),
             },
             {
                 "turn": turn,
@@ -76,25 +79,26 @@ class Asides:
                 "outcome_ms": OUTCOME_MS,
                 "done_channel": keys.outcome_channel(sid),
                 "bell": keys.bell(sid),
-                "reply": None if what.reply is None else orjson.dumps(what.reply),
-                "note": None if what.note is None else orjson.dumps(what.note),
+                "reply": None if end.reply is None else orjson.dumps(end.reply),
+                "note": None if end.note is None else orjson.dumps(end.note),
                 "record": record.lines if record else None,
-                "record_bytes": record.most_bytes if record else 0,
+                "record_bytes": record.max_bytes if record else 0,
                 "record_ms": record.keep_ms if record else 0,
-                "payloads": [orjson.dumps(payload) for payload in what.payloads],
+                "payloads": [orjson.dumps(payload) for payload in end.payloads],
             },
         )
-        obeyed: AsideVerdict | Literal["gone"] = done.decode()
-        return obeyed
+        applied_verdict: AsideVerdict | Literal["gone"] = applied.decode()
+        return applied_verdict
 
-    async def beside(self) -> list[bytes]:
-        """Return what was said beside the turns that the agent has not been told, oldest first.
+    async def notes(self) -> list[bytes]:
+        """Return the notes about the chat that the agent has not received yet, oldest first.
 
-        Each is JSON: `at` (milliseconds since 1970), `from` (a name), `said`, and what was answered
-        (`you`); or what others have `sent` into the chat.
+        Each note is JSON with `at` (milliseconds since 1970) and `from` (a name). A note of an
+        aside has `said` (the person's message) and `you` (the agent's answer). A note of a message
+        that an operator or another session has sent into the chat has `sent`.
         """
         scripts = self._lease.scripts
-        name = keys.beside(self._lease.sid)
+        name = keys.aside_notes(self._lease.sid)
         lines: list[bytes]
         lines = await scripts.call(scripts.client.lrange, name, 0, -1, deadline=self._lease.stop_at)
         return lines

@@ -1,7 +1,8 @@
-"""Requests to people, from their side: what waits, and what they answer.
+"""Requests to people, as the people who answer see them: the waiting requests and their answers.
 
-A request is a record that outlives every process. The turn that asks waits for a while; later an
-answer counts, too. `answer()` is for every door: chats, the gateway, the command line.
+A request is a record in Redis, so it outlives every process. The turn that asks waits for a limited
+time; an answer after that still counts. Chats, the gateway and the command line all call
+`Asks.answer()`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,56 +18,57 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.lua import Arguments
-from remoteclaw.fleet.request import Answered, Request, State
+from remoteclaw.fleet.request import Request, RequestAnswer, State
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChatPlace
 
-#: What the second answer to a plan allows.
+#: The rule that the answer `edits` to a plan adds to the conversation.
 ALL_EDITS = {"tool": "Edit", "what": "all files of the workspace"}
 
 
 class Asks:
-    """The requests, from the side of people."""
+    """Finds and answers requests to people."""
 
     def __init__(self, scripts: Scripts, waker: Waker, blobs: Blobs) -> None:
         self._scripts = scripts
         self._waker = waker
         self._blobs = blobs
 
-    async def whole(self, request: Request) -> str:
-        """Return what would be done with its middle, also where the request leaves that out."""
+    async def full_text(self, request: Request) -> str:
+        """Return the complete text of `request.what`, even if the request shows it shortened."""
         file = request.file
         content = await self._blobs.get(request.session.sid, file) if file else None
         return content.decode() if content else request.what
 
     async def find(self, id_: str) -> Request | None:
-        """Return a request; None if there is none."""
+        """Return a request by its id; None if it doesn't exist."""
         client = self._scripts.client
-        found = await self._scripts.call(client.hgetall, keys.ask(id_))
-        return Request.decode(id_, found) if found else None
+        fields = await self._scripts.call(client.hgetall, keys.ask(id_))
+        return Request.decode(id_, fields) if fields else None
 
-    async def named(self, name: str) -> Request:
-        """Return a request by its id, or the one that waits if there is one alone.
+    async def named(self, id_: str) -> Request:
+        """Return a request by its id. An empty `id_` means the only request that waits.
 
-        Raises `NotFound`.
+        Raises `NotFound` if the request doesn't exist, or if `id_` is empty and not exactly one
+        request waits.
         """
-        if name and (found := await self.find(name)):
-            return found
+        if id_ and (request := await self.find(id_)):
+            return request
         waiting = await self.waiting()
-        if not name and len(waiting) == 1:
+        if not id_ and len(waiting) == 1:
             return waiting[0]
-        there = ", ".join(one.id for one in waiting)
-        which = f"those that wait are {there}" if there else "none waits"
-        raise NotFound(f"There is no request {name!r}: {which}.")
+        ids = ", ".join(request.id for request in waiting)
+        choice = f"those that wait are {ids}" if ids else "none waits"
+        raise NotFound(f"There is no request {id_!r}: {choice}.")
 
     async def waiting(self) -> list[Request]:
         """Return the requests that can be answered, oldest first."""
         client = self._scripts.client
         ids = await self._scripts.call(client.zrange, keys.ASKS, 0, -1)
-        return [one for one in await self._read(ids) if one.is_waiting]
+        return [request for request in await self._read(ids) if request.is_waiting]
 
     async def all(self) -> list[Request]:
-        """Return every request that is kept, oldest first."""
+        """Return every request that is still kept, also the closed ones, oldest first."""
         client = self._scripts.client
 
         async def scan() -> list[bytes]:
@@ -76,68 +78,76 @@ class Asks:
         return await self._read([name.removeprefix(keys.ask("").encode()) for name in names])
 
     async def of_session(self, sid: str) -> list[Request]:
-        """Return a session's requests that can be answered, oldest first."""
-        return [one for one in await self.newest(sid) if one.is_waiting]
+        """Return the requests of a session that can be answered, oldest first."""
+        return [request for request in await self.newest(sid) if request.is_waiting]
 
     async def newest(self, sid: str) -> list[Request]:
-        """Return those, and what was asked for in the session's newest turn, oldest first."""
+        """Return a session's unanswered requests, and all of its newest turn, oldest first."""
         client = self._scripts.client
-        return await self._read(await self._scripts.call(client.zrange, keys.asked(sid), 0, -1))
+        return await self._read(
+            await self._scripts.call(client.zrange, keys.asks_of_session(sid), 0, -1)
+        )
 
-    async def said_since(self, request: Request) -> tuple[bool, bool]:
-        """Return whether the agent has said more since, and whether a newer turn has begun."""
+    async def activity_since(self, request: Request) -> tuple[bool, bool]:
+        """Return what has happened since the agent began to wait for the answer to `request`.
+
+        The first flag is whether the agent has sent a message; the second is whether the session
+        has begun another turn.
+        """
         name, fields = keys.state(request.session.sid), ("turn", "finished_turn", "said_ms")
         client = self._scripts.client
-        turn, finished, said_ms = await self._scripts.call(client.hmget, name, fields)
-        is_over = (turn or finished or b"").decode() != request.turn
-        return int(said_ms or 0) > request.waits_ms, is_over
+        turn, finished_turn, sent_ms = await self._scripts.call(client.hmget, name, fields)
+        is_newer_turn = (turn or finished_turn or b"").decode() != request.turn
+        return int(sent_ms or 0) > request.waits_ms, is_newer_turn
 
     async def shown_in(self, place: ChatPlace) -> tuple[list[Request], set[str]]:
-        """Return the requests of other conversations that a chat shows or has shown, oldest first.
+        """Return the requests of other conversations that the chat `place` shows, oldest first.
 
-        With them the ids of those below which no agent has written.
+        Also return the ids of those that were shown after the last message of an agent there.
         """
         client = self._scripts.client
-        ids = await self._scripts.call(client.zrange, keys.asked_in(place), 0, -1)
-        below = ids[ids.index(b"") + 1 :] if b"" in ids else ids
-        return await self._read(ids), {id_.decode() for id_ in below}
+        ids = await self._scripts.call(client.zrange, keys.asks_shown_in(place), 0, -1)
+        # The empty member stands for the newest message of an agent.
+        newest_ids = ids[ids.index(b"") + 1 :] if b"" in ids else ids
+        return await self._read(ids), {id_.decode() for id_ in newest_ids}
 
     async def _read(self, ids: Sequence[bytes]) -> list[Request]:
-        found = await self._scripts.together(
-            lambda ask: [ask.hgetall(keys.ask(id_.decode())) for id_ in ids]
+        hashes = await self._scripts.run_pipeline(
+            lambda pipeline: [pipeline.hgetall(keys.ask(id_.decode())) for id_ in ids]
         )
         requests = [
             Request.decode(id_.decode(), fields)
-            for id_, fields in zip(ids, found, strict=True)
+            for id_, fields in zip(ids, hashes, strict=True)
             if fields
         ]
-        return sorted(requests, key=lambda one: one.asked_ms)
+        return sorted(requests, key=lambda request: request.asked_ms)
 
     async def answer(
         self,
         request: Request,
-        answered: Answered,
+        answered: RequestAnswer,
         *,
-        words: str,
-        going_on: str,
-        message: str = "",
-    ) -> tuple[bool, State, Answered | None]:
-        """Answer a request; return whether it counts, and what is true now.
+        closing_text: str,
+        entry_text: str,
+        message_id: str = "",
+    ) -> tuple[bool, State, RequestAnswer | None]:
+        """Answer a request. Return whether `answered` counts, and the request's state and answer.
 
-        The messages that show it say `words` from then on. If no turn waits any more, the session
-        is told to go on, by an entry that says `going_on` on behalf of those who asked.
-        A change is only answered by that: `made()` says what became of it.
-        Whether they may answer is for the caller to know. Repeating it is harmless.
-        `message` is the platform's id of the message that answers, if one does.
+        The messages that show the request change to `closing_text`. If the turn that asked waits no
+        longer, an entry with `entry_text` wakes the session, on behalf of the people for whom the
+        turn worked. A request for a change of the configuration becomes `answered`; when the change
+        was made or refused, `close_change()` closes it.
+        `message_id` is the platform's id of the message that answers; empty if none does.
+        The caller checks whether the person may answer. Repeating the same answer is harmless.
         """
         session = request.session
         text = orjson.dumps(asdict(answered))
-        what = {"tool": request.tool, "what": request.what}
-        remembered = (ALL_EDITS if answered.verdict == "edits" else what) | {
+        allowed = {"tool": request.tool, "what": request.what}
+        rule = (ALL_EDITS if answered.verdict == "edits" else allowed) | {
             "name": answered.name,
             "at_ms": answered.at_ms,
         }
-        told, state, answer, queue = await self._scripts.run(
+        result, state, answer, queue = await self._scripts.run(
             "answer",
             keys={
                 "ask": keys.ask(request.id),
@@ -145,35 +155,42 @@ class Asks:
                 "changes": keys.CHANGES,
                 "rules": keys.rules(session.sid),
                 "grants": keys.grants(session.sid),
-                "unheard": keys.unheard(session.sid),
+                "unreported_denials": keys.unreported_denials(session.sid),
                 **entry_keys(session),
             },
             args={
                 "id": request.id,
                 "answer": text,
                 "by": f"{answered.by} {answered.verdict} {answered.words}",
-                "message": message,
+                "message": message_id,
                 "verdict": answered.verdict,
-                "remembered": orjson.dumps(remembered),
-                "words": words,
+                "remembered": orjson.dumps(rule),
+                "words": closing_text,
                 "bell": keys.bell(session.sid),
-                **_waking(request, going_on),
+                **_entry_args(request, entry_text),
             },
             deadline=boottime() + APPEND_S,
         )
         await self._waker.try_hint(session, queue.decode())
-        return told == b"done", state.decode(), Answered.decode(answer) if answer else None
+        return result == b"done", state.decode(), RequestAnswer.decode(answer) if answer else None
 
-    async def made(
-        self, request: Request, became: Literal["used", "denied", "void"], *, words: str, told: str
+    async def close_change(
+        self,
+        request: Request,
+        state: Literal["used", "denied", "void"],
+        *,
+        closing_text: str,
+        entry_text: str,
     ) -> None:
-        """Record what became of a change that is answered, and tell its session.
+        """Close an answered request for a change of the configuration.
 
-        The first word counts: the process that makes a change holds the lock of its file.
+        The messages that show the request change to `closing_text`, and an entry with `entry_text`
+        informs the session. Only the first call has an effect. Two processes can't both make the
+        change, because the one that makes it holds the lock of its file.
         """
         session = request.session
         queue = await self._scripts.run(
-            "made",
+            "close_change",
             keys={
                 "ask": keys.ask(request.id),
                 "changes": keys.CHANGES,
@@ -181,39 +198,47 @@ class Asks:
             },
             args={
                 "id": request.id,
-                "became": became,
-                "words": words,
-                "is_told": request.deliver == "channel",
-                **_waking(request, told),
+                "became": state,
+                "words": closing_text,
+                "notifies_session": request.deliver == "channel",
+                **_entry_args(request, entry_text),
             },
             deadline=boottime() + APPEND_S,
         )
         await self._waker.try_hint(session, queue.decode())
 
-    async def changes(self) -> list[Request]:
-        """Return the changes that are answered, and of which nothing became yet."""
+    async def answered_changes(self) -> list[Request]:
+        """Return the requests for changes that are answered and not closed yet."""
         client = self._scripts.client
-        found: set[bytes] = await self._scripts.call(client.smembers, keys.CHANGES)
-        return [one for one in await self._read(list(found)) if one.state == "answered"]
+        ids: set[bytes] = await self._scripts.call(client.smembers, keys.CHANGES)
+        return [request for request in await self._read(list(ids)) if request.state == "answered"]
 
     async def rules(self, sid: str) -> list[Mapping[str, Any]]:
-        """Return what is allowed for a session's conversation: `tool`, `what`, `name`, `at_ms`."""
-        found = await self._scripts.call(self._scripts.client.hvals, keys.rules(sid))
-        return [orjson.loads(text) for text in found]
+        """Return the permissions of a session's conversation.
+
+        Each has `tool`, `what` is allowed, the `name` of the person who allowed it, and `at_ms`.
+        """
+        rules = await self._scripts.call(self._scripts.client.hvals, keys.rules(sid))
+        return [orjson.loads(text) for text in rules]
 
     async def forget_rules(self, sid: str) -> int:
-        """Take back what is allowed for a session's conversation; return how much that was."""
+        """Revoke the permissions of a session's conversation; return the number of them."""
         client = self._scripts.client
         count = await self._scripts.call(client.hlen, keys.rules(sid))
         await self._scripts.call(client.delete, keys.rules(sid))
         return int(count)
 
-    async def let_lapse(self) -> int:
-        """Have requests lapse and expire whose time has come; return how many."""
-        return int(await self._scripts.run("overdue", keys={"asks": keys.ASKS}, args={"most": 100}))
+    async def expire_due(self) -> int:
+        """Let requests whose time is over lapse or expire, at most 100; return the number."""
+        return int(
+            await self._scripts.run(
+                "overdue_requests", keys={"asks": keys.ASKS}, args={"max_count": 100}
+            )
+        )
 
 
-def _waking(request: Request, text: str) -> Arguments:
+def _entry_args(request: Request, text: str) -> Arguments:
+    """Return the script arguments of an entry that informs the request's session."""
     message = request.session.message(
         id=f"ask-{request.id}", text=text, from_="operator", timestamp=now_ms()
     )

@@ -1,6 +1,6 @@
-"""The audit: who opened, watched, took over and ended terminals, and who was refused.
+"""The audit log of terminals: who opened, watched, took over or ended one, and who was refused.
 
-It has no word of what was typed or shown.
+It never contains what was typed or shown.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,47 +12,49 @@ from pydantic import TypeAdapter, ValidationError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-#: How many are kept, about.
-MOST = 10_000
+#: The log keeps about this many entries, the newest ones.
+MAX_ENTRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """An act of a user on a terminal, or its refusal."""
+class AuditEntry:
+    """One action of a user or an agent on a terminal, or its refusal."""
 
     at_ms: int
+    """The time of the action, in milliseconds since 1970."""
     who: str
-    """The token's name."""
+    """The name of the user's token, or the agent."""
     did: Literal["open", "watch", "take", "park", "end", "type"]
-    """`type` is only told of where it was refused."""
+    """The action. `type` is recorded only when it is refused."""
     session: str
-    """The session's id; of what was refused, as it was named."""
+    """The session's id; in a refusal, the name that the caller gave."""
     outcome: str
-    """`ok`, or the code of the refusal."""
+    """`ok`, or the error code of the refusal."""
     is_forced: bool
+    """Whether the caller asked to override another user."""
     address: str = ""
-    """From where: an IP address, or `this host` over the socket in the state directory."""
+    """The caller's IP address, or `this host` for the socket in the state directory."""
 
 
 class Audit:
-    """The newest deeds of the fleet."""
+    """Adds to and reads the audit log."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def add(self, deed: Deed) -> None:
-        """Write down a deed."""
+    async def add(self, entry: AuditEntry) -> None:
+        """Add an entry."""
         add = self._scripts.client.xadd
-        fields: Any = {"deed": orjson.dumps(asdict(deed))}
-        await self._scripts.call(lambda: add(keys.AUDIT, fields, maxlen=MOST))
+        fields: Any = {"deed": orjson.dumps(asdict(entry))}
+        await self._scripts.call(lambda: add(keys.AUDIT, fields, maxlen=MAX_ENTRIES))
 
-    async def newest(self, limit: int) -> list[Deed]:
-        """Return the newest deeds, newest first; a damaged one is none."""
-        found = await self._scripts.call(self._scripts.client.xrevrange, keys.AUDIT, count=limit)
-        deeds, shape = [], TypeAdapter(Deed)
-        for _, fields in found:
+    async def newest(self, limit: int) -> list[AuditEntry]:
+        """Return up to `limit` entries, newest first. Entries that can't be read are left out."""
+        rows = await self._scripts.call(self._scripts.client.xrevrange, keys.AUDIT, count=limit)
+        entries, adapter = [], TypeAdapter(AuditEntry)
+        for _, fields in rows:
             try:
-                deeds.append(shape.validate_json(fields.get(b"deed", b"")))
+                entries.append(adapter.validate_json(fields.get(b"deed", b"")))
             except ValidationError:
                 continue
-        return deeds
+        return entries

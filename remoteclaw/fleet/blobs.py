@@ -1,7 +1,8 @@
-"""Blobs: the contents of files that go with messages and replies, one Redis string each.
+"""Blobs: the contents of files that belong to messages and replies, one Redis string each.
 
-A blob is stored first and named by a message after. Accepting the message keeps its blobs until
-the turn that answers it has ended, in the same script; what no message ever named goes by itself.
+A blob is stored before the message that names it, and expires if no message does. The script that
+accepts a message also makes its blobs permanent; they are removed when the turn that answers the
+message has ended.
 """
 
 import uuid
@@ -17,27 +18,27 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey, file_name
 
-#: How much is sent to Redis, or asked of it, at once, in bytes: each command has 5 s.
+#: One command transfers at most this many bytes, because each command has a time limit of 5 s.
 PIECE_BYTES = 1024 * 1024
-#: How long a blob waits for the message that names it, in milliseconds.
+#: A blob that no message names expires after this time, in milliseconds.
 UPLOAD_MS = 3600 * 1000
-#: How many bytes of files one chat may store within an hour: half of what files may take of
-#: 512 MB, so that one chat leaves room for the others.
-MAX_OF_HOUR = 150 * 1024 * 1024
+#: The bytes of files that one chat may store within an hour: half of the memory that files may take
+#: of 512 MB, so that one chat leaves room for others.
+MAX_BYTES_PER_HOUR = 150 * 1024 * 1024
 TOO_MUCH = (
-    "The file is not taken: with it, this conversation would have more than 150 MB of files within "
+    "The file was refused: with it, this conversation would have more than 150 MB of files within "
     "an hour. Send it in an hour."
 )
 FULL = (
-    "Redis has filled more than half of its memory, so no files are taken now, only words. "
-    "Raise its maxmemory, or wait: what is answered and delivered makes room."
+    "Redis has filled more than half of its memory, so only messages without files are accepted. "
+    "Raise its maxmemory, or wait: memory is freed when messages are answered and delivered."
 )
-#: What the script answers of a piece.
+#: Results of `store.lua`. Any other result means that the chat has stored too much.
 STORED, NO_ROOM = 1, 0
-#: How long an agent's file is kept for its adapter and the caller, in milliseconds: as long
-#: as outcomes are, and a day.
+#: An agent's file is kept this long for its adapter and the caller, in milliseconds: one day longer
+#: than the outcome that names it.
 REPLY_MS = 8 * 24 * 3600 * 1000
-#: How long a task's file is kept, in milliseconds.
+#: A task's file is kept this long for the session that started the task, in milliseconds.
 TASK_MS = 24 * 3600 * 1000
 
 
@@ -57,13 +58,15 @@ class Blobs:
         lease: Lease | None = None,
         chat: SessionKey | None = None,
     ) -> Attachment:
-        """Store a file of a session's; return how a message or a reply names it.
+        """Store a file of the session `sid`; return the attachment by which a message names it.
 
-        What threads and tasks of a `chat` store counts together; operators store what they like.
-        It goes in pieces, because a slow line takes long for a large one. With a `lease`, it is
-        refused once another worker holds the session (`LeaseLost`).
-        Raises `MessageRefused` when it is too large, `RedisRefused` when there is no room for it,
-        and `RedisUnavailable` when a piece is not stored in 10 s, or within the lease.
+        The file expires after `keep_ms` unless a message names it. `chat` is the session whose chat
+        the hourly limit counts, with all of its threads and tasks; by default it counts for `sid`
+        alone, and there is no limit for operators. The file is sent in pieces, because a large one
+        can take longer than one command may.
+        With a `lease`, raises `LeaseLost` once another worker holds the session.
+        Raises `MessageRefused` if the file is too large, `RedisRefused` if there is no room for it,
+        and `RedisUnavailable` if a piece is not stored within 10 s, or within the lease.
         """
         if len(content) > MAX_ATTACHMENT_BYTES:
             raise MessageRefused(
@@ -93,7 +96,7 @@ class Blobs:
                     "offset": offset,
                     "keep_ms": keep_ms,
                     "size": len(content),
-                    "most_bytes": 0 if sid == keys.OPERATOR else MAX_OF_HOUR,
+                    "max_bytes": 0 if sid == keys.OPERATOR else MAX_BYTES_PER_HOUR,
                     "epoch": lease.epoch if lease else None,
                 },
                 deadline=deadline,
@@ -105,7 +108,7 @@ class Blobs:
         return attachment
 
     async def drop(self, sid: str, attachments: Sequence[Attachment]) -> None:
-        """Remove the contents of files that no message has named."""
+        """Remove the contents of files that no message names."""
         if names := [keys.blob(sid, attachment.blob) for attachment in attachments]:
             await self._scripts.call(
                 self._scripts.client.unlink, *names, deadline=boottime() + APPEND_S
@@ -118,17 +121,18 @@ class Blobs:
         *,
         deadline: Callable[[], float] | None = None,
     ) -> bytes | None:
-        """Return a file's content; None if it is not kept any more.
+        """Return a file's content; None if it is no longer stored.
 
-        Each of its pieces is tried until `deadline`, on `boottime()`, or for 10 s.
+        `deadline` returns the time on `boottime()` until which the next piece is tried; by default
+        each piece has 10 s.
         """
         key = keys.blob(sid, attachment.blob)
         content = bytearray()
         while len(content) < attachment.size:
             end = min(len(content) + PIECE_BYTES, attachment.size) - 1
-            until = boottime() + APPEND_S if deadline is None else deadline()
+            piece_deadline = boottime() + APPEND_S if deadline is None else deadline()
             piece: bytes = await self._scripts.call(
-                self._scripts.client.getrange, key, len(content), end, deadline=until
+                self._scripts.client.getrange, key, len(content), end, deadline=piece_deadline
             )
             if not piece:
                 return None
@@ -137,24 +141,25 @@ class Blobs:
 
 
 class SessionFiles:
-    """One session's files, as its bridge sees them while the session's lease is held."""
+    """Loads and stores the files of one session for its bridge, under the session's lease."""
 
     def __init__(self, blobs: Blobs, lease: Lease) -> None:
         self._blobs = blobs
         self._lease = lease
 
     async def load(self, attachment: Attachment) -> bytes | None:
-        """Return a file's content; None if it is not kept any more."""
+        """Return a file's content; None if it is no longer stored."""
         lease = self._lease
         return await self._blobs.get(lease.sid, attachment, deadline=lambda: lease.stop_at)
 
     async def store(self, name: str, content: bytes) -> Attachment:
-        """Keep a file that the agent sends, for its adapter and the caller."""
-        # No adapter's receipt removes what a task sends to the session that has started it.
+        """Store a file that the agent sends, for the adapter and the caller."""
+        # A task's file goes to the session that started the task, so no receipt of an adapter ever
+        # removes it: it expires sooner instead.
         return await self._put(name, content, TASK_MS if self._lease.session.task else REPLY_MS)
 
-    async def offer(self, name: str, content: bytes) -> Attachment:
-        """Keep a file for what will be named after it, for an hour."""
+    async def stage(self, name: str, content: bytes) -> Attachment:
+        """Store a file for a request to people that is made next; it expires after an hour."""
         return await self._put(name, content, UPLOAD_MS)
 
     async def _put(self, name: str, content: bytes, keep_ms: int) -> Attachment:

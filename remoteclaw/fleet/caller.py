@@ -1,4 +1,4 @@
-"""The caller of a tool: a session, the grant of its agent, and the turn that runs."""
+"""The caller of a tool: a session, the grant of its agent, and its running turn."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,65 +12,73 @@ from remoteclaw.messages import Entry, SessionKey, hops_of, relays_of, via_of
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Which agent process may call tools for a session, and which tools."""
+    """The right of one agent process to call tools for a session."""
 
     digest: str
-    """SHA-256 of its token."""
+    """The SHA-256 digest of the process's token."""
     tools: frozenset[str]
+    """The names of the tools that it may call."""
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return the grant that a session's state keeps as JSON."""
+        """Return the grant that the session's state holds as JSON."""
         data = orjson.loads(text)
         return cls(data["digest"], frozenset(data["names"]))
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
-    """The turn that an agent works on."""
+    """The running turn of a session."""
 
     id: str
     epoch: str
+    """The epoch of the lease under which the turn runs."""
     attempt: int
+    """The number of the attempt, from 1."""
     entries: tuple[Entry, ...]
-    """The entries that it answers, without damaged ones."""
+    """The entries that the turn answers, without unreadable ones."""
     is_whole: bool
     """Whether every entry could be read."""
 
     @property
     def via(self) -> tuple[str, ...]:
-        """The ids of the sessions that wait for this turn, or get its result."""
+        """The ids of the sessions that wait for this turn or receive its result."""
         return via_of(self.entries)
 
     @property
     def hops(self) -> int:
-        """How many turns there were since a person, or the clock, wrote something."""
+        """The number of turns that led to this one since a person or a cron job wrote."""
         return hops_of(self.entries)
 
     @property
     def relays(self) -> int:
-        """The number of turns in a row about results of tasks, including this one."""
+        """The number of consecutive turns about results of tasks, including this one."""
         return relays_of(self.entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A session that calls tools."""
+    """A session whose agent calls tools."""
 
     session: SessionKey
     grant: Grant | None
+    """None if no agent process may call tools for the session."""
     turn: RunningTurn | None
     """None between turns."""
     parent: SessionKey | None
-    """The session that has started this one; None if people talk with it."""
+    """The session that started this one; None if people talk with this session."""
     launch_of: tuple[SessionKey, int]
-    """The session that its agents are launched like, and how many are above that: its own, but for
-    a branch."""
+    """The session whose settings launch this session's agents, and the number of sessions above it:
+    the session itself, except in a branch."""
     is_branch: bool
 
 
 def call_name(caller: Caller | None, call: str) -> str:
-    """Return a call's name among all: in each turn of a session, agents have names of their own."""
+    """Return a name of a call that is unique in Redis.
+
+    `call` is unique only within its turn, because agents name their calls themselves. `caller` is
+    None for an operator.
+    """
     scope = f"{caller.turn.id}\0" if caller and caller.turn else ""
     digest = hashlib.sha256(f"{scope}{call}".encode()).hexdigest()[:32]
     return f"{{{caller.session.sid if caller else keys.OPERATOR}}}:{digest}"

@@ -1,7 +1,7 @@
-"""Calls of tools: each is done once, only in its turn, and noted with the turn.
+"""Tool calls: each is performed once, only during its turn, and noted as a side effect of the turn.
 
-A check followed by a write would be a race with the turn's end. So one script looks at the fence,
-remembers the call, does what it asks for, and notes it in the turn's record.
+Checking the turn and then writing would race with the end of the turn. So one script checks the
+fence, stores the call's result, performs the call, and adds the side effect.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, ChatPlace, Entry, Provenance, SessionKey
 from remoteclaw.protocols import FORK_OF
 
-#: How many digits of a call's name are the name of the task that it starts.
+#: The name of a task is this many hexadecimal digits of the name of the call that starts it.
 TASK_DIGITS = 16
-#: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
+#: The result of a call is kept for this time, in milliseconds; a repeated call returns it.
 CALL_MS = 24 * 3600 * 1000
-#: How many unfinished sessions there may be below one, unless a caller says it.
+#: The default maximum of unfinished sessions below the root of a tree of tasks.
 MAX_BELOW = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
@@ -49,13 +49,14 @@ NO_ROOM = (
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """What a task begins with: a copy of the conversation of the session that starts it."""
+class ConversationCopy:
+    """A copy of the parent's conversation, with which a task begins."""
 
     names: Sequence[str] = ()
-    """The conversations that their CLIs can copy, by their names in the session map."""
+    """The names, in the session map, of the conversations that their CLIs can copy."""
     launch_of: tuple[SessionKey, int] | None = None
-    """Of a branch: the session whose launch it has, and how many are above that."""
+    """For a branch: the session whose settings launch its agents, and the number of sessions above
+    that session. None for a task that is no branch."""
 
 
 class ToolCalls:
@@ -66,7 +67,7 @@ class ToolCalls:
         self.waker = waker
 
     async def caller(self, sid: str) -> Caller | None:
-        """Return a session as a caller, with its running turn; None if there is no session."""
+        """Return a session as a caller, with its running turn; None for an unknown session."""
         fields, entries = await self._scripts.run(
             "caller",
             keys={"state": keys.state(sid), "inbound": keys.inbound(sid)},
@@ -87,20 +88,20 @@ class ToolCalls:
         grant = Grant.decode(state.grant) if state.grant else None
         return Caller(state.key, grant, running, state.parent, state.launch_of, state.is_branch)
 
-    async def made(self, caller: Caller | None, call: str) -> list[str] | None:
-        """Return the result of a call; None if it was not performed."""
-        made = await self._scripts.call(
+    async def result_of(self, caller: Caller | None, call: str) -> list[str] | None:
+        """Return the stored result of a call; None if the call was not performed."""
+        result = await self._scripts.call(
             self._scripts.client.get, keys.call(call_name(caller, call))
         )
-        return None if made is None else made.decode().split("\n")
+        return None if result is None else result.decode().split("\n")
 
     async def side_effects(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return what the tools of the caller's running turn did so far, oldest first."""
+        """Return the side effects of the caller's running turn, in all attempts, oldest first."""
         name = keys.side_effects(caller.session.sid)
         lines = await self._scripts.call(self._scripts.client.lrange, name, 0, -1)
         return [orjson.loads(line) for line in lines]
 
-    async def messages(
+    async def send_messages(
         self,
         caller: Caller | None,
         call: str,
@@ -108,18 +109,19 @@ class ToolCalls:
         *,
         note: Mapping[str, Any] | None,
         blobs: Sequence[str] = (),
-        said: Mapping[str, Any] | None = None,
+        chat_note: Mapping[str, Any] | None = None,
         sessions: Sequence[SessionKey] = (),
     ) -> list[str]:
         """Put messages on reply streams; return the name of each: "STREAM ID".
 
-        Each is (provider, account, payload); `blobs` are the caller's files that go with them.
-        Those of the `sessions` that there are hear with their next turn what was `said`.
-        Raises `CallRefused` if the turn is over, or a file is not there any more.
+        Each message is (provider, account, payload); `blobs` are the caller's files that the
+        messages contain. The agents of the existing sessions among `sessions` receive `chat_note`
+        with their next turn. Raises `CallRefused` if the turn is over, or a file is no longer
+        stored.
         """
         streams = [keys.reply_stream(provider, account) for provider, account, _ in messages]
         sid = caller.session.sid if caller else keys.OPERATOR
-        status, made = await self.perform(
+        status, names = await self.perform(
             caller,
             call,
             note,
@@ -127,20 +129,20 @@ class ToolCalls:
             {
                 "replies": streams,
                 "blobs": [keys.blob(sid, blob) for blob in blobs],
-                "besides": [keys.beside(session.sid) for session in sessions],
+                "aside_notes": [keys.aside_notes(session.sid) for session in sessions],
                 "states": [keys.state(session.sid) for session in sessions],
             },
             {
                 "blob_ms": REPLY_MS,
-                "said": orjson.dumps(said) if said else None,
+                "chat_note": orjson.dumps(chat_note) if chat_note else None,
                 "payloads": [orjson.dumps(payload) for *_, payload in messages],
             },
         )
         if status == "incomplete":
             raise CallRefused("UNAVAILABLE", "The file is not stored any more: send it again.")
-        return made
+        return names
 
-    async def say(
+    async def send_notice(
         self,
         place: ChatPlace,
         text: str,
@@ -149,9 +151,9 @@ class ToolCalls:
         reply_to_id: str | None = None,
         is_silent: bool = False,
     ) -> None:
-        """Say something of RemoteClaw's own in a chat, once for its name.
+        """Send a message of RemoteClaw itself to a chat, once for each `name`.
 
-        Raises `CallRefused` if Redis takes nothing more.
+        Raises `CallRefused` if Redis has no room for it.
         """
         payload = reply_payload(
             place,
@@ -161,14 +163,14 @@ class ToolCalls:
             call=call_name(None, name),
             is_silent=is_silent,
         )
-        await self.messages(None, name, [(place.provider, place.account, payload)], note=None)
+        await self.send_messages(None, name, [(place.provider, place.account, payload)], note=None)
 
-    async def failed(self, caller: Caller, call: str) -> None:
-        """Note with the turn that what a call sent did not arrive."""
+    async def note_failure(self, caller: Caller, call: str) -> None:
+        """Add a side effect which records that the messages of `call` were not delivered."""
         note = {"type": "message_failed", "failedCallId": call}
         await self.perform(caller, f"{call}\0failed", note, "call_note", {}, {})
 
-    async def entry(
+    async def put_entry(
         self,
         caller: Caller | None,
         call: str,
@@ -180,9 +182,10 @@ class ToolCalls:
         deliver: Literal["channel", "caller"] = "caller",
         people: Sequence[str] = (),
     ) -> str:
-        """Put an entry on a session's stream; return its id, also if it was put there before.
+        """Put an entry on the stream of the session `target`; return the entry's id.
 
-        Its reply is for the caller, who waits for the outcome, or for the session's chat.
+        A repeated call returns the same id. `deliver` says where the reply goes: to the `caller`,
+        who waits for the outcome, or to the session's chat (`channel`).
         """
         entry = encode_entry(message, deliver, "session", provenance, people)
         _, (entry_id, queue) = await self.perform(
@@ -211,30 +214,33 @@ class ToolCalls:
         max_unfinished: int,
         root: SessionKey | None = None,
         max_below: int = MAX_BELOW,
-        copied: Copied | None = None,
+        copied: ConversationCopy | None = None,
         people: Sequence[str] = (),
     ) -> tuple[SessionKey, str, str]:
-        """Start a session for a task at a place; return its key and the id of its first entry.
+        """Start a task in a new session.
 
-        A process that begins a turn again, and asks for the same, gets the session that the
-        process before has started. The `parent` may have `max_unfinished` unfinished tasks, and
-        the `root` of the tree `max_below` below it; the task is done, and its result answered, on
-        behalf of `people`. With `copied`, it begins with a copy of its parent's conversation; the
-        last string is what it begins with: `conversation`, `notes` of it or `nothing`.
-        Raises `CallRefused` if there are as many, or another session has the label.
+        Return the session's key, the id of its first entry, and how its conversation begins: with
+        the `conversation` of its parent, with `notes` of it, or with `nothing`.
+        `place` is the new session's key without its task name, which is made from `call`. The
+        `parent` may have `max_unfinished` unfinished tasks, and `max_below` unfinished sessions may
+        exist below `root`, the head of the tree (by default the parent). The task has the rights of
+        `people`. With `copied`, it begins with a copy of the parent's conversation.
+        If an attempt at the turn is repeated, the same request returns the session that the earlier
+        attempt started.
+        Raises `CallRefused` if a limit is reached, or if another session has the `label`.
         """
         root = root or parent
         knows = "conversation" if copied else "nothing"
         asked = orjson.dumps([str(place), message.text, label, knows])
-        copied = copied or Copied()
+        copied = copied or ConversationCopy()
         launch_of, depth_of_launch = copied.launch_of or (None, 0)
         digest = hashlib.sha256(asked).hexdigest()[:32]
-        # Another process' calls are others, whatever they are called.
+        # Agent processes number their calls independently, so a call's name includes its process.
         asker = caller.grant.digest[:16] if caller and caller.grant else ""
         task = call_name(caller, f"{asker}\0{call}").rpartition(":")[2][:TASK_DIGITS]
         child = replace(place, task=task)
         entry = encode_entry(message, "parent", "session", provenance, people)
-        status, made = await self.perform(
+        status, results = await self.perform(
             caller,
             call,
             note,
@@ -254,9 +260,9 @@ class ToolCalls:
                 **entry_args(child, entry),
                 "lane": "background",
                 "parent": str(parent),
-                "most": max_unfinished,
+                "max_children": max_unfinished,
                 "root": root.sid,
-                "most_below": max_below,
+                "max_below": max_below,
                 "depth": depth,
                 "label": label,
                 "known_ms": STATE_MS,
@@ -274,46 +280,47 @@ class ToolCalls:
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"{made[0]} of the sessions that this one has started have not ended yet, which is "
-                "the most: wait for their results, or cancel one with subagents.",
+                f"{results[0]} of the sessions that this one has started have not ended yet, which "
+                "is the most: wait for their results, or cancel one with subagents.",
             )
         if status == "too many":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"{made[0]} sessions below this conversation have not ended yet, which is the most "
-                "(max_tree in [sessions]): wait for their results, or cancel one with subagents.",
+                f"{results[0]} sessions below this conversation have not ended yet, which is the "
+                "most (max_tree in [sessions]): wait for their results, or cancel one with "
+                "subagents.",
             )
         if status == "labelled":
             raise CallRefused(
                 "INVALID_REQUEST", f"The label {label!r} is taken: choose another one."
             )
-        key, entry_id, queue, begins_with = made
+        key, entry_id, queue, begins_with = results
         started = SessionKey.parse(key)
         await self.waker.try_hint(started, queue)
         return started, entry_id, begins_with
 
-    async def change(
+    async def record_change(
         self,
         caller: Caller | None,
         call: str,
-        made: str,
+        result: str,
         *,
         note: Mapping[str, Any] | None,
-        asked: tuple[Keys, Arguments] | None = None,
+        request_args: tuple[Keys, Arguments] | None = None,
     ) -> None:
-        """Remember that a call changes RemoteClaw itself, before it does, and what comes of it.
+        """Record a call that changes RemoteClaw itself, and its result, before the change is made.
 
-        With `asked` (`request_card.record_args()`), people are asked for it instead.
-        Raises `CallRefused`.
+        With `request_args` (from `request_card.request_args()`), make a request to people for the
+        change in the same step. Raises `CallRefused`, also if too many requests wait.
         """
-        names, args = asked or ({}, {})
+        names, args = request_args or ({}, {})
         status, _ = await self.perform(
             caller,
             call,
             note,
             "call_change",
             names,
-            {"made": made, "valid_ms": CHANGE_MS, **args},
+            {"result": result, "valid_ms": CHANGE_MS, **args},
         )
         if status == "full":
             raise CallRefused(
@@ -321,18 +328,21 @@ class ToolCalls:
                 "Nothing was done: too many requests wait for an answer already.",
             )
 
-    async def progress(
+    async def store_progress(
         self, caller: Caller, call: str, progress: str, *, above: Sequence[SessionKey]
     ) -> None:
-        """Keep how far a turn is that is done for the sessions `above`, the nearest first."""
-        told = Recipients.of(above)
+        """Store the agent's own report of a task's progress, and announce it.
+
+        `above` are the sessions that wait for the task, the nearest first.
+        """
+        recipients = Recipients.of(above)
         await self.perform(
             caller,
             call,
             None,
             "call_progress",
-            {"account": told.account},
-            {"progress": progress, "above": told.above, "hint": told.hint},
+            {"account": recipients.account},
+            {"progress": progress, "above": recipients.above, "hint": recipients.hint},
         )
 
     async def perform(
@@ -346,16 +356,20 @@ class ToolCalls:
         *,
         asker: str = "",
     ) -> tuple[str, list[str]]:
-        """Run a script; `call` is unique for its caller, or for the `asker` in its session."""
+        """Run the script of a call; return its status and its results.
+
+        `call` is unique for its caller, or, with `asker`, for that agent process in its session.
+        Raises `CallRefused` if the turn is over, or if the call can't be performed.
+        """
         key = keys.call(call_name(caller, f"{asker}\0{call}" if asker else call))
-        by_keys, by_args = _caller(caller)
+        caller_keys, caller_args = _caller_args(caller)
         line = orjson.dumps({**note, "callId": call}) if note and caller else None
         try:
-            status, made = await self._scripts.run(
+            status, result = await self._scripts.run(
                 script,
-                keys={**by_keys, "call": key, **names},
+                keys={**caller_keys, "call": key, **names},
                 args={
-                    **by_args,
+                    **caller_args,
                     "call_ms": CALL_MS,
                     "note": line,
                     "note_ms": OUTCOME_MS,
@@ -365,27 +379,27 @@ class ToolCalls:
         except LeaseLost:
             raise CallRefused("TURN_OVER", "The turn of this call is over.") from None
         except RedisUnavailable as error:
-            told = " Whether it was done is unknown: look before you repeat it."
+            unknown = " Whether it was done is unknown: look before you repeat it."
             raise CallRefused(
-                "UNAVAILABLE", f"{error}{told if error.may_have_run else ''}"
+                "UNAVAILABLE", f"{error}{unknown if error.may_have_run else ''}"
             ) from None
         if status == b"no room":
             raise CallRefused("UNAVAILABLE", NO_ROOM if caller else FULL)
         if status == b"too much":
-            raise CallRefused("UNAVAILABLE", _too_much(*made.decode().split("\n")))
-        return status.decode(), made.decode().split("\n")
+            raise CallRefused("UNAVAILABLE", _too_much(*result.decode().split("\n")))
+        return status.decode(), result.decode().split("\n")
 
 
-def _too_much(what: str, number: str, most: str) -> str:
+def _too_much(unit: str, number: str, limit: str) -> str:
     return (
         f"Nothing was done: with this call, the turns of this chat would have sent {int(number):,} "
-        f"{what} within an hour, and {int(most):,} are the most. Each chat counts, and each part "
+        f"{unit} within an hour, and {int(limit):,} are the most. Each chat counts, and each part "
         "of a long text. Don't repeat it: put what matters into your answer."
     )
 
 
-def _caller(caller: Caller | None) -> tuple[Keys, Arguments]:
-    """Return keys and arguments that say whose turn asks; none of an operator."""
+def _caller_args(caller: Caller | None) -> tuple[Keys, Arguments]:
+    """Return the script keys and arguments that identify the calling turn; none for an operator."""
     if caller is None:
         return {}, {}
     if caller.turn is None:

@@ -1,13 +1,13 @@
-"""Commands that go through the queue: `/new` and `/stop`, as people write them.
+"""The commands that go through a session's queue: `/new` and `/stop`.
 
-All others are answered before it, in `remoteclaw/commands/`.
+All other commands are answered before the queue, in `remoteclaw/commands/`.
 
-A command is a message whose first word is one of the words that stand for it, alone or before more
-text: `/new`, `/new fix the tests`, and as Telegram writes it in groups `/new@its_bot`. Case doesn't
-matter. `/stop` is one only if it stands alone, and takes effect when the message is accepted,
-because it must not wait behind what it stops.
-Everything else is for the agent: a word that only looks like a command, one in a quote or a block
-of code, and what another session's agent or the clock has written.
+A command is a message whose first word is a command word, alone or before more text: `/new`,
+`/new fix the tests`, and `/new@its_bot`, as Telegram writes it in groups. Case doesn't matter.
+`/stop` is a command only if nothing follows it. It takes effect when the message is accepted,
+because it must not wait for the work that it stops.
+Everything else is for the agent: words that only look like a command, commands in a quote or a code
+block, and all messages of other sessions' agents and cron jobs.
 """
 
 import re
@@ -19,37 +19,38 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, Entry
 
 Name = Literal["reset", "stop"]
-#: What each word does: begin a new conversation, or stop what the session does and has waiting.
+#: The commands by their words: `reset` begins a new conversation, and `stop` stops the running turn
+#: and everything that waits.
 WORDS: Mapping[str, Name] = {"/new": "reset", "/reset": "reset", "/stop": "stop"}
 
-#: A message's first word, if it is short enough for a command: that has 32 characters at most, and
-#: so have the names of Telegram's bots.
-_FIRST = re.compile(r"\s*(\S{1,65})(?!\S)")
-_BOT = re.compile(r"[A-Za-z0-9_]+")
-#: The longest title, in characters: what a list has room for.
-MAX_TITLE = 48
+#: The first word of a message, if it is short enough for a command: in Telegram, a command and the
+#: name of a bot have at most 32 characters each.
+_FIRST_WORD = re.compile(r"\s*(\S{1,65})(?!\S)")
+_BOT_NAME = re.compile(r"[A-Za-z0-9_]+")
+#: The maximum length of a title, in characters: lists of sessions have room for this.
+MAX_TITLE_CHARS = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a chat."""
+    """A command that a person wrote in a chat, or an operator's reset."""
 
     name: Name
     word: str
-    """The word that stood for it."""
+    """The command word as it was written, in lower case; the text of an operator's reset."""
     rest: str = ""
-    """The text behind it."""
+    """The text after the command word."""
     has_files: bool = False
-    """Whether files came with it."""
+    """Whether the message has attachments."""
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is all that the person said."""
+        """Whether the message has neither text after the command word nor attachments."""
         return not self.rest and not self.has_files
 
 
 def command_of(entry: Entry) -> Command | None:
-    """Return the command that an entry is; None if it is for the agent."""
+    """Return the command in an entry; None if the entry is for the agent."""
     if entry.origin == "operator":
         return Command("reset", entry.message.text)
     if entry.origin != "chat" or entry.is_command is not None:
@@ -57,10 +58,11 @@ def command_of(entry: Entry) -> Command | None:
     return _command(entry.message)
 
 
-def at_once(message: ChannelMessage) -> Literal["stop", "wake", ""]:
-    """Return what a person's message does the moment it is accepted.
+def immediate_effect(message: ChannelMessage) -> Literal["stop", "wake", ""]:
+    """Return the effect that a person's message has as soon as it is accepted.
 
-    It stops all before it, or has a postponed session look at it.
+    `stop` stops everything that the session accepted before; `wake` ends the wait of a postponed
+    session, so that it handles the message now; empty is no effect.
     """
     command = _command(message)
     if command is None:
@@ -69,26 +71,25 @@ def at_once(message: ChannelMessage) -> Literal["stop", "wake", ""]:
 
 
 def title_of(message: ChannelMessage, *, has_commands: bool) -> tuple[str | None, bool]:
-    """Return the title for a conversation that begins with a message; and whether one does for
-    certain, because a person asks for it.
+    """Return the title for a conversation, and whether `message` requests a new conversation.
 
-    It is its first words. A command has none, and `has_commands` tells whether it can be one of
-    ours.
+    The title is the beginning of the message's text; None if the text is a command or empty.
+    `has_commands` is whether the message can be one of the commands in `WORDS`.
     """
     command = _command(message) if has_commands else None
     is_new = command is not None and command.name == "reset"
     text = command.rest if command else message.text
     if text.lstrip().startswith("/"):
         return None, is_new
-    return one_line(text[: 4 * MAX_TITLE], most=MAX_TITLE) or None, is_new
+    return one_line(text[: 4 * MAX_TITLE_CHARS], max_chars=MAX_TITLE_CHARS) or None, is_new
 
 
 def _command(message: ChannelMessage) -> Command | None:
-    first = _FIRST.match(message.text)
+    first = _FIRST_WORD.match(message.text)
     word, at, bot = first[1].partition("@") if first else ("", "", "")
     word = word.casefold()
-    if first is None or word not in WORDS or (at and not _BOT.fullmatch(bot)):
+    if first is None or word not in WORDS or (at and not _BOT_NAME.fullmatch(bot)):
         return None
-    behind = message.text[first.end() :].strip()
-    command = Command(WORDS[word], word, behind, has_files=bool(message.attachments))
+    rest = message.text[first.end() :].strip()
+    command = Command(WORDS[word], word, rest, has_files=bool(message.attachments))
     return command if command.is_alone or command.name != "stop" else None

@@ -1,8 +1,8 @@
-"""The connection to Redis: idempotent scripts and commands, repeated while Redis is away.
+"""The connection to Redis: runs idempotent scripts and commands, and retries them.
 
-redis-py's own retries are off.
-A script is repeated here after a lost connection, a timeout or a restart, until the caller's
-deadline; that is safe because every script is idempotent. Listeners connect again here as well.
+A script is retried after a lost connection, a timeout or a restart of Redis, until the caller's
+deadline. That is safe because every script is idempotent. Listeners reconnect here as well.
+The retries of redis-py are off.
 """
 
 import asyncio
@@ -31,33 +31,36 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 from remoteclaw.fleet.lua import Arguments, Keys, Script
-from remoteclaw.host.files import size_in_words
+from remoteclaw.host.files import format_size
 
-#: How long one command may take before its connection counts as dead, in seconds.
+#: A command that takes longer than this, in seconds, has lost its connection.
 COMMAND_S = 5.0
-#: How long Redis may be away before a caller hears of it, in seconds, unless it says otherwise.
-AWAY_S = 5.0
-#: How long a listener waits for an announcement before it looks by itself, in seconds.
+#: A command is retried for this long, in seconds, unless the caller gives a deadline.
+RETRY_S = 5.0
+#: A listener that gets no announcement for this long, in seconds, reads the data itself.
 LISTEN_S = 1.0
-#: How long a listener waits before it connects again, in seconds.
+#: The pause before a listener reconnects, in seconds.
 RECONNECT_S = 0.2
-#: How many connections one process opens at most: each call of a gateway that waits for something
-#: has one, and redis-py's own limit of 100 would refuse all the others meanwhile.
+#: The maximum number of connections of one process. Each waiting call of a gateway occupies one;
+#: with redis-py's default of 100, further calls would fail.
 MAX_CONNECTIONS = 1000
-#: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
+#: The pauses between retries, in seconds; the last one repeats. Together they are about the time
+#: that a restarted server needs to load its data.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
-#: The scripts that store something new: a full server refuses them. The others go on, because they
-#: make room.
+#: The scripts that store new data. A full server refuses them, and runs all other scripts, because
+#: those free memory.
 ACCEPTING = frozenset(
     (
-        *("append", "ask", "fire", "pairing", "pass", "retry", "store"),
+        *("append", "ask", "fire", "pairing", "add_history", "retry", "store"),
         *("call_change", "call_entry", "call_job", "call_note", "call_run", "call_send"),
         *("call_progress", "call_spawn", "call_tell"),
     )
 )
+#: The header of a script that a full server runs.
 ALLOW_OOM = "#!lua flags=allow-oom\n"
-#: The same for a server before 7.0, which looks at its memory until a script has written something.
+#: The same for a server before 7.0, which checks its memory before the first write of a script: a
+#: command that frees memory is always allowed, and lifts the check for the rest.
 ALLOW_OOM_BEFORE_7 = "redis.call('UNLINK', 'rc:nothing')\n"
 
 _TRANSIENT = (
@@ -68,7 +71,8 @@ _TRANSIENT = (
     exceptions.TryAgainError,
     OSError,
 )
-#: Failures after which Redis can't have got the command: its answers, and those to a connection.
+#: The errors after which Redis has certainly not run the command, because it refused the command or
+#: got no connection.
 _NOT_RUN = (
     exceptions.BusyLoadingError,
     exceptions.ReadOnlyError,
@@ -76,28 +80,29 @@ _NOT_RUN = (
     socket.gaierror,
 )
 _NO_CONNECTION = (errno.ECONNREFUSED, errno.ENOENT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-#: How a refused login reads. redis-py reports it as a failed connection; waiting does not heal it.
+#: Matches the error of a refused login. redis-py reports it as a failed connection, but a retry
+#: can't succeed.
 LOGIN = re.compile(
     "NOAUTH|NOPERM|WRONGPASS|Authentication required|already authenticated|username-password", re.I
 )
 
-#: How a server that knows no flags calls a script which begins with some.
+#: Matches the error of a server before 7.0 about a script that begins with flags.
 _NO_FLAGS = re.compile("compil|near '#'")
-#: Refusals that end by themselves or by an operator: a full disk, a missing replica, a long script;
-#: and what Redis 6.2 says of a failover from inside a script.
-_PASSING = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
+#: Matches temporary refusals, which are retried: a full disk, a missing replica, a long script, and
+#: a failover that Redis 6.2 reports from inside a script.
+_TEMPORARY = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
 MAKE_ROOM = (
-    "`remoteclaw replies list` shows what no adapter has delivered and can drop it; or raise its "
-    "maxmemory ([redis] maxmemory for RemoteClaw's own)."
+    "`remoteclaw replies list` shows the undelivered replies, and `remoteclaw replies drop` "
+    "removes them; or raise its maxmemory (for RemoteClaw's own Redis: [redis] maxmemory)."
 )
 
 
 def open_redis(url: str) -> "redis.asyncio.Redis":
-    """Return a client that does not connect yet, and that leaves time limits and repeats to us.
+    """Return a client without time limits and retries of its own; it connects at its first command.
 
-    Its own time limit would wrap each command in `asyncio.wait_for`, which before Python 3.12 now
-    and then swallows a cancellation, and takes a task for each command.
-    Raises `ConfigError` for an address that can't be used.
+    The time limit of redis-py would wrap each command in `asyncio.wait_for`, which takes a task for
+    each command and, before Python 3.12, sometimes swallows a cancellation.
+    Raises `ConfigError` for an invalid address.
     """
     try:
         redis_address(url)
@@ -107,43 +112,43 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
             socket_timeout=None,
             socket_connect_timeout=COMMAND_S,
             max_connections=MAX_CONNECTIONS,
-            driver_info=None,  # spares two round trips per connection
+            driver_info=None,  # saves two round trips per connection
         )
-    except ValueError as error:  # neither our own text nor redis-py's quotes the address
+    except ValueError as error:  # no text of these errors quotes the address and its password
         raise ConfigError(f"[redis] url is not valid: {error}.") from None
     return client
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of a server, in bytes, and whether it is full."""
+    """The memory of a Redis server, and whether it is full."""
 
     used: int
-    """The bytes that it uses."""
+    """The used memory, in bytes."""
     limit: int
-    """The bytes that count as all of it; 0 if there is no limit."""
+    """The limit that applies, in bytes; 0 if there is none."""
     own_limit: int
-    """Its own `maxmemory`; 0 if it has none."""
+    """The server's own `maxmemory`, in bytes; 0 if it has none."""
     is_full: bool
-    """Whether no new message is accepted."""
+    """Whether new messages are refused."""
 
     def __str__(self) -> str:
-        """Return it for people."""
+        """Return the used part of the memory as text."""
         if not self.limit:
-            return f"{size_in_words(self.used)} in use, without a limit"
-        return f"{self.used / self.limit:.0%} of {size_in_words(self.limit)} in use"
+            return f"{format_size(self.used)} in use, without a limit"
+        return f"{self.used / self.limit:.0%} of {format_size(self.limit)} in use"
 
     @property
     def problem(self) -> str | None:
-        """A sentence about a full server and what to do; None if it isn't."""
+        """A sentence which says that the server is full and what to do; None if it isn't full."""
         if not self.is_full:
             return None
-        goes_on = "nothing new is accepted, what was accepted is finished"
-        return f"Redis is full, {self}: {goes_on}. {MAKE_ROOM}"
+        effect = "nothing new is accepted, what was accepted is finished"
+        return f"Redis is full, {self}: {effect}. {MAKE_ROOM}"
 
 
 class Scripts:
-    """Runs the Lua scripts of `scripts/` on one client."""
+    """Runs the Lua scripts in `scripts/`, and other commands, with one client."""
 
     def __init__(
         self,
@@ -152,11 +157,11 @@ class Scripts:
         memory_limit: int = 0,
         edit: Callable[[str], str] = str,
     ) -> None:
-        """Run them with another limit of memory (bytes); tests `edit` their sources."""
+        """Use `client`, with `memory_limit` in bytes (0 for none). Tests `edit` the sources."""
         self.client = client
         self._memory_limit = memory_limit
         self._edit = edit
-        self._known: dict[str, AsyncScript] = {}
+        self._registered: dict[str, AsyncScript] = {}
         self._header = ALLOW_OOM
 
     async def run(
@@ -167,10 +172,11 @@ class Scripts:
         args: Arguments = MappingProxyType({}),
         deadline: float | None = None,
     ) -> Any:
-        """Run a script and return its reply; `deadline` is on `boottime()`, else in 5 seconds.
+        """Run a script and return its reply.
 
-        Raises `LeaseLost` for a fenced write, `RedisRefused` when the server refuses, and
-        `RedisUnavailable` at the deadline.
+        `deadline` is a time on `boottime()`; the default is 5 seconds from now.
+        Raises `LeaseLost` if the script's fence refuses the write, `RedisRefused` if the server
+        refuses the script, and `RedisUnavailable` at the deadline.
         """
         names, values = Script.named(name).pack(keys, args)
 
@@ -181,7 +187,7 @@ class Scripts:
             except exceptions.ResponseError as error:
                 if header != ALLOW_OOM or not _NO_FLAGS.search(str(error)):
                     raise
-                self._known, self._header = {}, ALLOW_OOM_BEFORE_7  # it knows no flags
+                self._registered, self._header = {}, ALLOW_OOM_BEFORE_7
                 return await self._script(name)(keys=names, args=values)
 
         return await self.call(send, deadline=deadline)
@@ -191,18 +197,18 @@ class Scripts:
         return int(await self.run("clock", deadline=deadline))
 
     async def memory(self) -> Memory:
-        """Return how full the server is."""
-        told = await self.run("memory", deadline=boottime() + COMMAND_S)
-        used, limit, own, is_full = map(int, told)
-        return Memory(used, limit, own, bool(is_full))
+        """Return the memory of the server."""
+        reply = await self.run("memory", deadline=boottime() + COMMAND_S)
+        used, limit, own_limit, is_full = map(int, reply)
+        return Memory(used, limit, own_limit, bool(is_full))
 
     def _script(self, name: str) -> AsyncScript:
-        script = self._known.get(name)
+        script = self._registered.get(name)
         if script is None:
             header = "" if name in ACCEPTING else self._header
             limit = f"MAX_MEMORY = {self._memory_limit}"
             source = self._edit(Script.named(name).source.replace("MAX_MEMORY = 0", limit))
-            script = self._known[name] = self.client.register_script(header + source)
+            script = self._registered[name] = self.client.register_script(header + source)
         return script
 
     async def call(
@@ -212,10 +218,13 @@ class Scripts:
         deadline: float | None = None,
         **options: Any,
     ) -> Any:
-        """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise."""
+        """Run an idempotent command, and retry it while Redis is unavailable.
+
+        `deadline` and the errors are those of `run()`.
+        """
         if deadline is None:
-            deadline = boottime() + AWAY_S
-        repeats, may_have_run = 0, False
+            deadline = boottime() + RETRY_S
+        retries, may_have_run = 0, False
         while True:
             try:
                 async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
@@ -223,38 +232,39 @@ class Scripts:
             except _TRANSIENT as error:
                 if LOGIN.search(str(error)):
                     raise RedisRefused(_refusal(error)) from None
-                away = RedisUnavailable(
+                unavailable = RedisUnavailable(
                     f"Redis can't be reached ({reason(error)}): nothing goes on until it is back."
                 )
-                away.may_have_run = may_have_run = may_have_run or _may_have_run(error)
-                failure: RemoteClawError = away
+                may_have_run = may_have_run or _may_have_run(error)
+                unavailable.may_have_run = may_have_run
+                failure: RemoteClawError = unavailable
             except exceptions.ResponseError as error:
                 if str(error).startswith("FENCED"):
                     raise LeaseLost(str(error)) from None
                 failure = RedisRefused(_refusal(error))
-                if not _PASSING.search(str(error)):
+                if not _TEMPORARY.search(str(error)):
                     raise failure from None
-            pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
-            repeats += 1
+            pause = PAUSES_S[min(retries, len(PAUSES_S) - 1)]
+            retries += 1
             if boottime() + pause > deadline:
                 raise failure
             await asyncio.sleep(pause)
 
-    async def together(
+    async def run_pipeline(
         self,
-        ask: Callable[["redis.asyncio.client.Pipeline"], object],
+        add_commands: Callable[["redis.asyncio.client.Pipeline"], object],
         *,
         is_atomic: bool = False,
         deadline: float | None = None,
     ) -> list[Any]:
-        """Send the idempotent commands that `ask` gives a pipeline; return all results, in order.
+        """Run the idempotent commands that `add_commands` adds to a pipeline, in one round trip.
 
-        They take one round trip. Raises as `call()`.
+        Return their results in order. `deadline` and the errors are those of `run()`.
         """
 
         async def send() -> list[Any]:
             pipeline = self.client.pipeline(transaction=is_atomic)
-            ask(pipeline)
+            add_commands(pipeline)
             return list(await pipeline.execute())
 
         return list(await self.call(send, deadline=deadline))
@@ -263,10 +273,10 @@ class Scripts:
 async def announcements(
     client: "redis.asyncio.Redis", channel: str
 ) -> AsyncGenerator[bytes | None, None]:
-    """Yield what is published on a channel, for ever, whether Redis is there or not.
+    """Yield the messages that are published on a channel, without end, also across reconnects.
 
-    Announcements get lost. So None comes once the channel is heard, then now and again: it is
-    time to look by oneself.
+    Announcements can be lost. So it also yields None, after each subscription and whenever no
+    message arrives for `LISTEN_S`: the caller then reads the announced data itself.
     """
     while True:
         try:
@@ -281,11 +291,11 @@ async def announcements(
 
 
 def _refusal(error: Exception) -> str:
-    return unwritable(str(error)) or f"Redis refuses: {error}."
+    return write_problem(str(error)) or f"Redis refuses: {error}."
 
 
-def unwritable(text: str) -> str | None:
-    """Return what a refusal of every write means; None for another one."""
+def write_problem(text: str) -> str | None:
+    """Return a sentence about an error that concerns all writes; None for any other error."""
     if "when used memory > 'maxmemory'" in text:
         return (
             "Redis has no memory left (maxmemory): nothing new is accepted until some is freed. "
@@ -304,7 +314,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _may_have_run(error: Exception) -> bool:
-    """Whether Redis may run a command that failed so: it went out, and no answer came."""
+    """Whether Redis may have run the command that failed, because it was sent without a reply."""
     return not any(
         isinstance(cause, _NOT_RUN)
         or (isinstance(cause, OSError) and cause.errno in _NO_CONNECTION)
@@ -313,7 +323,7 @@ def _may_have_run(error: Exception) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """Return why something failed, without the address that redis-py and asyncio repeat."""
+    """Return the reason of a failure, without the server's address, which the errors contain."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and (number := re.search(r"\[Errno (\d+)\]", str(cause))):
             return os.strerror(int(number[1]))

@@ -1,4 +1,4 @@
-"""Dead letters: messages and replies that were given up, kept until an operator decides."""
+"""Dead letters: abandoned messages and replies, kept until an operator retries or drops them."""
 
 import re
 from dataclasses import dataclass
@@ -18,47 +18,50 @@ from remoteclaw.protocols import Reply
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message, or a reply, that was given up."""
+    """A message or a reply that was abandoned."""
 
     id: str
-    """Its own id, "milliseconds-sequence": when it was given up, on Redis' clock."""
+    """The dead letter's id, "milliseconds-sequence": the time when it was abandoned, on Redis'
+    clock."""
     session: SessionKey | None
-    """None for a reply of no session, or of one that is forgotten."""
+    """None for a reply without a session, or of a session that no longer exists."""
     entry_id: str
-    """Its id on the session's stream, and of its outcome; of a reply, that on the reply stream."""
+    """The id of the message on its session's stream, or of the reply on its reply stream."""
     attempts: int
-    """How many attempts were made."""
+    """The number of attempts that were made."""
     category: str
+    """The category of the failure."""
     detail: str
+    """The reason of the failure; may be empty."""
     entry: Entry | None
-    """The message; None if it can't be read."""
+    """The message; None for a reply, or if the message can't be read."""
     stream: str = ""
-    """Of a reply: the reply stream that it was on."""
+    """The key of the reply's stream; empty for a message."""
     reply: Reply | None = None
-    """The reply; None if it can't be read."""
+    """The reply; None for a message, or if the reply can't be read."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """The files that came with it; those of a message are kept as long as it is."""
+        """The files of the message or reply. A message's files are kept with the dead letter."""
         if self.reply:
             return self.reply.attachments
         return self.entry.message.attachments if self.entry else ()
 
     @property
     def text(self) -> str | None:
-        """What a person has written, or would have read; None if it can't be read."""
+        """The text of the message or reply; None if it can't be read."""
         if self.reply:
             return self.reply.text
         return self.entry.message.text if self.entry else None
 
     @property
     def given_up_ms(self) -> int:
-        """The time of giving up, in milliseconds since 1970."""
+        """The time when it was abandoned, in milliseconds since 1970."""
         return int(self.id.partition("-")[0])
 
     @property
     def why(self) -> str:
-        """Why it was given up, in a sentence."""
+        """The reason why it was abandoned, as a sentence."""
         times = "once" if self.attempts == 1 else f"{self.attempts} times"
         reason = self.detail.rstrip(".")
         match self.category:
@@ -75,7 +78,7 @@ class DeadLetter:
 
     @property
     def account(self) -> str:
-        """Of a reply: the account that it was for, such as `telegram/default`; else empty."""
+        """The account that a reply was for, such as `telegram/default`; empty for a message."""
         return "/".join(keys.account_of(self.stream)) if self.stream else ""
 
 
@@ -87,24 +90,27 @@ class DeadLetters:
         self._waker = waker
 
     async def list(self, *, limit: int = 1000) -> list[DeadLetter]:
-        """Return the dead letters, oldest first."""
+        """Return up to `limit` dead letters, oldest first."""
         client = self._scripts.client
-        found = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, count=limit)
-        return [_letter(letter_id.decode(), fields) for letter_id, fields in found]
+        rows = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, count=limit)
+        return [_letter(letter_id.decode(), fields) for letter_id, fields in rows]
 
     async def read(self, letter_id: str) -> DeadLetter:
-        """Return one; raises `NotFound` if it is not there."""
+        """Return a dead letter; raises `NotFound` if it doesn't exist."""
         if not re.fullmatch(r"\d+-\d+", letter_id):
-            raise NotFound(_unknown(letter_id))
+            raise NotFound(_not_found(letter_id))
         client = self._scripts.client
-        found = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
-        if not found:
-            became = await self._scripts.call(client.get, keys.retried(letter_id))
-            raise NotFound(_unknown(letter_id, became))
-        return _letter(letter_id, found[0][1])
+        rows = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
+        if not rows:
+            new_entry = await self._scripts.call(client.get, keys.retried(letter_id))
+            raise NotFound(_not_found(letter_id, new_entry))
+        return _letter(letter_id, rows[0][1])
 
     async def try_again(self, letter_id: str) -> tuple[DeadLetter, Accepted | None]:
-        """Retry a message, or send a reply again; return it, and what the message has become."""
+        """Retry a message, or send a reply again.
+
+        Return the dead letter and, for a message, its new entry.
+        """
         letter = await self.read(letter_id)
         if letter.stream:
             await self.send_again(letter)
@@ -114,13 +120,13 @@ class DeadLetters:
     async def retry(self, letter_id: str) -> Accepted:
         """Put a message back on its session's stream, as a new entry at the end.
 
-        Raises `NotFound` if it is not there any more, and `RedisRefused` while Redis has
-        no room for messages.
+        Raises `NotFound` if the dead letter doesn't exist, and `RedisRefused` if Redis has no room
+        for messages.
         """
         letter = await self.read(letter_id)
         assert letter.session, "it is a message"
         sid = letter.session.sid
-        is_said = letter.entry is None or letter.entry.origin == "chat"
+        is_of_person = letter.entry is None or letter.entry.origin == "chat"
         reply = await self._scripts.run(
             "retry",
             keys={
@@ -134,12 +140,12 @@ class DeadLetters:
                 "grace_ms": GRACE_MS,
                 "outcomes": keys.outcome_prefix(sid),
                 "session_key": str(letter.session),
-                "bell": keys.bell(sid) if is_said else None,
+                "bell": keys.bell(sid) if is_of_person else None,
                 "keep_ms": OUTCOME_MS,
             },
         )
         if not reply:
-            raise NotFound(_unknown(letter_id))
+            raise NotFound(_not_found(letter_id))
         if reply == [b"full"]:
             raise RedisRefused(FULL)
         entry_id, queue = (part.decode() for part in reply)
@@ -147,47 +153,49 @@ class DeadLetters:
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
     async def send_again(self, letter: DeadLetter) -> None:
-        """Put a reply back on its reply stream, at the end; what the platform has of it counts.
+        """Put a reply back at the end of its reply stream; parts that were sent are not repeated.
 
-        Raises `NotFound` if it is not there any more.
+        Raises `NotFound` if the dead letter no longer exists.
         """
         entries = letter.reply.entries or [letter.reply.turn] if letter.reply else []
         sid = letter.reply.sid if letter.reply else ""
-        put = await self._scripts.run(
+        is_resent = await self._scripts.run(
             "resend",
             keys={
                 "dead_letters": keys.DEAD_LETTERS,
                 "replies": letter.stream,
-                "marks": keys.sending(*keys.account_of(letter.stream)),
+                "marks": keys.delivery_marks(*keys.account_of(letter.stream)),
                 "outcomes": [keys.outcome_prefix(sid) + entry for entry in entries],
             },
             args={"letter": letter.id},
         )
-        if not put:
-            raise NotFound(_unknown(letter.id))
+        if not is_resent:
+            raise NotFound(_not_found(letter.id))
 
     async def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of dead letters."""
         client = self._scripts.client
         return int(await self._scripts.call(client.xlen, keys.DEAD_LETTERS))
 
     async def drop(self, letter_id: str) -> None:
-        """Throw a dead letter away; raises `NotFound` if it is not there."""
+        """Remove a dead letter and its files; raises `NotFound` if it doesn't exist."""
         letter = await self.read(letter_id)
         sid = letter.reply.sid if letter.reply else letter.session.sid if letter.session else ""
         blobs = [keys.blob(sid, file.blob) for file in letter.attachments]
-        dropped = await self._scripts.run(
+        is_dropped = await self._scripts.run(
             "drop",
             keys={"dead_letters": keys.DEAD_LETTERS, "blobs": blobs},
             args={"letter": letter_id},
         )
-        if not dropped:
-            raise NotFound(_unknown(letter_id))
+        if not is_dropped:
+            raise NotFound(_not_found(letter_id))
 
 
-def _unknown(letter_id: str, became: bytes | None = None) -> str:
-    if became:
-        return f"Dead letter {letter_id!r} was tried again already: as message {became.decode()}."
+def _not_found(letter_id: str, new_entry: bytes | None = None) -> str:
+    if new_entry:
+        return (
+            f"Dead letter {letter_id!r} was tried again already: as message {new_entry.decode()}."
+        )
     return f"There is no dead letter {letter_id!r}: `remoteclaw deadletters list` shows them."
 
 
@@ -203,7 +211,7 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
         id=letter_id,
         session=SessionKey.parse(fields[b"key"].decode()),
         entry_id=fields[b"id"].decode(),
-        attempts=int(fields[b"attempts"]) - 1,  # the last one only found that it was enough
+        attempts=int(fields[b"attempts"]) - 1,  # the last attempt only moved it here
         category=str(error.get("category", "")),
         detail=str(error.get("detail", "")),
         entry=entry,

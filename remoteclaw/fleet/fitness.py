@@ -1,4 +1,4 @@
-"""The fitness of a Redis: what a server needs to keep what RemoteClaw promises."""
+"""The check whether a Redis server is configured so that RemoteClaw can keep its promises."""
 
 import asyncio
 import contextlib
@@ -8,16 +8,16 @@ from redis import exceptions
 
 from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit, RemoteClawError
-from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, unwritable
+from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, write_problem
 
 if TYPE_CHECKING:
     import redis.asyncio
 
-#: The oldest server whose streams and scripts do what we need.
-OLDEST = (6, 2)
+#: The oldest version of Redis that has the stream and script commands which RemoteClaw uses.
+MIN_VERSION = (6, 2)
 
-#: A script that writes, its number of keys, and its key. A full server runs what begins by removing
-#: something.
+#: The arguments of EVAL for a script that writes: source, number of keys, key. A full server runs
+#: `_PROBE`, because it begins by removing a key; it refuses `_PROBE_OF_ROOM`.
 _SET = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
 _PROBE = ("redis.call('UNLINK', KEYS[1]) " + _SET, 1, "rc:probe")
 _PROBE_OF_ROOM = (_SET, 1, "rc:probe")
@@ -26,16 +26,17 @@ _PROBE_OF_ROOM = (_SET, 1, "rc:probe")
 async def check_fitness(
     client: "redis.asyncio.Redis", url: str, *, needs_room: bool = False
 ) -> None:
-    """Raise `RedisUnfit`, with the reason, if a server can't keep what RemoteClaw promises.
+    """Raise `RedisUnfit`, with the reason, if RemoteClaw can't use the server.
 
-    Raises `RedisUnavailable` when it can't be reached, and `RedisRefused` while it takes no writes
-    because of its disk; with `needs_room`, as RQ does, also because its memory is full.
+    Raises `RedisUnavailable` if the server can't be reached, and `RedisRefused` while it refuses
+    writes because of its disk. With `needs_room`, a full memory raises `RedisRefused` as well: RQ
+    can't work without free memory.
     """
     name = f"The Redis at {_without_password(url)}"
     try:
         async with asyncio.timeout(COMMAND_S):
             info = await client.info("everything")
-            if info.get("loading"):  # the rest of its INFO is not true yet
+            if info.get("loading"):  # other fields of INFO are not valid yet
                 raise exceptions.BusyLoadingError
             if problem := unfit_reason(info) or await _sync_problem(client):
                 raise RedisUnfit(f"{name} can't be used: {problem}.")
@@ -45,11 +46,11 @@ async def check_fitness(
 
 
 def unfit_reason(info: dict[str, Any]) -> str | None:
-    """Return why a server with this INFO can't be used, or None."""
+    """Return why a server with this INFO can't be used; None if it can."""
     version = str(info.get("redis_version", "0"))
     policy = info.get("maxmemory_policy", "noeviction")
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        return f"it is version {version}, and 6.2 is the oldest that will do"
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
+        return f"it is version {version}, and RemoteClaw needs 6.2 or newer"
     if info.get("cluster_enabled"):
         return "it runs in Cluster mode: give RemoteClaw one primary"
     if info.get("role") not in ("master", None):
@@ -62,7 +63,8 @@ def unfit_reason(info: dict[str, Any]) -> str | None:
 
 
 async def _sync_problem(client: "redis.asyncio.Redis") -> str | None:
-    with contextlib.suppress(exceptions.ResponseError):  # not every user may read the configuration
+    # Redis may forbid this user to read its configuration.
+    with contextlib.suppress(exceptions.ResponseError):
         if (await client.config_get("appendfsync")).get("appendfsync") == "no":
             return "a power failure loses messages: set `appendfsync everysec` or `always`"
     return None
@@ -72,13 +74,13 @@ async def _probe(client: "redis.asyncio.Redis", name: str, probe: tuple[str, int
     try:
         await client.eval(*probe)
     except exceptions.ResponseError as error:
-        if problem := unwritable(str(error)):
+        if problem := write_problem(str(error)):
             raise RedisRefused(problem) from None
         raise RedisUnfit(f"{name} does not let this user run scripts: {reason(error)}.") from None
 
 
 def _unfit(name: str, error: Exception) -> RemoteClawError:
-    """Return what a server's first refusal, or its silence, means for its operator."""
+    """Return the error for the operator about a server that refuses or doesn't reply."""
     if isinstance(error, exceptions.BusyLoadingError):
         return RedisUnavailable(f"{name} is still loading its data: try again soon.")
     if isinstance(error, exceptions.ResponseError) or LOGIN.search(str(error)):
@@ -91,7 +93,7 @@ def _unfit(name: str, error: Exception) -> RemoteClawError:
 
 
 def _without_password(url: str) -> str:
-    """Return an address as people may see it; of one that can't be used, only its beginning."""
+    """Return an address without its password; of an invalid address, at most the scheme."""
     try:
         return redis_address(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Inbound messages: the one way in, for every adapter and every door."""
+"""The inbound streams: every adapter and every API accepts messages here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import MessageRefused, PerhapsSent, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.commands import at_once, title_of
+from remoteclaw.fleet.commands import immediate_effect, title_of
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
@@ -18,26 +18,27 @@ from remoteclaw.messages import (
     ChannelMessage,
     Deliver,
     Entry,
-    Moved,
+    MovedFrom,
     Origin,
     Provenance,
     SessionKey,
     TerminalWish,
 )
 
-#: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
+#: The id of a message is kept for this time to recognize repetitions, in milliseconds: platforms
+#: redeliver messages for days.
 DEDUPE_MS = 7 * 24 * 3600 * 1000
-#: How long a hint may take to reach a worker before the sweeper looks, in milliseconds.
+#: A hint has this long to reach a worker before the sweeper checks the session, in milliseconds.
 GRACE_MS = 2000
-#: Time limit for accepting a message while Redis is away, in seconds; then the adapter is told.
+#: The time limit for accepting a message while Redis is unavailable, in seconds.
 APPEND_S = 10.0
-#: How long an operator waits for the end of a conversation, in seconds: an agent that is stopped
-#: has five, and then a second until it is killed.
+#: An operator waits this long for the end of a conversation, in seconds: an agent that is stopped
+#: has five seconds to end, and is killed a second later.
 RESET_S = 15.0
 FULL = (
     "Redis has filled four fifths of its memory, so nothing new is accepted. Raise its maxmemory, "
-    "or wait: what is answered and delivered makes room. `remoteclaw replies drop`, "
-    "`sessions forget` and `deadletters drop` make more."
+    "or wait: memory is freed when messages are answered and delivered. `remoteclaw replies drop`, "
+    "`sessions forget` and `deadletters drop` free more."
 )
 CROWDED = (
     "The message was refused: too many messages of this conversation wait for an answer. Send it "
@@ -47,9 +48,10 @@ INCOMPLETE = (
     "The message was refused: one of its attachments is not stored any more; store them again "
     "and send it within an hour."
 )
-#: The form in which entries are written. Readers leave a higher number to newer workers.
+#: The version of the format of entries. A worker leaves entries of a higher version to newer
+#: workers.
 ENTRY_VERSION = 7
-#: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
+#: An entry as read from Redis: its id, and its fields as a list (from scripts) or a mapping.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 PERHAPS_SENT = (
     "Perhaps not sent: Redis stopped answering while the message was on its way, and may still "
@@ -59,20 +61,20 @@ PERHAPS_SENT = (
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A message that is stored: it will have exactly one outcome."""
+    """A message that was accepted and stored. It will have exactly one outcome."""
 
     session: SessionKey
     entry_id: str
     is_duplicate: bool
-    """True when it had been accepted before; `entry_id` is the first one's."""
+    """Whether the message had been accepted before; `entry_id` is that of the first time."""
 
 
 class NewerEntry(Exception):
-    """Raised for an entry in the form of a newer RemoteClaw, whose workers can read it."""
+    """Raised for an entry of a newer version, which only workers of a newer RemoteClaw can read."""
 
 
 class Inbound:
-    """The inbound streams, from the adapters' side."""
+    """Accepts messages onto the inbound streams of sessions."""
 
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts
@@ -89,25 +91,26 @@ class Inbound:
         is_shared: bool = False,
         once: str = "",
     ) -> Accepted:
-        """Accept a message: when this returns, it is stored, and a worker is told if one must be.
+        """Accept a message. When this returns, the message is stored, and a worker has a hint.
 
-        Repeating it is harmless: the message's id, or the name that it has `once`, is remembered
-        for 7 days. It goes to its sender's conversation in the chat, or to the one that all people
-        there share. In the lane `background` it waits behind what people send. A command to stop
-        takes effect here, in the same step. `is_command` says of a message that was looked at
-        before whether it is a command for the agent's CLI; whatever its text is, it is no command
-        of the chat then.
-        Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
-        Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted, and
-        `PerhapsSent` when that isn't known.
+        Repeating the call is harmless: the message's id, or the name `once` in place of it, is
+        remembered for 7 days.
+        The message goes to its sender's conversation in the chat or, if `is_shared`, to the
+        conversation that all people in the chat share. In the `background` lane it waits until the
+        messages of people are handled. The attachments must have been stored with `Blobs.put()`;
+        they are kept until the turn is over. `/stop` takes effect in this call.
+        `is_command` is None unless the commands of the chat were handled before. It is then whether
+        the message is a command for the agent's CLI, and the text is not parsed for commands again.
+        Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` if the message was not
+        accepted, and `PerhapsSent` if that is unknown.
         """
         session = SessionKey.of(message, agent=agent, is_shared=is_shared)
         entry = encode_entry(message, deliver, is_command=is_command)
         try:
-            does = at_once(message) if is_command is None else ""
+            effect = immediate_effect(message) if is_command is None else ""
             title, is_new = title_of(message, has_commands=is_command is None)
             return await self._append(
-                session, message, entry, lane, does, title, is_new=is_new, once=once
+                session, message, entry, lane, effect, title, is_new=is_new, once=once
             )
         except RedisUnavailable as error:
             if error.may_have_run:
@@ -120,7 +123,7 @@ class Inbound:
         message: ChannelMessage,
         entry: bytes,
         lane: Lane,
-        at_once: Literal["stop", "wake", ""],
+        effect: Literal["stop", "wake", ""],
         title: str | None,
         *,
         is_new: bool,
@@ -139,7 +142,7 @@ class Inbound:
                 "dedupe_ms": DEDUPE_MS,
                 "lane": lane,
                 "bell": keys.bell(sid),
-                "at_once": at_once,
+                "effect": effect,
                 "title": title,
                 "is_new": is_new,
             },
@@ -163,12 +166,12 @@ class Inbound:
         copy_of: tuple[str, str] | None = None,
         notes: str | None = None,
     ) -> str:
-        """End a session's conversation, for an operator, before anything that comes later.
+        """End a session's conversation on behalf of an operator, before later messages are handled.
 
-        All that it has accepted so far is stopped. Return the id of the entry whose outcome says
-        when it is done: at once if the session is idle and a worker is there. With the same `call`
-        again, nothing more is done. The next conversation is a copy of `copy_of`, or begins with
-        `notes` (`Entry.copy_of`, `Entry.notes`).
+        Everything that the session has accepted so far is stopped. Return the id of an entry; the
+        conversation has ended when that entry has an outcome. That is immediate if the session is
+        idle and a worker is free. A repeated `call` has no further effect. The next conversation is
+        a copy of `copy_of`, or begins with `notes` (see `Entry.copy_of` and `Entry.notes`).
         """
         message = session.message(
             id=f"reset-{call}", text=f"operator: {reason}", from_="operator", timestamp=now_ms()
@@ -179,7 +182,7 @@ class Inbound:
 
 
 def entry_keys(session: SessionKey) -> dict[str, str]:
-    """Return the keys of a script that puts an entry on a session's stream."""
+    """Return the keys that a script needs to put an entry on a session's stream."""
     sid = session.sid
     return {
         "inbound": keys.inbound(sid),
@@ -190,7 +193,7 @@ def entry_keys(session: SessionKey) -> dict[str, str]:
 
 
 def entry_args(session: SessionKey, entry: bytes) -> dict[str, str | bytes | int]:
-    """Return the arguments of such a script, but for the lane."""
+    """Return the arguments that such a script needs, except the lane."""
     return {
         "sid": session.sid,
         "entry": entry,
@@ -210,12 +213,12 @@ def encode_entry(
     is_command: bool | None = None,
     copy_of: tuple[str, str] | None = None,
     notes: str | None = None,
-    moved: Moved | None = None,
+    moved: MovedFrom | None = None,
     terminal: TerminalWish | None = None,
 ) -> bytes:
-    """Return the JSON of a message on its session's stream.
+    """Return an entry as JSON.
 
-    `people` are those on whose behalf it is, of what no person has written (`Entry.people`).
+    `people` are the persons on whose behalf a message is that no person wrote (`Entry.people`).
     """
     fields = message.model_dump(by_alias=True, exclude_none=True)
     for name in ("attachments", "reactions"):
@@ -245,10 +248,10 @@ def encode_entry(
 
 
 def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> Entry:
-    """Return an entry as it was appended.
+    """Return the entry in a stream's fields.
 
-    Raises `NewerEntry` if only a newer RemoteClaw can read it, and ValueError, with the reason, if
-    it is damaged.
+    Raises `NewerEntry` if only a newer RemoteClaw can read the entry, and ValueError, with the
+    reason, if the entry is damaged.
     """
     flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
     try:
@@ -258,14 +261,14 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         message = ChannelMessage.model_validate(data["message"])
         deliver = cast(Deliver, data["deliver"])
         origin = cast(Origin, data.get("origin", "chat"))
-        told = data.get("provenance")
-        provenance = Provenance.model_validate(told) if told is not None else None
+        origin_data = data.get("provenance")
+        provenance = Provenance.model_validate(origin_data) if origin_data is not None else None
         people = tuple(map(str, data.get("people", ())))
         is_command = cast(bool | None, data.get("is_command"))
-        copied, notes = data.get("copy_of"), cast(str | None, data.get("notes"))
-        moved = Moved.model_validate(data["moved"]) if "moved" in data else None
-        wish = data.get("terminal")
-        terminal = TerminalWish.model_validate(wish) if wish is not None else None
+        copy_of, notes = data.get("copy_of"), cast(str | None, data.get("notes"))
+        moved = MovedFrom.model_validate(data["moved"]) if "moved" in data else None
+        terminal_data = data.get("terminal")
+        terminal = TerminalWish.model_validate(terminal_data) if terminal_data is not None else None
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))
@@ -278,7 +281,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         stopped,
         people,
         is_command=is_command,
-        copy_of=(str(copied[0]), str(copied[1])) if copied else None,
+        copy_of=(str(copy_of[0]), str(copy_of[1])) if copy_of else None,
         notes=notes,
         moved=moved,
         terminal=terminal,

@@ -1,9 +1,9 @@
 """The names of all keys in Redis.
 
 Keys of one session share the hash tag `{sid}`.
-Scripts are given those that they touch, except where the name is known only inside: an entry's
-outcome and a swept session's state (they get the prefix), the queue of a host, an ended
-conversation's record, and what belongs to other sessions.
+A script is given the keys that it touches, except keys whose names only the script itself knows:
+the outcome of an entry and the state of a swept session (it is given their prefixes), the queue of
+a host, the record of an ended conversation, and the keys of other sessions.
 """
 
 import hashlib
@@ -16,197 +16,205 @@ from remoteclaw.messages import ChatPlace, SessionKey
 
 Lane = Literal["agents", "background"]
 
-#: Sorted set: sessions that have work, by when the sweeper looks at them (ms).
+#: Sorted set: the sessions that have work, scored by when the sweeper checks them next (ms).
 ACTIVE = "rc:active"
-#: Sorted set: every session, by the time of its last message (ms).
+#: Sorted set: all sessions, scored by the time of their last message (ms).
 SESSIONS = "rc:sessions"
-#: String: when a sweeper last looked; 30 seconds.
+#: String: the time of the last sweep (ms); expires after 30 seconds.
 SWEEPER = "rc:sweeper"
-#: Stream: one entry, new with every hint; lingering drains listen to it.
+#: Stream: a single entry, replaced with every hint, so that lingering drains notice new work.
 WAKE = "rc:wake"
-#: Stream: dead letters, which are entries that were given up, until an operator retries or drops
-#: them.
+#: Stream: the dead letters, which are abandoned messages and replies, until an operator retries or
+#: drops them.
 DEAD_LETTERS = "rc:dead"
-#: The lanes, each an RQ queue: what people send, and what no person waits for at a keyboard.
-#: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
+#: The lanes, each with an RQ queue: messages of people, then work that no person waits for. The
+#: queue LANE@HOST has a lane's hints for the sessions whose agent is on that host.
 LANES: tuple[Lane, ...] = ("agents", "background")
-#: With a session's hash tag behind it, the key of its state.
+#: The key of a session's state, without the session's hash tag.
 STATE_PREFIX = "rc:st:"
-#: With a session's hash tag behind it, the key of its inbound stream.
+#: The key of a session's inbound stream, without the session's hash tag.
 INBOUND_PREFIX = "rc:in:"
-#: Hash: cron jobs by id, as JSON.
+#: Hash: the cron jobs by id, as JSON.
 CRON_JOBS = "rc:cron:jobs"
-#: Sorted set: ids of cron jobs, by when they are due (ms).
+#: Sorted set: the ids of cron jobs, scored by when they are due (ms).
 CRON_DUE = "rc:cron:due"
-#: List: how the last runs of all cron jobs ended, and the due times that had no run, newest
-#: first; 30 days.
+#: List: how the latest runs of all cron jobs ended, and which due times had no run, newest first;
+#: 30 days.
 CRON_RUNS = "rc:cron:runs"
-#: Hash: tokens, time and cost of each agent's turns since its first one, as numbers.
+#: Hash: the total tokens, time and cost of each agent's turns, as numbers.
 USAGE = "rc:usage"
-#: Sorted set: turns that wait for another session's turn, by when they stop to (ms).
+#: Sorted set: the turns that wait for another session's turn, scored by when they stop waiting
+#: (ms).
 WAITS = "rc:waits"
-#: Hash: runs of cron jobs that are not settled, by name: the key of the entry's outcome, and
+#: Hash: the unsettled runs of cron jobs by name, each with the key of its entry's outcome, and
 #: JSON.
 CRON_OPEN = "rc:cron:open"
-#: String: exists while a scheduler looks for due cron jobs; 30 seconds from its last look.
+#: String: exists while a scheduler checks for due cron jobs; expires 30 seconds after its last
+#: check.
 CRON_SCHEDULER = "rc:cron:scheduler"
-#: Sorted set: requests to people that can be answered, by when they lapse or expire (ms).
+#: Sorted set: the ids of the requests to people that are open, lapsed or granted, scored by when
+#: that ends (ms).
 ASKS = "rc:asks"
-#: Set: ids of the requests for a change of the configuration that are answered, and not done yet.
+#: Set: the ids of the answered requests for a change of the configuration that are not carried out
+#: yet.
 CHANGES = "rc:changes"
-#: Channel: names each request to people when it is made.
+#: Channel: announces the id of each new request to people.
 ASKING = "rc:asking"
-#: String: exists for a moment after a turn that waited for a person has let its worker go.
-LETTING_GO = "rc:letgo"
-#: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
+#: String: exists briefly after a turn that waits for a person has released its worker, so that only
+#: one turn at a time does so.
+WORKER_RELEASE = "rc:letgo"
+#: Hash: the operators' tokens for the gateway by id, as JSON; secrets are stored as digests only.
 TOKENS = "rc:tokens"
-#: Stream: what was done with terminals, and refused, as JSON: the newest 10,000 or so.
+#: Stream: the audit log of terminals, as JSON; about the latest 10,000 entries.
 AUDIT = "rc:audit"
-#: Sorted set: the ids of revoked JSON Web Tokens, by when the last of them has ended.
-JWT_GONE = "rc:jwt:gone"
-#: Sorted set: whose JSON Web Tokens are revoked, as KEY/SUB, by up to when they were signed (ms).
-JWT_USERS = "rc:jwt:users"
-#: String: in place of a key that a script is not given; never written.
+#: Sorted set: the ids of revoked JSON Web Tokens, scored by when every token with that id has
+#: expired (ms).
+REVOKED_JWTS = "rc:jwt:gone"
+#: Sorted set: the users whose JSON Web Tokens are revoked, as KEY/SUB, scored by the issue time of
+#: the last token that is invalid (ms).
+REVOKED_JWT_USERS = "rc:jwt:users"
+#: String: never written; stands for an optional key that a script is not given.
 NO_KEY = "rc:none"
-#: In place of a session's id where an operator calls.
+#: Stands for a session's id in the calls of operators.
 OPERATOR = "operator"
-#: Sorted set: accounts that adapters read for, or did within 7 days, by when the claim ends
-#: (ms).
+#: Sorted set: the accounts whose replies an adapter reads, or has read within 7 days, scored by
+#: when its claim ends (ms).
 READERS = "rc:readers"
-#: Channel: nothing is published on it; a gateway subscribes to it, so that its connection listens
-#: before a client follows a session.
-NOTHING = "rc:nothing"
-#: Channel: names the sessions below which something has changed that works for them, the nearest
+#: Channel: has no messages; a gateway subscribes to it so that its connection listens before a
+#: client follows a session.
+IDLE_CHANNEL = "rc:nothing"
+#: Channel: announces each change of a task or branch by the ids of the sessions above it, nearest
 #: first.
-WORK = "rc:work"
-#: Channel: names each event of the page's chats, and its chat.
+TASK_UPDATES = "rc:work"
+#: Channel: announces each event in a chat of the page, with its chat.
 WEB = "rc:web"
-#: Hash: people and groups that were let in, by provider, account and id, as JSON.
+#: Hash: the people and groups that were granted access, by provider, account and id, as JSON.
 PAIRED = "rc:paired"
-#: Hash: strangers who ask to be let in, by the code that they were told, as JSON; an hour.
+#: Hash: the strangers who ask for access, by their pairing code, as JSON; an hour.
 PAIRING = "rc:pairing"
-#: Sorted set: sessions whose terminals are open, or about to be, by when that was asked for (ms).
+#: Sorted set: the sessions whose terminals are open or opening, scored by when that was requested
+#: (ms).
 TERMINALS = "rc:ttys"
-#: Channel: names each session whose terminal has changed.
+#: Channel: announces the id of each session whose terminal has changed.
 TERMINAL = "rc:tty"
-#: RQ's own: every worker, and every queue.
+#: RQ's own sets of all workers and of all queues.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 
 
 def lane_on(lane: Lane, host: str) -> str:
-    """RQ queue: a lane's hints for the sessions whose agent is on a host."""
+    """RQ queue: the hints of a lane for the sessions whose agent is on a host."""
     return f"{lane}@{host}"
 
 
 def is_lane(queue: str) -> bool:
-    """Whether an RQ queue is one of ours."""
+    """Whether an RQ queue is one of RemoteClaw's."""
     return queue.partition("@")[0] in LANES
 
 
 def rq_queue(queue: str) -> str:
-    """List: RQ's own, the jobs of a queue."""
+    """List: the jobs of a queue; written by RQ."""
     return f"rq:queue:{queue}"
 
 
 def rq_job(job_id: str) -> str:
-    """Hash: RQ's own, a job."""
+    """Hash: a job; written by RQ."""
     return f"rq:job:{job_id}"
 
 
 def rq_worker(name: str) -> str:
-    """Hash: RQ's own, a worker."""
+    """Hash: a worker; written by RQ."""
     return f"rq:worker:{name}"
 
 
 def rq_commands(worker_name: str) -> str:
-    """Channel: RQ's own, on which a worker takes commands."""
+    """Channel: the commands for a worker; read by RQ."""
     return f"rq:pubsub:{worker_name}"
 
 
 def competing(lane: Lane, host: str) -> list[str]:
-    """Return the lists whose hints are as urgent as a lane's, or more, for workers of a host."""
+    """Return the RQ lists whose hints are at least as urgent as those of `lane`, for workers of
+    `host`."""
     lanes = LANES[: LANES.index(lane) + 1]
     return [rq_queue(name) for each in lanes for name in (each, lane_on(each, host))]
 
 
 def host(queue: str) -> str:
-    """String: exists while a worker serves a host's queue; 15 seconds from its last sign of
-    life."""
+    """String: exists while a worker serves a host's queue; expires 15 seconds after the worker's
+    last heartbeat."""
     return f"rc:host:{queue}"
 
 
 def worker(hostname: str, pid: int) -> str:
-    """String: exists while a worker does, named as RQ names it; 15 seconds from its last sign
-    of life."""
+    """String: exists while a worker runs, by the host name and process id that RQ knows; expires 15
+    seconds after its last heartbeat."""
     return f"rc:worker:{hostname}:{pid}"
 
 
 def inbound(sid: str) -> str:
-    """Stream: the messages that the session has still to answer, oldest first."""
+    """Stream: the session's unfinished entries, oldest first."""
     return f"{INBOUND_PREFIX}{{{sid}}}"
 
 
 def state(sid: str) -> str:
-    """Hash: lease, recorded batch and phase, stop mark, agent, host, lane, label, title,
-    parent, queue settings, model, project, times."""
+    """Hash: the session's state: lease, recorded batch and phase, stop mark, agent, host, lane,
+    label, title, parent, queue settings, model, project and times."""
     return f"{STATE_PREFIX}{{{sid}}}"
 
 
 def outcome_prefix(sid: str) -> str:
-    """Hash: what became of an entry, whose id ends the key, and when; 7 days, or an hour while
+    """Hash: the outcome of an entry, whose id ends the key, and its times; 7 days, or an hour while
     memory is short."""
     return f"rc:oc:{{{sid}}}:"
 
 
 def children(sid: str) -> str:
-    """Sorted set: the sessions that it has started, by when (ms): the unfinished ones, and 50
-    more."""
+    """Sorted set: the sessions that the session has started, scored by when (ms): all unfinished
+    ones, and at most 50 others."""
     return f"rc:kids:{{{sid}}}"
 
 
 def spawned(sid: str) -> str:
-    """Hash: what the unfinished turn has started, so that its next attempt does not start it
-    again; a day."""
+    """Hash: the sessions that the unfinished turn has started, so that its next attempt does not
+    start them again; a day."""
     return f"rc:spawned:{{{sid}}}"
 
 
 def labels(agent: str) -> str:
-    """Hash: the labelled sessions of an agent, by label."""
+    """Hash: the ids of an agent's labelled sessions, by label."""
     return f"rc:labels:{agent}"
 
 
 def session_map(sid: str) -> str:
-    """Hash: runtime and workspace → the CLI's own session id, and the agent's note; 7 days
-    from its last use."""
+    """Hash: the CLI's own session id and the agent's note, by runtime and workspace; 7 days from
+    the last use."""
     return f"rc:map:{{{sid}}}"
 
 
 def record(sid: str) -> str:
-    """String: the conversation so far, as lines of JSON; as long and as large as `[record]`
-    says."""
+    """String: the conversation's record, as lines of JSON; `[record]` sets its time and size."""
     return f"rc:rec:{{{sid}}}"
 
 
-def beside(sid: str) -> str:
-    """List: what was said in the session's chat beside its turns, as JSON, oldest first; until the
-    agent is told, at most a week."""
+def aside_notes(sid: str) -> str:
+    """List: notes for the agent about asides, and about messages that others sent into the
+    session's chat, as JSON, oldest first; until the agent's next turn, at most a week."""
     return f"rc:beside:{{{sid}}}"
 
 
 def archive(sid: str) -> str:
-    """List: the session's ended conversations, newest first: which turn ended each, when, and
+    """List: the session's ended conversations, newest first: the turn that ended each, when and
     why."""
     return f"rc:old:{{{sid}}}"
 
 
 def blob(sid: str, name: str) -> str:
-    """String: the content of a file; an hour until a message names it, then until the outcome
-    or the receipt; that of a request to people as long as the request."""
+    """String: the content of a file; an hour until a message names it, then until the outcome or
+    the receipt. The file of a request to people is kept as long as the request."""
     return f"{blob_prefix(sid)}{name}"
 
 
 def blob_prefix(sid: str) -> str:
-    """With a blob's name behind it, its key."""
+    """Return the key of a blob, without the blob's name."""
     return f"rc:blob:{{{sid}}}:"
 
 
@@ -216,21 +224,22 @@ def stored(sid: str) -> str:
 
 
 def sent(session: SessionKey) -> str:
-    """Hash: messages and bytes that the tools of a chat's turns have sent within the hour.
+    """Hash: the numbers of messages and bytes that the tools of a chat's turns have sent within the
+    hour.
 
-    Threads and tasks count together: each could begin any number of them.
+    Threads and tasks of a chat count together, because each can begin any number of them.
     """
     return f"rc:sent:{{{replace(session, thread=None, task=None).sid}}}"
 
 
 def retried(letter_id: str) -> str:
-    """String: the entry that a dead letter became when it was retried; 7 days."""
+    """String: the id of the entry that a dead letter became when it was retried; 7 days."""
     return f"rc:retried:{letter_id}"
 
 
 def live(sid: str) -> str:
-    """String: the answer so far and the running tools, until the turn ends; also the channel
-    that announces it."""
+    """String: the answer so far and the running tools, until the turn ends; also the channel that
+    announces it."""
     return f"rc:live:{{{sid}}}"
 
 
@@ -240,119 +249,122 @@ def live_of(provider: str, account: str) -> str:
 
 
 def previews(provider: str, account: str) -> str:
-    """Hash: the previews in an account's chats, by session and message, as JSON; until
-    the answer is there."""
+    """Hash: the previews in an account's chats, by session and message, as JSON; until the answer
+    replaces them."""
     return f"rc:previews:{provider}:{account}"
 
 
 def side_effects(sid: str) -> str:
-    """List: what the tools of the unfinished turn did, in all attempts, as JSON."""
+    """List: the side effects of the unfinished turn's tools, in all attempts, as JSON."""
     return f"rc:fx:{{{sid}}}"
 
 
 def call(name: str) -> str:
-    """String: the result of a call, by its name, so that it is not done again; a day."""
+    """String: the result of a tool call, kept so that the call is performed only once; a day."""
     return f"rc:call:{name}"
 
 
 def cron_runs(job_id: str) -> str:
-    """List: how a cron job's last runs ended, and its due times that had no run, newest first; 30
+    """List: how a cron job's latest runs ended, and which due times had no run, newest first; 30
     days."""
     return f"{CRON_RUNS}:{job_id}"
 
 
 def usage_day(day: str) -> str:
-    """Hash: what each session's turns took on a day, by agent and session id, as numbers; 93
-    days."""
+    """Hash: the tokens, time and cost of each session's turns on a day, by agent and session id, as
+    numbers; 93 days."""
     return f"{USAGE}:{day}"
 
 
 def gateway(host_id: str) -> str:
-    """String: the address of this host's gateway, for this host alone; 30 seconds from its
-    last sign of life."""
+    """String: the address of a host's gateway, for processes of this machine only; expires 30
+    seconds after its last announcement."""
     return f"rc:gateway:{host_id}:{boot_id()}"
 
 
 def login(code_digest: str) -> str:
-    """String: what a code for the page is good for, as JSON; 10 minutes, or until it is used."""
+    """String: the rights that a login code for the page grants, as JSON; 10 minutes, or until it is
+    used."""
     return f"rc:login:{code_digest}"
 
 
 def web(chat: str) -> str:
-    """Stream: what has happened in a chat of the page, oldest first; as long as a record."""
+    """Stream: the events in a chat of the page, oldest first; as long as a record."""
     return f"rc:web:{{{chat}}}"
 
 
-def web_once(chat: str) -> str:
-    """Hash: the events of a chat of the page, by what brought each; as long as a record."""
+def web_event_ids(chat: str) -> str:
+    """Hash: the ids of the events in a chat of the page, by the name of their cause, so that each
+    is added once; as long as a record."""
     return f"rc:web:{{{chat}}}:once"
 
 
-def web_begun(person: str) -> str:
-    """Sorted set: a person's chats of the page that they have written in, by their last message; as
-    long as a record."""
+def web_chats(person: str) -> str:
+    """Sorted set: a person's chats of the page, scored by the time of the person's last message
+    (ms); as long as a record."""
     return f"rc:web-begun:{person}"
 
 
 def pushes(person: str) -> str:
-    """Hash: a person's browsers that are notified, by the id of each one's token, as JSON; 90 days
-    from when the page was opened in one of them."""
+    """Hash: a person's browsers that get push notifications, by the ids of their tokens, as JSON;
+    90 days from when the page was last opened in one of them."""
     return f"rc:push:{person}"
 
 
 def receipts(name: str) -> str:
-    """Stream: what adapters tell of a call's messages and operations, one entry for each; a day."""
+    """Stream: the receipts for a tool call's messages and operations, one entry each; a day."""
     return f"rc:receipt:{name}"
 
 
 def bell(sid: str) -> str:
-    """Channel: tells a running turn of a person's message, and of a stop."""
+    """Channel: notifies a running turn of a person's message, or of a stop."""
     return f"rc:bell:{{{sid}}}"
 
 
 def outcome_channel(sid: str) -> str:
-    """Channel: names each entry whose outcome is final."""
+    """Channel: announces the id of each entry whose outcome is final."""
     return f"rc:done:{{{sid}}}"
 
 
 def ask(ask_id: str) -> str:
-    """Hash: a request to people: what is asked for, its state, its answer, and what shows it; as
-    long as a record once it is closed."""
+    """Hash: a request to people: what is asked for, its state, its answer, and the message that
+    shows it; as long as a record after it is closed."""
     return f"rc:ask:{ask_id}"
 
 
-def asked(sid: str) -> str:
-    """Sorted set: the session's requests to people, by when they were made (ms)."""
+def asks_of_session(sid: str) -> str:
+    """Sorted set: the ids of the session's requests to people, by when they were made (ms)."""
     return f"rc:asked:{{{sid}}}"
 
 
-def asked_in(chat: ChatPlace) -> str:
-    """Sorted set: the requests of other conversations that a chat shows, by when they came there
-    (ms), and what an agent has written below them, without a name; a day."""
+def asks_shown_in(chat: ChatPlace) -> str:
+    """Sorted set: the ids of other conversations' requests that a chat shows, scored by when they
+    were shown (ms), and an empty member for the last message of an agent there; a day."""
     place = quote(str(chat), safe="/:")
     return f"rc:askedin:{place}"
 
 
 def rules(sid: str) -> str:
-    """Hash: what people have allowed for the session's conversation, by what it is, as JSON; until
-    the conversation ends."""
+    """Hash: the permissions that people have given for the session's conversation, by rule, as
+    JSON; until the conversation ends."""
     return f"rc:rules:{{{sid}}}"
 
 
 def grants(sid: str) -> str:
-    """Hash: the requests that were allowed after their turn, by what passes once; an hour."""
+    """Hash: the ids of requests that were allowed after their turn, by the digest of what they
+    allow once; an hour."""
     return f"rc:grants:{{{sid}}}"
 
 
-def unheard(sid: str) -> str:
-    """Hash: the denials of which the agent has not heard the reason, each with the turn that has
-    told it since, if one has; until the next turn, as long as a record, and at least a day."""
+def unreported_denials(sid: str) -> str:
+    """Hash: the denied requests whose reason the agent has not received yet, each with the turn
+    that reports it, if any; until the turn after that, as long as a record, and at least a day."""
     return f"rc:unheard:{{{sid}}}"
 
 
 def reply_stream(provider: str, account: str) -> str:
-    """Stream: what an adapter has still to deliver, oldest first; once no adapter has read it for
-    an hour, at most 32 MB and 3 days."""
+    """Stream: an account's undelivered replies, oldest first; at most 32 MB and 3 days once no
+    adapter has read it for an hour."""
     return f"rc:out:{provider}:{account}"
 
 
@@ -363,69 +375,71 @@ def account_of(reply_stream: str) -> tuple[str, str]:
 
 
 def reader(provider: str, account: str) -> str:
-    """String: the token of the one adapter that may read the reply stream."""
+    """String: the token of the one adapter that may read the account's reply stream."""
     return f"rc:reader:{provider}:{account}"
 
 
 def standbys(provider: str, account: str) -> str:
-    """Sorted set: the tokens of the adapters that would read the reply stream if its reader ended,
-    by when they have to say so again (ms)."""
+    """Sorted set: the tokens of the adapters that stand by to read the reply stream, scored by when
+    they have to renew that (ms)."""
     return f"rc:standbys:{provider}:{account}"
 
 
-def sending(provider: str, account: str) -> str:
-    """Hash: how far the replies are sent that are being sent, by their ids on the stream; until the
+def delivery_marks(provider: str, account: str) -> str:
+    """Hash: how far each reply that is being delivered was sent, by its id on the stream; until the
     receipt."""
     return f"rc:sending:{provider}:{account}"
 
 
-def said(provider: str, account: str, chat: str, message_id: str) -> str:
-    """String: what a message that the platform has been sent belongs to, as JSON: session, turn and
-    entries; 7 days."""
+def message_origin(provider: str, account: str, chat: str, message_id: str) -> str:
+    """String: the session, turn and entries to which a delivered message belongs, by the platform's
+    id of the message, as JSON; 7 days."""
     return f"rc:said:{provider}:{account}:{chat}:{message_id}"
 
 
 def history(provider: str, account: str, chat: str) -> str:
-    """Stream: what passed through a chat, messages and reactions; the last 150, a week from the
-    last one."""
+    """Stream: the messages and reactions of a chat, the latest 150; at most a week after the last
+    one."""
     return f"rc:chat:{provider}:{account}:{chat}"
 
 
 def position(provider: str, account: str) -> str:
-    """String: from where an account's adapter goes on reading its platform; what is before it was
-    accepted."""
+    """String: the position from which an account's adapter reads its platform; everything before it
+    was accepted."""
     return f"rc:position:{provider}:{account}"
 
 
-def moved(provider: str, account: str) -> str:
-    """Hash: the first ids of chats that their platform has given another one, by that."""
+def first_chat_ids(provider: str, account: str) -> str:
+    """Hash: the first ids of the chats whose id their platform has changed, by their new id."""
     return f"rc:moved:{provider}:{account}"
 
 
 def terminal(sid: str) -> str:
     """Hash: the session's terminal as people see it: state, activity, who opened it and who types,
-    size, title, and how far its transcript was told; 8 days."""
+    size, title, and the position up to which its transcript was published; 8 days."""
     return f"rc:tty:{{{sid}}}"
 
 
 def terminal_events(sid: str) -> str:
-    """Stream: what cockpits are told of the session: states, and messages of its terminal; the last
-    2,000, 7 days."""
+    """Stream: the events for clients that follow the session: states of its terminal, and messages
+    in it; the latest 2,000, 7 days."""
     return f"rc:ev:{{{sid}}}"
 
 
 def terminal_opens(who: str) -> str:
-    """Hash: how often a person may open a terminal now, and since when; until it is full again."""
+    """Hash: how many terminals a person may still open now, and when that was computed; until the
+    allowance is full again."""
     person = quote(who, safe="")
     return f"rc:opens:{person}"
 
 
 def account(provider: str, account: str) -> str:
-    """Hash: what the process that runs an account tells of it: name, problem, counts."""
+    """Hash: the state that an account's process reports: name, problem, counts."""
     return f"rc:account:{provider}:{account}"
 
 
 def dedupe(session: SessionKey, message_id: str) -> str:
-    """String: the entry that a platform's message became, so that it is accepted once; 7 days."""
+    """String: the id of the entry that a platform's message became, so that it is accepted once; 7
+    days."""
     digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]
     return f"rc:seen:{digest}"

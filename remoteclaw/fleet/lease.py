@@ -1,7 +1,6 @@
-"""The lease of a session: a worker's exclusive right to run its turns, acquired and released.
+"""The lease of a session: a worker's exclusive right to run the session's turns.
 
-A lease is an exclusive lock on a session and its state: once another worker acquires it,
-Redis refuses every write of the earlier owner.
+Once another worker acquires the lease, Redis refuses every write of the previous owner.
 """
 
 import asyncio
@@ -22,69 +21,72 @@ from remoteclaw.fleet.inbound import GRACE_MS, RawEntry
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
-from remoteclaw.fleet.task_tree import TurnWork
+from remoteclaw.fleet.task_tree import TurnProgress
 from remoteclaw.fleet.turn import Turns
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-#: Parts of the lease's time: when the owner stops itself, and when the holder kills the agent. The
-#: owner stops before the holder acts, and both before another worker can take the lease.
-STOP_AT, KILL_AT = 0.8, 0.9
-#: How long a CLI's session id is kept since its last use, in milliseconds.
+#: The fractions of the lease after which the owner stops itself, and the holder kills the agent:
+#: the owner stops first, and both act before another worker can acquire the lease.
+STOP_FRACTION, KILL_FRACTION = 0.8, 0.9
+#: A CLI's session id is kept for this long after its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
-#: How long one read waits for an entry, in milliseconds.
+#: The maximum time that one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
-#: How many entries are read at once: with the lease and behind the running turn, and for a batch.
-READ_NEXT, READ_ALL = 16, 1000
-#: How many hints of a queue are looked at.
-MAX_HINTS = 8
-#: How long `acquire()` tries while Redis is away, in seconds.
+#: The maximum number of entries that are read during a turn, and for a batch.
+MAX_NEXT_ENTRIES, MAX_READ_ENTRIES = 16, 1000
+#: At most this many hints of a queue are checked.
+MAX_HINTS = 9
+#: `acquire()` retries for this long while Redis is unavailable, in seconds.
 ACQUIRE_S = 10.0
 
-#: How long `listen()` waits before it connects, in seconds: it needs a connection of its own, and
-#: the agent should be asked first.
+#: The delay before `listen()` connects, in seconds: it opens another connection, which should not
+#: delay the request to the agent.
 LISTEN_DELAY_S = 0.02
 
 
 @dataclass(slots=True)
 class Lease:
-    """One session, held. Every method raises `LeaseLost` once another worker holds the session."""
+    """The lease of one session.
+
+    Every method raises `LeaseLost` once another worker holds the lease.
+    """
 
     sid: str
     epoch: str
     state: SessionState
-    """The session's state: as it was when the lease was taken, with what this owner changed."""
+    """The session's state when the lease was acquired, with the later changes of this owner."""
     session_map: dict[str, str]
-    """By runtime and workspace, what `LeasedSessionMap` keeps of a CLI's conversation."""
+    """The CLI's conversations by runtime and workspace, in the form of `LeasedSessionMap`."""
     host: str
     """The host that serves the session now."""
     gateway: str | None
-    """The address of the host's gateway; None if it had none when the lease was taken."""
+    """The address of the host's gateway; None if it had none when the lease was acquired."""
     lease_s: float
     renewed_at: float
-    """When the last successful renewal was sent, on `boottime()`."""
+    """The time at which the last successful renewal was sent, on `boottime()`."""
     scripts: Scripts
     waker: Waker
     turns: Turns = field(init=False)
-    work: TurnWork = field(init=False)
+    progress: TurnProgress = field(init=False)
     newest_read: str = "0-0"
-    """The newest entry that `entries()` has read."""
+    """The id of the newest entry that `entries()` has read."""
     is_given_away: bool = False
-    """Whether it was given to the holder of a terminal, or may have been."""
+    """Whether the lease was given to the holder of a terminal, or may have been."""
 
-    def __post_init__(self) -> None:  # noqa: D105 - it makes the turns of this lease
-        self.turns, self.work = Turns(self), TurnWork(self)
+    def __post_init__(self) -> None:  # noqa: D105 - it only creates the parts of this lease
+        self.turns, self.progress = Turns(self), TurnProgress(self)
 
     @property
     def stop_at(self) -> float:
-        """When this process has to stop by itself, on `boottime()`."""
-        return self.renewed_at + STOP_AT * self.lease_s
+        """The time at which this process has to stop using the lease, on `boottime()`."""
+        return self.renewed_at + STOP_FRACTION * self.lease_s
 
     @property
     def kill_at(self) -> float:
-        """When the holder kills the agent, on `boottime()`."""
-        return self.renewed_at + KILL_AT * self.lease_s
+        """The time at which the holder kills the agent, on `boottime()`."""
+        return self.renewed_at + KILL_FRACTION * self.lease_s
 
     @property
     def session(self) -> SessionKey:
@@ -92,9 +94,9 @@ class Lease:
         return self.state.key
 
     def has_lost_conversation(self, names: Collection[str]) -> bool:
-        """Whether the session had a conversation, and has none under these names.
+        """Whether the session had a conversation, but none under `names` of the session map.
 
-        The conversation's id has expired, or another host or CLI has it.
+        The CLI's id has expired, or the conversation belongs to another host or CLI.
         """
         return self.state.has_remembered and self.session_map.keys().isdisjoint(names)
 
@@ -109,13 +111,15 @@ class Lease:
         copy_of: tuple[str, str] | None = None,
         notes: str | None = None,
     ) -> None:
-        """End the conversation, once for each turn: the next conversation knows nothing of it.
+        """End the conversation on behalf of `turn`; the next conversation starts without it.
 
-        The conversation's record is archived for `keep_ms`, among the newest `keep`; `why` is for
-        people. The caller discards the agent first. With `stops_tasks`, all tasks that the session
-        has started are stopped. The next conversation is a copy of `copy_of`, if given: its
-        name in the session map, and the CLI's id; or it begins with `notes`, a record. Don't call
-        it if `state.reset_turn` is this turn: an earlier attempt has done it.
+        The caller discards the agent first. It must not call this if `state.reset_turn` is this
+        turn, since an earlier attempt has already ended the conversation.
+
+        The conversation's record is archived for `keep_ms`, with the reason `why` for people; the
+        archive keeps the newest `keep` records. With `stops_tasks`, all tasks that the session
+        started are stopped. The next conversation is a copy of `copy_of` (its name in the session
+        map, and the CLI's id), or begins with the record `notes`, if either is given.
         """
         name, copied = (copy_of[0], f"{FORK_OF}{copy_of[1]}") if copy_of else (None, None)
         now = await self.run_fenced(
@@ -129,7 +133,7 @@ class Lease:
                 "turn": turn,
                 "reason": why,
                 "keep_ms": keep_ms,
-                "most": keep,
+                "max_archived": keep,
                 "sid": self.sid,
                 "stops_tasks": stops_tasks,
                 "outcomes": keys.outcome_prefix(self.sid),
@@ -157,11 +161,11 @@ class Lease:
 
     @property
     def has_conversation(self) -> bool:
-        """Whether a CLI may have a conversation that the session goes on with."""
+        """Whether a CLI may have a conversation that the session continues."""
         return bool(self.session_map) or self.state.has_remembered
 
-    async def recorded(self) -> bytes:
-        """Return the record of the conversation; nothing if there is none."""
+    async def read_record(self) -> bytes:
+        """Return the record of the conversation; empty if it has none."""
         client = self.scripts.client
         return (
             await self.scripts.call(client.get, keys.record(self.sid), deadline=self.stop_at) or b""
@@ -170,34 +174,34 @@ class Lease:
     # -- a turn --------------------------------------------------------------------------------
 
     async def entries(self) -> list[RawEntry]:
-        """Return the oldest entries of the inbound stream that are not finished."""
+        """Return the oldest unfinished entries, at most `MAX_READ_ENTRIES`."""
         client = self.scripts.client
         entries: list[RawEntry] = await self.scripts.call(
-            client.xrange, keys.inbound(self.sid), count=READ_ALL, deadline=self.stop_at
+            client.xrange, keys.inbound(self.sid), count=MAX_READ_ENTRIES, deadline=self.stop_at
         )
         if entries:
             self.newest_read = entries[-1][0].decode()
         return entries
 
     async def entries_after(self, after: str) -> list[RawEntry]:
-        """Return the oldest entries behind the entry `after`, `READ_NEXT` at most."""
+        """Return the oldest entries after the entry `after`, at most `MAX_NEXT_ENTRIES`."""
         client = self.scripts.client
         entries: list[RawEntry] = await self.scripts.call(
             client.xrange,
             keys.inbound(self.sid),
             f"({after}",
-            count=READ_NEXT,
+            count=MAX_NEXT_ENTRIES,
             deadline=self.stop_at,
         )
         return entries
 
     async def grant(self, digest: str, tools: Collection[str]) -> None:
-        """Name the one agent process that may call tools for the session, by its token's digest."""
+        """Allow the agent whose token has this `digest`, and no other, to call `tools`."""
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
         await self.run_fenced("grant", {}, {"grant": grant})
 
     async def remember(self, name: str, conversation: str | None) -> None:
-        """Keep a conversation under a runtime and workspace; None drops it."""
+        """Store the CLI's `conversation` under `name`, a runtime and workspace; None removes it."""
         self.session_map.pop(name, None)
         if conversation is not None:
             self.session_map[name] = conversation
@@ -210,35 +214,38 @@ class Lease:
 
     # -- holding it ----------------------------------------------------------------------------
 
-    async def listen(self, told: Callable[[str, str], None]) -> None:
-        """Renew until cancelled; call `told` with stop mark and newest entry after each success.
+    async def listen(self, on_renewed: Callable[[str, str], None]) -> None:
+        """Renew the lease until cancelled, or until it is given away.
 
-        Renews each second, with each announcement, and as soon as it is connected again, because a
-        server that comes back may have lost its last second of writes, the lease among them.
-        Raises `LeaseLost` when another worker holds the session, or when no renewal has succeeded
-        for 0.8 of the lease: then another worker may soon take it.
+        After each renewal, `on_renewed` is called with the stop mark, which is the id up to which
+        all entries are stopped, and with the id of the newest entry of a person.
+
+        The lease is renewed each second, at each announcement, and after each reconnection, since a
+        restarted server may have lost its last second of writes, including the lease. Raises
+        `LeaseLost` if another worker holds the lease, or at `stop_at`, when another worker may soon
+        acquire it.
         """
         await asyncio.sleep(LISTEN_DELAY_S)
-        news = announcements(self.scripts.client, keys.bell(self.sid))
-        async with contextlib.aclosing(news):
+        rings = announcements(self.scripts.client, keys.bell(self.sid))
+        async with contextlib.aclosing(rings):
             while True:
                 try:
                     async with asyncio.timeout(self.stop_at - boottime()):
-                        await anext(news)
+                        await anext(rings)
                 except TimeoutError:
                     raise LeaseLost("the lease could not be renewed: Redis is away") from None
                 if self.is_given_away:
                     return
                 try:
-                    news_of_turn = await self._renew()
+                    stop_mark, newest_entry = await self._renew()
                 except LeaseLost:
                     if self.is_given_away:
                         return
                     raise
-                told(*news_of_turn)
+                on_renewed(stop_mark, newest_entry)
 
     async def _renew(self) -> tuple[str, str]:
-        """Renew the lease for its whole time; return stop mark and newest entry."""
+        """Renew the lease for `lease_s`; return the stop mark and the newest entry of a person."""
         if boottime() > self.stop_at:
             raise LeaseLost("the lease was not renewed in time: this process was frozen")
         sent_at = boottime()
@@ -255,7 +262,7 @@ class Lease:
         return stop.decode(), newest.decode()
 
     async def stays_quiet(self, seconds: float) -> bool:
-        """Return whether no entry newer than the last one read comes within these seconds."""
+        """Wait for `seconds`; return False at once if an entry newer than `newest_read` arrives."""
         until = boottime() + seconds
         streams: dict[Any, Any] = {keys.inbound(self.sid): self.newest_read}
         while (left_ms := int((until - boottime()) * 1000)) > 0:
@@ -267,9 +274,9 @@ class Lease:
         return True
 
     async def wait(self, seconds: float) -> Literal["entry", "hint", "nothing"]:
-        """Wait for the session's next entry, or until another session needs this worker.
+        """Wait for the session's next entry, or for the hint of another session.
 
-        Without Redis it returns at once: the caller's next step waits for Redis.
+        Returns at once if Redis is unavailable, since the caller's next step waits for Redis.
         """
         try:
             return await self._wait_until(boottime() + seconds)
@@ -278,7 +285,7 @@ class Lease:
 
     async def _wait_until(self, until: float) -> Literal["entry", "hint", "nothing"]:
         client = self.scripts.client
-        # Read WAKE before the queue lengths: XREAD then sees a hint that comes between the two.
+        # WAKE is read before the queues, so that XREAD sees a hint that arrives between the two.
         async with asyncio.timeout(LISTEN_S):
             newest: Any = await client.xrevrange(keys.WAKE, count=1)
             is_busy = await self._has_competing_hints()
@@ -287,22 +294,18 @@ class Lease:
             return "hint"
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             streams: dict[Any, Any] = {keys.inbound(self.sid): "0", keys.WAKE: last_hint}
-            found: Any = await client.xread(
-                streams,
-                count=1,
-                block=min(left_ms, BLOCK_MS),
-            )
-            for stream, entries in found:
+            arrivals: Any = await client.xread(streams, count=1, block=min(left_ms, BLOCK_MS))
+            for stream, entries in arrivals:
                 if stream == keys.inbound(self.sid).encode():
                     return "entry"
                 last_hint = entries[-1][0]
-                # An idle worker has taken the hint by now: it was blocked on the queue.
+                # An idle worker, blocked on the queue, would have taken the hint by now.
                 if await self._has_competing_hints():
                     return "hint"
         return "nothing"
 
-    async def needed(self) -> None:
-        """Return once another session's hint waits for this worker, and no idle worker takes it."""
+    async def wait_until_needed(self) -> None:
+        """Return once another session's hint is waiting, and no idle worker has taken it."""
         last_hint: Any = None
         while True:
             try:
@@ -312,25 +315,26 @@ class Lease:
                     last_hint = newest[0][0] if newest else b"0"
                 if await self._has_hints_of_others():
                     return
-                found: Any = await self.scripts.client.xread(
+                hints: Any = await self.scripts.client.xread(
                     {keys.WAKE: last_hint}, count=1, block=BLOCK_MS
                 )
-                last_hint = found[-1][1][-1][0] if found else last_hint
+                last_hint = hints[-1][1][-1][0] if hints else last_hint
             except (RedisError, OSError):
                 await asyncio.sleep(LISTEN_S)  # the turn's own steps wait for Redis
 
     async def _has_hints_of_others(self) -> bool:
-        """Whether a hint of another session waits. A leftover one of this session doesn't count."""
+        """Whether the hint of another session is waiting, at least as urgent as this session's."""
         client: Any = self.scripts.client
         for queue in keys.competing(self.state.lane, self.host):
-            for job in await client.lrange(queue, 0, MAX_HINTS):
-                words = await client.hget(keys.rq_job(job.decode()), "description")
-                if words and not words.decode().endswith(f"/{self.sid[:8]}"):
+            for job in await client.lrange(queue, 0, MAX_HINTS - 1):
+                description = await client.hget(keys.rq_job(job.decode()), "description")
+                # The running drain may have left a hint of its own session.
+                if description and not description.decode().endswith(f"/{self.sid[:8]}"):
                     return True
         return False
 
     async def _has_competing_hints(self) -> bool:
-        """Whether hints for other sessions wait that are as urgent as this session's, or more."""
+        """Whether any hint is waiting that is at least as urgent as this session's."""
         pipeline = self.scripts.client.pipeline(transaction=False)
         for name in keys.competing(self.state.lane, self.host):
             pipeline.llen(name)
@@ -339,7 +343,10 @@ class Lease:
     # -- leaving it ----------------------------------------------------------------------------
 
     async def close(self) -> bool:
-        """Release the lease and let the session be idle; False, and kept, if an entry waits."""
+        """Release the lease and mark the session as idle.
+
+        Returns False, and keeps the lease, if an entry is waiting.
+        """
         reply = await self.run_fenced(
             "close",
             {"inbound": keys.inbound(self.sid), "active": keys.ACTIVE},
@@ -349,10 +356,10 @@ class Lease:
         return bool(reply == b"closed")
 
     async def release(self, *, delay_s: float = 0.0) -> None:
-        """Release the lease while entries remain; the session queues behind those that wait.
+        """Release the lease while entries remain, and queue the session after the waiting ones.
 
-        With a delay, no worker is hinted before so many seconds have passed; then workers of all
-        hosts are, because this host can't serve the session.
+        A delay means that this host can't serve the session: after `delay_s`, the sweep sends a
+        hint to the workers of all hosts.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
         queue = await self.run_fenced(
@@ -364,7 +371,7 @@ class Lease:
             await self.waker.hint(self.sid, str(self.session), queue=queue.decode())
 
     async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
-        """Run a script that is refused once another worker holds the session."""
+        """Run the script `name`; raise `LeaseLost` if another worker holds the lease."""
         return await self.scripts.run(
             name,
             keys={"state": keys.state(self.sid), **names},
@@ -374,7 +381,7 @@ class Lease:
 
 
 class Leases:
-    """Gives out leases."""
+    """Acquires leases."""
 
     def __init__(self, scripts: Scripts, waker: Waker, *, lease_s: float) -> None:
         self._scripts = scripts
@@ -382,9 +389,10 @@ class Leases:
         self.lease_s = lease_s
 
     async def acquire(self, sid: str, *, worker: str, host: str) -> Lease | None:
-        """Take a session's lease; None if it has no work or another worker holds it.
+        """Acquire a session's lease; None if no entry is waiting or another worker holds the lease.
 
-        `worker` tells people who holds the lease; the session's hints go to `host` from now on.
+        People see the name `worker` as the owner of the lease. `host` becomes the session's host,
+        to which its hints go.
         """
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
@@ -409,12 +417,14 @@ class Leases:
         )
         if reply[0] != b"acquired":
             return None
-        _, epoch, state, known, gateway = reply
+        _, epoch, state, session_map, gateway = reply
         return Lease(
             sid=sid,
             epoch=epoch.decode(),
             state=SessionState.decode(pairs(state)),
-            session_map={name.decode(): value.decode() for name, value in pairs(known).items()},
+            session_map={
+                name.decode(): value.decode() for name, value in pairs(session_map).items()
+            },
             host=host,
             gateway=gateway.decode() or None,
             lease_s=self.lease_s,

@@ -1,9 +1,10 @@
 """The Lua scripts: their sources, and their keys and arguments by name.
 
-A script names what it takes in its head: `-- keys: state, call?, blobs*` and `-- args: …`. With `?`
-a caller may leave it out, and the script has nil; with `*` it is a list. Redis gets them by
-position: fixed ones, the length of each list, then the lists. `-- uses: replies` puts
-`_replies.lua` before it, behind the prelude, which is before all.
+Each script declares its keys and arguments in its head: `-- keys: state, call?, blobs*` and
+`-- args: …`. A name with `?` is optional, and nil in the script if left out; a name with `*` is a
+list. They are passed to Redis by position: the fixed ones, the length of each list, then the lists.
+`-- uses: replies` inserts `_replies.lua` between the prelude, which all scripts have, and the
+script.
 """
 
 import functools
@@ -15,18 +16,18 @@ from typing import Self
 
 from remoteclaw.fleet.keys import NO_KEY
 
-#: A value that a script gets as text; None is left out, and a bool is 1 or 0.
+#: The value of an argument. The script gets it as text, a bool as 1 or 0, and None as nil.
 Argument = str | bytes | int | float | None
 Arguments = Mapping[str, Argument | Sequence[Argument]]
 Keys = Mapping[str, str | Sequence[str] | None]
 
-#: All files, by name. A process reads them when it starts: an upgrade beneath it changes none of
-#: its scripts.
+#: The source of each script, by name. A process reads them when it starts, so that an upgrade of
+#: the files does not change the scripts of a running process.
 _SOURCES = {
     path.stem: path.read_text(encoding="utf-8")
     for path in (Path(__file__).parent / "scripts").glob("*.lua")
 }
-#: Compiled before work-horses are forked.
+#: The patterns of a script's head, compiled before work-horses are forked.
 _HEADS = {
     kind: re.compile(rf"^-- {kind}: ((?:.*,\n--  )*.*)$", re.MULTILINE) for kind in ("keys", "args")
 }
@@ -36,6 +37,8 @@ _USES = re.compile(r"^-- uses: (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class _Names:
+    """The names of a script's keys, or of its arguments."""
+
     fixed: tuple[str, ...]
     lists: tuple[str, ...]
     optional: frozenset[str]
@@ -43,9 +46,9 @@ class _Names:
 
     @classmethod
     def parse(cls, source: str, kind: str) -> Self:
-        """Return the names in a script's head."""
-        found = _HEADS[kind].search(source)
-        names = _NAMES.findall(found[1]) if found else []
+        """Return the names in a script's head; `kind` is "keys" or "args"."""
+        head = _HEADS[kind].search(source)
+        names = _NAMES.findall(head[1]) if head else []
         return cls(
             fixed=tuple(name for name, mark in names if mark != "*"),
             lists=tuple(name for name, mark in names if mark == "*"),
@@ -54,13 +57,13 @@ class _Names:
         )
 
     def check(self, script: str, given: Mapping[str, object]) -> None:
-        """Raise TypeError unless these are given, and nothing else."""
+        """Raise TypeError unless `given` has all required names and no unknown ones."""
         names = given.keys()
         if wrong := (names ^ self.required) - (names & self.optional):
-            raise TypeError(f"{script}.lua is given too much or too little: {sorted(wrong)}")
+            raise TypeError(f"{script}.lua: missing or unknown names: {sorted(wrong)}")
 
     def unpacked(self, table: str, source: str) -> str:
-        """Return Lua that makes a table of them."""
+        """Return Lua code that defines `table` with the fixed names, from the list `source`."""
         given = "given_key" if source == "KEYS" else "given"
         fields = ", ".join(
             f"{name} = {given}({source}[{position}])"
@@ -73,13 +76,13 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One script."""
+    """A Lua script."""
 
     name: str
     keys: _Names
     args: _Names
     source: str
-    """The Lua that Redis runs: parts, tables of keys and arguments, body."""
+    """The Lua code that Redis runs: shared parts, tables of keys and arguments, body."""
 
     @classmethod
     @functools.cache
@@ -100,7 +103,7 @@ class Script:
     def pack(
         self, keys: Keys, args: Arguments
     ) -> tuple[list[str], list[str | bytes | int | float]]:
-        """Return KEYS and ARGV; raises TypeError for names that are not the script's."""
+        """Return KEYS and ARGV; raise TypeError for missing or unknown names."""
         self.keys.check(self.name, keys)
         self.args.check(self.name, args)
         names = [str(keys.get(name) or NO_KEY) for name in self.keys.fixed]
@@ -108,18 +111,18 @@ class Script:
         key_lists = [keys[name] or () for name in self.keys.lists]
         arg_lists = [args[name] for name in self.args.lists]
         for elements in (*key_lists, *arg_lists):
-            assert isinstance(elements, Sequence), "its name has a *"
+            assert isinstance(elements, Sequence), "the name is declared with a *"
             values.append(len(elements))
         for each in key_lists:
             names.extend(each)
         for elements in arg_lists:
-            assert isinstance(elements, Sequence), "its name has a *"
+            assert isinstance(elements, Sequence), "the name is declared with a *"
             values.extend(map(_value, elements))
         return names, values
 
 
 def _unpacking(keys: _Names, args: _Names) -> str:
-    """Return Lua that makes tables of KEYS and ARGV."""
+    """Return Lua code that unpacks KEYS and ARGV into the tables `keys` and `args`."""
     lines = [keys.unpacked("keys", "KEYS"), args.unpacked("args", "ARGV")]
     counts = [f"ARGV[{len(args.fixed) + number}]" for number in range(1, len(keys.lists) + 1)]
     if keys.lists:
@@ -140,4 +143,4 @@ def _value(value: object) -> str | bytes | int | float:
             return int(value)
         case str() | bytes() | int() | float():
             return value
-    raise TypeError(f"a script gets text and numbers, not {type(value).__name__}")
+    raise TypeError(f"an argument must be text or a number, not {type(value).__name__}")

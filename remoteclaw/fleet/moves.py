@@ -1,4 +1,4 @@
-"""Moves of people's messages to branches of their conversation, which answer them there."""
+"""Moves of waiting messages from a session to a branch of it, which answers them at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS, encode_entry
 from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.state import STATE_MS
-from remoteclaw.messages import Entry, Moved, SessionKey
+from remoteclaw.messages import Entry, MovedFrom, SessionKey
 from remoteclaw.protocols import FORK_OF
 
 if TYPE_CHECKING:
@@ -19,32 +19,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MovedEnd:
-    """The end of a person's message that was moved to a branch, where it came from."""
+    """The end of a moved message in its home, the session from which it was moved."""
 
     session: SessionKey
+    """The home."""
     entry: str
-    said: bytes | None
-    """The note for that conversation, as JSON; none about a message that was stopped."""
+    """The id of the message's entry in the home."""
+    note: bytes | None
+    """The note for the home's conversation, as JSON; None for a message that was stopped."""
 
 
-def ending_above(moved: MovedEnd | None) -> tuple[dict[str, str | None], dict[str, Argument]]:
-    """Return the keys and arguments by which a turn's end is that of a message elsewhere, too."""
+def home_end_args(moved: MovedEnd | None) -> tuple[dict[str, str | None], dict[str, Argument]]:
+    """Return the keys and arguments of the script `finish` that end a message in its home."""
     sid = moved.session.sid if moved else ""
     names = {
         "home_record": keys.record(sid) if moved else None,
-        "home_beside": keys.beside(sid) if moved else None,
+        "home_notes": keys.aside_notes(sid) if moved else None,
     }
     args: dict[str, Argument] = {
         "home_entry": moved.entry if moved else None,
         "home_outcomes": keys.outcome_prefix(sid) if moved else None,
         "home_channel": keys.outcome_channel(sid) if moved else None,
-        "home_said": moved.said if moved else None,
+        "home_note": moved.note if moved else None,
     }
     return names, args
 
 
 class Moves:
-    """Moves messages that wait from a leased session to branches of it.
+    """Moves waiting messages from a leased session to its branches.
 
     Every method raises `LeaseLost` once another worker holds the session.
     """
@@ -56,22 +58,24 @@ class Moves:
         self,
         entry: Entry,
         branch: SessionKey,
-        about: Moved,
+        origin: MovedFrom,
         *,
         names: Sequence[str],
-        most: int,
-        most_below: int,
+        max_children: int,
+        max_below: int,
         acknowledgement: Mapping[str, Any] | None,
     ) -> Literal["moved", "full", "gone"]:
-        """Move a message to a branch, a new session; say the acknowledgement in the chat.
+        """Move a waiting message to `branch`, a new session; send the acknowledgement.
 
-        The branch begins with a copy of the conversations `names`. Moving it again there is
-        harmless. "full" means that `most` tasks of the session are unfinished, or `most_below`
-        below it, and "gone" that the message has its outcome already, or is a part of a turn.
+        The branch begins with a copy of the conversations `names`. The call is idempotent. Returns
+        "full" if `max_children` tasks of the session, or `max_below` tasks below it, are
+        unfinished; and "gone" if the message has its outcome or is already part of a turn.
         """
-        lease, moved = self._lease, entry.message.attachments
-        like, depth_of_like = lease.state.launch_of
-        told = encode_entry(entry.message, entry.deliver, is_command=entry.is_command, moved=about)
+        lease, files = self._lease, entry.message.attachments
+        model, depth_of_model = lease.state.launch_of
+        moved = encode_entry(
+            entry.message, entry.deliver, is_command=entry.is_command, moved=origin
+        )
         status, _, queue = await lease.run_fenced(
             "aside_move",
             {
@@ -86,24 +90,24 @@ class Moves:
                 "active": keys.ACTIVE,
                 "sessions": keys.SESSIONS,
                 "children": keys.children(lease.sid),
-                "blobs": [keys.blob(lease.sid, file.blob) for file in moved],
-                "new_blobs": [keys.blob(branch.sid, file.blob) for file in moved],
+                "blobs": [keys.blob(lease.sid, file.blob) for file in files],
+                "new_blobs": [keys.blob(branch.sid, file.blob) for file in files],
             },
             {
                 "entry_id": entry.id,
                 "outcomes": keys.outcome_prefix(lease.sid),
                 "sid": branch.sid,
                 "session_key": str(branch),
-                "entry": told,
+                "entry": moved,
                 "grace_ms": GRACE_MS,
                 "new_outcomes": keys.outcome_prefix(branch.sid),
                 "parent": str(lease.session),
                 "depth": lease.state.depth + 1,
-                "branch_of": str(like),
-                "branch_depth": depth_of_like,
-                "most": most,
+                "branch_of": str(model),
+                "branch_depth": depth_of_model,
+                "max_children": max_children,
                 "root": lease.sid,
-                "most_below": most_below,
+                "max_below": max_below,
                 "known_ms": STATE_MS,
                 "mark": FORK_OF,
                 "keep_ms": STATE_MS,
@@ -112,11 +116,11 @@ class Moves:
             },
         )
         await lease.waker.try_hint(branch, queue.decode())
-        found: Literal["moved", "full", "gone"] = status.decode()
-        return found
+        result: Literal["moved", "full", "gone"] = status.decode()
+        return result
 
     async def has_ended_above(self) -> bool:
-        """Return whether the conversation from which the message came has ended since."""
+        """Return whether the conversation of the moved message's home has ended since the move."""
         lease = self._lease
         client = lease.scripts.client
         return bool(

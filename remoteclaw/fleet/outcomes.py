@@ -1,4 +1,4 @@
-"""Outcomes of messages, readable for 7 days after they are final."""
+"""The outcomes of entries, kept for 7 days after they are final."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,12 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.usage import Usage
 
-#: How long outcomes can be read, in milliseconds.
+#: An outcome is kept for this long after it is final, in milliseconds.
 OUTCOME_MS = 7 * 24 * 3600 * 1000
 
+#: The fields of an outcome's hash that are no steps.
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "usage")
-#: The order of steps that fall into the same millisecond.
+#: The order of steps within the same millisecond.
 _ORDER = (
     *("accepted", "moved", "begun", "dropped", "reset", "spawned", "aside", "verdict", "steered"),
     *("tool", "output"),
@@ -27,10 +28,10 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A state that a message passed through."""
+    """A step of an entry on the way to its outcome."""
 
     at_ms: int
-    """Milliseconds since 1970 on Redis' clock."""
+    """The time of the step, in milliseconds since 1970 on Redis' clock."""
     name: str
     attempt: int | None
     detail: str
@@ -38,30 +39,31 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One message's story so far."""
+    """The outcome of one entry: its status, final or not, and its steps so far."""
 
     entry_id: str
     status: str
-    """accepted, running, or how it ended: done, failed, stopped, interrupted (by a newer message),
-    steered (into the turn before), dropped (too many waited), dead (given up)."""
+    """`accepted`, `running`, or a final status: `done`, `failed`, `stopped`, `interrupted` (by a
+    newer message), `steered` (joined the running turn), `dropped` (too many were waiting) or `dead`
+    (a dead letter)."""
     turn: str | None
     reply: tuple[dict[str, Any], ...]
     error: dict[str, Any] | None
-    """`category` and `detail` of a failure, for operators."""
+    """The `category` and `detail` of a failure, for operators."""
     steps: tuple[Step, ...]
     previous: str | None
-    """The session's entry before this one."""
+    """The id of the session's previous entry."""
     usage: Usage | None
-    """The usage of the turn that answered it; None if no agent was asked."""
+    """The usage of the turn that answered the entry; None if no agent was asked."""
 
     @property
     def is_final(self) -> bool:
-        """Whether the message has had its one outcome."""
+        """Whether the status is final."""
         return self.status not in ("accepted", "running")
 
     @property
     def pause(self) -> str | None:
-        """Why and until when it is put off; None if it isn't."""
+        """The reason and the end of the pause of a postponed entry; None if it isn't postponed."""
         last = self.steps[-1] if self.steps else None
         is_paused = last and last.name == "postponed" and self.status == "accepted"
         return last.detail if last and is_paused else None
@@ -74,16 +76,16 @@ class Outcomes:
         self._scripts = scripts
 
     async def read(self, sid: str, entry_id: str) -> Outcome | None:
-        """Return an entry's outcome; None once it is forgotten, or if there never was one."""
+        """Return an entry's outcome; None if it has expired or never existed."""
         client = self._scripts.client
-        found = await self._scripts.call(client.hgetall, keys.outcome_prefix(sid) + entry_id)
-        return _outcome(entry_id, found) if found else None
+        fields = await self._scripts.call(client.hgetall, keys.outcome_prefix(sid) + entry_id)
+        return _outcome(entry_id, fields) if fields else None
 
     async def follow(self, sid: str, entry_id: str) -> AsyncGenerator[Outcome, None]:
-        """Yield an entry's outcome as it is, whenever there is news, until it is final."""
-        news = announcements(self._scripts.client, keys.outcome_channel(sid))
-        async with contextlib.aclosing(news):
-            async for _ in news:
+        """Yield an entry's current outcome, and again after each change, until it is final."""
+        changes = announcements(self._scripts.client, keys.outcome_channel(sid))
+        async with contextlib.aclosing(changes):
+            async for _ in changes:
                 outcome = None
                 with contextlib.suppress(RedisUnavailable):
                     outcome = await self.read(sid, entry_id)
@@ -93,18 +95,18 @@ class Outcomes:
                         return
 
     async def wait(self, sid: str, entry_id: str, *, timeout_s: float) -> Outcome | None:
-        """Wait until an entry's outcome is final and return it; None if that takes too long."""
-        following = self.follow(sid, entry_id)
+        """Wait until an entry's outcome is final and return it; None after `timeout_s`."""
+        outcomes = self.follow(sid, entry_id)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s), contextlib.aclosing(following):
-                async for outcome in following:
+            async with asyncio.timeout(timeout_s), contextlib.aclosing(outcomes):
+                async for outcome in outcomes:
                     if outcome.is_final:
                         return outcome
         return None
 
 
-def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
-    fields = {name.decode(): value.decode() for name, value in found.items()}
+def _outcome(entry_id: str, raw_fields: dict[bytes, bytes]) -> Outcome:
+    fields = {name.decode(): value.decode() for name, value in raw_fields.items()}
     steps = []
     for name, value in fields.items():
         if name in _NOT_STEPS:
@@ -112,7 +114,7 @@ def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
         at_ms, _, detail = value.partition(" ")
         step, _, attempt = name.partition(".")
         if not at_ms.isdecimal() or not (attempt or "0").isdecimal():
-            continue  # of a newer version, and no step
+            continue  # a field of a newer version that is no step
         steps.append(Step(int(at_ms), step, int(attempt) if attempt else None, detail))
     return Outcome(
         entry_id=entry_id,
@@ -120,12 +122,12 @@ def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
         turn=fields.get("turn"),
         reply=tuple(orjson.loads(fields["reply"])) if "reply" in fields else (),
         error=orjson.loads(fields["error"]) if "error" in fields else None,
-        steps=tuple(sorted(steps, key=_position)),
+        steps=tuple(sorted(steps, key=_sort_key)),
         previous=fields.get("previous") or None,
         usage=Usage.decode(fields["usage"]) if "usage" in fields else None,
     )
 
 
-def _position(step: Step) -> tuple[int, int]:
-    """Return where a step belongs; one that only a newer version knows comes last."""
+def _sort_key(step: Step) -> tuple[int, int]:
+    """Return a step's sort key; a step of a newer version is last in its millisecond."""
     return step.at_ms, _ORDER.index(step.name) if step.name in _ORDER else len(_ORDER)

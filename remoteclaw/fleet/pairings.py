@@ -1,4 +1,4 @@
-"""Pairings: people and groups that were let in, and the codes by which strangers ask for it."""
+"""Pairings: the people and groups with access, and the codes with which strangers request it."""
 
 import secrets
 from collections.abc import Sequence
@@ -12,112 +12,116 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 
-#: How long a code is valid, in milliseconds.
+#: A code is valid for this long, in milliseconds.
 VALID_MS = 3600 * 1000
-#: A code is letters that are not taken for digits or for each other, so that it can be read out.
+#: The letters of a code, without those that look like digits or like each other, and its length.
 LETTERS, CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ", 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairingRequest:
-    """A stranger who asks to be let in."""
+    """A stranger's request for access."""
 
     provider: str
     account: str
     id: str
-    """Their id on the platform."""
+    """The stranger's id on the platform."""
     name: str
-    """What they call themselves."""
+    """The stranger's display name."""
     chat: str
-    """Where they have asked."""
+    """The chat of the stranger's message."""
     message: str
-    """With which message."""
+    """The id of the stranger's message."""
     code: str = ""
     at_ms: int = 0
     by: str = ""
-    """Who has approved it; empty while it waits."""
+    """The person who approved the request; empty while it is pending."""
 
     @classmethod
     def decode(cls, code: str, text: bytes) -> Self:
-        """Return a request as Redis has it."""
+        """Return a request from its stored form."""
         data: dict[str, Any] = orjson.loads(text)
         return cls(**{**data, "code": code, "at_ms": int(data["at_ms"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """A person or a group that was let in."""
+    """A person or a group with access."""
 
     provider: str
     account: str
     id: str
     name: str
     by: str
-    """Who has let them in."""
+    """The person who granted the access."""
     at_ms: int
+    """The time of the grant, in milliseconds since 1970."""
 
 
 class Pairings:
-    """The people and groups that were let in, and those that ask for it."""
+    """The people and groups with access, and the pending requests for access."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
     async def has(self, provider: str, account: str, id_: str) -> bool:
-        """Whether a person or a group was let in."""
+        """Return whether a person or a group has access."""
         client = self._scripts.client
         field = _field(provider, account, id_)
         return bool(await self._call(client.hexists, keys.PAIRED, field))
 
     async def ask(self, request: PairingRequest) -> str | None:
-        """Return the code for a stranger; None if they have one, or too many others do."""
-        about = {
+        """Store a request for access and return its code.
+
+        Returns None if the stranger already has a code, or if there are too many requests.
+        """
+        fields = {
             name: getattr(request, name)
             for name in ("provider", "account", "id", "name", "chat", "message")
         }
         code = "".join(secrets.choice(LETTERS) for _ in range(CODE_LETTERS))
-        told = await self._scripts.run(
+        stored_code = await self._scripts.run(
             "pairing",
             keys={"pairing": keys.PAIRING},
-            args={"code": code, "request": orjson.dumps(about), "valid_ms": VALID_MS},
+            args={"code": code, "request": orjson.dumps(fields), "valid_ms": VALID_MS},
             deadline=boottime() + APPEND_S,
         )
-        return told.decode() or None
+        return stored_code.decode() or None
 
     async def approve(self, code: str, *, by: str) -> PairingRequest | None:
-        """Let in whom a code stands for; None if it is not known, or too old."""
-        wanted = code.strip().upper()
-        told = await self._scripts.run(
+        """Grant access to the person of a code, in any case; None if it is unknown or expired."""
+        code = code.strip().upper()
+        request = await self._scripts.run(
             "pair",
             keys={"pairing": keys.PAIRING, "paired": keys.PAIRED},
-            args={"code": wanted, "by": by, "valid_ms": VALID_MS},
+            args={"code": code, "by": by, "valid_ms": VALID_MS},
         )
-        return PairingRequest.decode(wanted, told) if told else None
+        return PairingRequest.decode(code, request) if request else None
 
     async def add(self, provider: str, account: str, id_: str, *, name: str, by: str) -> None:
-        """Let a person or a group in."""
-        told = orjson.dumps({"name": name, "by": by, "at_ms": now_ms()})
+        """Grant access to a person or a group."""
+        value = orjson.dumps({"name": name, "by": by, "at_ms": now_ms()})
         client = self._scripts.client
-        await self._call(client.hset, keys.PAIRED, _field(provider, account, id_), told)
+        await self._call(client.hset, keys.PAIRED, _field(provider, account, id_), value)
 
     async def remove(self, id_: str, *, provider: str | None = None) -> Sequence[Paired]:
-        """Let a person or a group in no more, on any account; return what they were."""
-        found = [
+        """Revoke the access of a person or a group on all accounts; return the removed pairings."""
+        removed = [
             one for one in await self.list() if one.id == id_ and provider in (None, one.provider)
         ]
-        if found:
-            fields = [_field(one.provider, one.account, one.id) for one in found]
+        if removed:
+            fields = [_field(one.provider, one.account, one.id) for one in removed]
             await self._call(self._scripts.client.hdel, keys.PAIRED, *fields)
-        return found
+        return removed
 
     async def list(self) -> Sequence[Paired]:
-        """Return all that were let in, by account and name."""
-        told = await self._call(self._scripts.client.hgetall, keys.PAIRED)
-        found = []
-        for field, text in told.items():
+        """Return the people and groups with access, by account and name."""
+        stored = await self._call(self._scripts.client.hgetall, keys.PAIRED)
+        paired = []
+        for field, text in stored.items():
             provider, account, id_ = field.decode().split("\n")
             data = orjson.loads(text)
-            found.append(
+            paired.append(
                 Paired(
                     provider=provider,
                     account=account,
@@ -125,15 +129,15 @@ class Pairings:
                     **data | {"at_ms": int(data["at_ms"])},
                 )
             )
-        return sorted(found, key=lambda one: (one.provider, one.account, one.name, one.id))
+        return sorted(paired, key=lambda one: (one.provider, one.account, one.name, one.id))
 
     async def requests(self) -> Sequence[PairingRequest]:
-        """Return what waits to be approved, oldest first."""
-        told = await self._call(self._scripts.client.hgetall, keys.PAIRING)
-        oldest = await self._scripts.now_ms() - VALID_MS
-        found = [PairingRequest.decode(code.decode(), text) for code, text in told.items()]
-        waiting = [one for one in found if not one.by and one.at_ms > oldest]
-        return sorted(waiting, key=lambda one: one.at_ms)
+        """Return the pending requests, oldest first."""
+        stored = await self._call(self._scripts.client.hgetall, keys.PAIRING)
+        expired_ms = await self._scripts.now_ms() - VALID_MS
+        requests = [PairingRequest.decode(code.decode(), text) for code, text in stored.items()]
+        pending = [request for request in requests if not request.by and request.at_ms > expired_ms]
+        return sorted(pending, key=lambda request: request.at_ms)
 
     async def _call(self, command: Any, *args: Any) -> Any:
         return await self._scripts.call(command, *args, deadline=boottime() + APPEND_S)

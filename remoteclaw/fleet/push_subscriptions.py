@@ -1,4 +1,4 @@
-"""Browsers that are notified of what comes in their person's chats on the page."""
+"""Push subscriptions: browsers that get notifications about their person's chats on the page."""
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
@@ -9,62 +9,64 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.tokens import Tokens
 
-#: How many browsers of one person are notified: the newest.
-MOST = 10
-#: How long they are kept after one was added, in milliseconds: the page does so when it is opened.
-KEPT_MS = 90 * 24 * 3600 * 1000
+#: A person has subscriptions for at most this many browsers, the newest.
+MAX_BROWSERS = 10
+#: A person's subscriptions are kept for this long after the last one was added, in milliseconds.
+#: The page adds its subscription each time it is opened.
+KEEP_MS = 90 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Browser:
-    """A browser that is notified, as it has subscribed to its push service."""
+class PushSubscription:
+    """The subscription of one browser at its push service."""
 
     token: str
-    """The id of the token that it is logged in with, and without which it is told nothing."""
+    """The id of the browser's login token; without a valid token, nothing is sent."""
     endpoint: str
-    """The address to send to."""
+    """The URL to which notifications are sent."""
     public_key: str
     auth: str
     server_key: str
-    """The public key of the gateway that may send to it."""
+    """The public key of the gateway that may send to this subscription."""
 
 
-class Pushes:
-    """The browsers that are notified."""
+class PushSubscriptions:
+    """Stores push subscriptions, by person."""
 
     def __init__(self, scripts: Scripts, tokens: Tokens) -> None:
         self._scripts = scripts
         self._tokens = tokens
 
-    async def add(self, person: str, browser: Browser) -> None:
-        """Add a browser to notify, in place of its token's earlier one; drop the oldest of many."""
+    async def add(self, person: str, subscription: PushSubscription) -> None:
+        """Store a subscription in place of its token's previous one; drop the oldest if needed."""
         name = keys.pushes(person)
         now = await self._scripts.now_ms()
-        kept = orjson.dumps({**asdict(browser), "at_ms": now})
+        stored = orjson.dumps({**asdict(subscription), "at_ms": now})
 
-        *_, found = await self._scripts.together(
+        *_, by_token = await self._scripts.run_pipeline(
             lambda ask: (
-                ask.hset(name, browser.token, kept),
-                ask.pexpire(name, KEPT_MS),
+                ask.hset(name, subscription.token, stored),
+                ask.pexpire(name, KEEP_MS),
                 ask.hgetall(name),
             )
         )
-        newest = sorted(found, key=lambda token: orjson.loads(found[token])["at_ms"])
-        for token in newest[:-MOST]:
+        newest = sorted(by_token, key=lambda token: orjson.loads(by_token[token])["at_ms"])
+        for token in newest[:-MAX_BROWSERS]:
             await self.remove(person, token.decode())
 
     async def remove(self, person: str, token: str) -> None:
-        """Remove the browser with a token."""
+        """Remove the subscription of a token."""
         await self._scripts.call(self._scripts.client.hdel, keys.pushes(person), token)
 
-    async def of(self, person: str) -> AsyncIterator[Browser]:
-        """Yield a person's browsers whose token is still valid; the others are removed."""
+    async def of(self, person: str) -> AsyncIterator[PushSubscription]:
+        """Yield a person's subscriptions, and remove those whose token is no longer valid."""
         client = self._scripts.client
-        for token, kept in (await self._scripts.call(client.hgetall, keys.pushes(person))).items():
+        by_token = await self._scripts.call(client.hgetall, keys.pushes(person))
+        for token, stored in by_token.items():
             view = await self._tokens.read(token.decode())
             if view is None or view.is_expired:
                 await self.remove(person, token.decode())
                 continue
-            fields = orjson.loads(kept)
+            fields = orjson.loads(stored)
             del fields["at_ms"]
-            yield Browser(**fields)
+            yield PushSubscription(**fields)

@@ -1,7 +1,7 @@
-"""The reader of a reply stream, as adapters see it: claimed, read in order, marked, receipted.
+"""The reader of a reply stream: an adapter claims the stream, reads replies and records delivery.
 
-There are no consumer groups: two readers of a group would be given consecutive messages in
-parallel, and a conversation would lose its order.
+Consumer groups are not used: two readers of a group would get consecutive messages in parallel, and
+a conversation would lose its order.
 """
 
 import asyncio
@@ -21,34 +21,35 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
-from remoteclaw.fleet.history import MOST, History, shortened
+from remoteclaw.fleet.history import MAX_ENTRIES, History, shortened
 from remoteclaw.fleet.reply import NewerReply, decode_reply
-from remoteclaw.fleet.task_tree import WorkBelow, WorkTrees
+from remoteclaw.fleet.task_tree import TaskTree, TaskTrees
 from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Operation, Reply
 
-#: How long an adapter holds its reply stream without a sign of life, in milliseconds.
+#: A claim expires after this time without renewal, in milliseconds.
 CLAIM_MS = 10_000
-#: The part of that time after which nothing is asked of a platform any more: what has begun by then
-#: has reached it before another adapter takes over.
-GUARD = 0.8
-#: How long a read waits for the next reply, in milliseconds; each one renews the adapter's claim.
+#: After this fraction of a claim's time, no request to the platform is begun: a request that was
+#: begun before has arrived when another adapter takes over.
+CLAIM_FRACTION = 0.8
+#: The maximum time that one read waits for the next reply, in milliseconds. The claim is renewed
+#: before each read.
 BLOCK_MS = 2000
-#: How old a claim may be that another reply is taken under, in seconds.
+#: A claim older than this is renewed before the next reply is delivered, in seconds.
 CLAIM_EVERY_S = 2.0
-#: How long an account is known after its adapter was last there, in milliseconds.
+#: An account is listed for this long after the last claim of its adapter, in milliseconds.
 KNOWN_MS = 7 * 24 * 3600 * 1000
-#: How long is kept what adapters tell of a call's messages and operations, in milliseconds: as long
-#: as the call is remembered.
+#: The receipts of a call's messages and operations are kept for this long, in milliseconds: as long
+#: as the call's result.
 ANSWER_MS = 24 * 3600 * 1000
-#: How long is kept what a platform's message belongs to, in milliseconds.
-SAID_MS = 7 * 24 * 3600 * 1000
-#: How long is known which requests of other conversations a chat shows, in milliseconds: a little
-#: longer than they can be answered.
+#: The origin of a message on a platform is kept for this long, in milliseconds.
+ORIGIN_MS = 7 * 24 * 3600 * 1000
+#: The list of requests that a chat shows for other conversations is kept for this long, in
+#: milliseconds: an hour longer than requests can be answered.
 SHOWN_MS = 25 * 3600 * 1000
-#: How long a reply of a newer version is left alone, in seconds: longer than a claim lasts, so that
-#: a newer adapter, which can deliver it, becomes the stream's reader meanwhile.
+#: The pause before the stream is read again after a reply of a newer version, in seconds. It is
+#: longer than `CLAIM_MS`, so that a newer adapter, which can deliver the reply, claims the stream.
 NEWER_S = 15.0
 
 log = logging.getLogger(__name__)
@@ -56,42 +57,43 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a reply has been sent, as it stands in Redis while it is."""
+    """The progress of a reply's delivery, stored in Redis until the receipt."""
 
     ids: tuple[str | None, ...] = ()
-    """The platform's ids of the parts that it has, in order; None where it gave none."""
+    """The platform's ids of the parts that were sent, in order; None for a part without an id."""
     is_begun: bool = False
-    """Whether the next part may be there, too."""
+    """Whether sending the next part was begun, so that it may have been sent."""
     doubts: int = 0
-    """How often that part was begun before, with an unknown result."""
+    """The number of earlier attempts at that part whose result is unknown."""
     kept: Mapping[str, str] = field(default_factory=dict)
-    """The parts that the platform refused, files all, by index; and why."""
+    """The files that the platform refused: the reason by the index of the part."""
 
     @classmethod
     def decode(cls, stored: bytes) -> Self:
-        """Return a mark that an adapter has written; behind its name, it is JSON."""
-        told = orjson.loads(stored.partition(b" ")[2])
-        return cls(**{**told, "ids": tuple(told["ids"])})
+        """Return a mark from its stored form: the delivery's name, a space and JSON."""
+        values = orjson.loads(stored.partition(b" ")[2])
+        return cls(**{**values, "ids": tuple(values["ids"])})
 
     def encode(self, by: str) -> bytes:
-        """Return it for Redis."""
+        """Return the stored form of the mark, for the delivery named `by`."""
         return by.encode() + b" " + orjson.dumps(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """Why a reply will never be delivered."""
+class DeliveryFailure:
+    """The reason why a reply will not be delivered."""
 
     category: str
-    """`refused`, or `unknown` if it is perhaps delivered after all."""
+    """`refused`, or `unknown` if the reply may have been delivered."""
     why: str
-    """A sentence."""
+    """The reason, as a sentence."""
     mark: Mark | None = None
-    """How far it was sent: from there it goes on if it is sent again."""
+    """The progress of the delivery, from which it continues if an operator sends the reply again;
+    None to begin again."""
 
 
 class ReplyReader:
-    """The one reader of an account's reply stream. While Redis is away, it waits."""
+    """The reader of an account's reply stream. Its methods wait while Redis is unavailable."""
 
     def __init__(
         self,
@@ -106,15 +108,15 @@ class ReplyReader:
         self._scripts = scripts
         self._reader = keys.reader(provider, account)
         self._stream = keys.reply_stream(provider, account)
-        self._marks = keys.sending(provider, account)
+        self._marks = keys.delivery_marks(provider, account)
         self._previews = keys.previews(provider, account)
         self.name = f"{provider}\0{account}"
         """The account's name in the set of readers."""
         self.token = token or f"{identity()}#{uuid.uuid4().hex}@{socket.gethostname()}"
-        """What fences its writes: scripts obey while it is the value of the key of the claim.
+        """The fencing token: scripts write only while the claim's key has this value.
 
-        It names the process, so that nobody waits for the claim of one that was killed, and its
-        host, for people.
+        It contains the process, so that others need not wait for the claim of a killed process to
+        expire, and the host's name for people.
         """
         self._blobs = Blobs(scripts)
         self.history = History(scripts)
@@ -125,7 +127,7 @@ class ReplyReader:
     # -- the claim -----------------------------------------------------------------------------
 
     async def claim(self) -> bool:
-        """Become, or stay, the stream's reader; False if another adapter is."""
+        """Claim the stream, or renew the claim; return False if another adapter has the claim."""
         sent_at = boottime()
         other = await self._claim()
         if other and _has_ended(other.decode()):
@@ -134,7 +136,10 @@ class ReplyReader:
         return not other
 
     async def _claim(self, *, ended: bytes | None = None) -> bytes | None:
-        """Claim the stream, perhaps in place of a reader that has ended; return who else has it."""
+        """Claim the stream; return the token of another reader that has the claim, else None.
+
+        A claim with the token `ended` is replaced: its process no longer runs.
+        """
         other: bytes | None = await self._scripts.run(
             "read",
             keys={
@@ -154,33 +159,33 @@ class ReplyReader:
         )
         return other
 
-    async def claimed(self) -> None:
-        """Wait until it is the stream's reader."""
-        while not await self.claim():  # noqa: ASYNC110 - nothing tells when another one ends
+    async def wait_for_claim(self) -> None:
+        """Wait until this reader has the claim."""
+        while not await self.claim():  # noqa: ASYNC110 - the end of a claim is not announced
             await asyncio.sleep(BLOCK_MS / 1000)
 
     @property
-    def is_mine(self) -> bool:
-        """Whether something may be asked of the platform: no other adapter does meanwhile."""
-        return boottime() < self._claimed_at + GUARD * self._claim_ms / 1000
+    def has_claim(self) -> bool:
+        """Whether a request to the platform may begin: no other adapter can have the claim yet."""
+        return boottime() < self._claimed_at + CLAIM_FRACTION * self._claim_ms / 1000
 
-    async def check(self) -> None:
-        """Return once something may be asked of the platform.
+    async def ensure_claim(self) -> None:
+        """Renew the claim if it is too old for a request to the platform.
 
-        A process that was frozen finds its claim too old, and renews it first. Raises `LeaseLost`
-        if another adapter has taken over.
+        This happens after the process was frozen. Raises `LeaseLost` if another adapter has taken
+        over.
         """
-        while not self.is_mine:
+        while not self.has_claim:
             if not await self.claim():
                 raise LeaseLost(f"another adapter reads {self._stream}")
 
     # -- replies -------------------------------------------------------------------------------
 
     async def replies(self) -> AsyncGenerator[Reply, None]:
-        """Yield replies in order, for ever; one that got no receipt comes again after a restart.
+        """Yield replies in order, for ever; after a restart, those without a receipt come again.
 
-        While another adapter reads the stream, this one waits; so it does before a reply that only
-        a newer one can read. A damaged one is passed over, and stays until an operator drops it.
+        Waits while another adapter has the claim, and before a reply that only a newer version can
+        read. A damaged reply is skipped, and stays on the stream until an operator drops it.
         """
         last = b"0"
         while True:
@@ -189,7 +194,7 @@ class ReplyReader:
                 last = b"0"
                 continue
             for entry_id, fields in await self._read(last):
-                # Delivery is slow: another adapter may have the stream by now.
+                # Delivery is slow, so another adapter may have claimed the stream since the read.
                 if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
                     break
                 where = f"{entry_id.decode()} of {self._stream}"
@@ -201,63 +206,63 @@ class ReplyReader:
                     last = b"0"
                     break
                 except (KeyError, TypeError, ValueError) as error:
-                    log.error("reply %s is damaged and left there: %s", where, type(error).__name__)
+                    log.error("reply %s is damaged and skipped: %s", where, type(error).__name__)
                     last = entry_id
                     continue
                 last = entry_id
                 yield reply
 
     async def _read(self, last: bytes) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        """Return what follows an entry; nothing if that takes long."""
+        """Return the entries after the entry `last`; empty if none arrives in time."""
         after: dict[Any, Any] = {self._stream: last}
-        found = await self._scripts.call(
+        streams = await self._scripts.call(
             self._scripts.client.xread, after, count=64, block=self._block_ms, deadline=math.inf
         )
-        return found[0][1] if found else []
+        return streams[0][1] if streams else []
 
     async def read(self, reply_id: str) -> Reply | None:
-        """Return a reply that `replies()` has yielded; None if it is not there any more."""
+        """Return a reply that `replies()` has yielded; None if it was removed since."""
         client = self._scripts.client
-        found = await self._scripts.call(
+        entries = await self._scripts.call(
             client.xrange, self._stream, reply_id, reply_id, deadline=math.inf
         )
-        return decode_reply(reply_id, found[0][1]) if found else None
+        return decode_reply(reply_id, entries[0][1]) if entries else None
 
     async def content(self, reply: Reply, file: Attachment) -> bytes | None:
-        """Return the content of a reply's file; None if it is not kept any more."""
+        """Return the content of a reply's file; None if it is no longer stored."""
         return await self._blobs.get(reply.sid, file, deadline=lambda: math.inf)
 
-    async def left_s(self, operation: Operation) -> float:
-        """Return how much time there is to begin an operation, in seconds, on Redis' clock."""
+    async def seconds_left(self, operation: Operation) -> float:
+        """Return the time that is left to begin an operation, in seconds."""
         return (operation.expires_ms - await self._scripts.now_ms(deadline=math.inf)) / 1000
 
-    # -- what is shown -------------------------------------------------------------------------
+    # -- live text and previews ----------------------------------------------------------------
 
     async def live(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield live text of the account's turns, for ever; some may be missed."""
+        """Yield the live text of the account's turns as it is published, for ever."""
         channel = keys.live_of(self.provider, self.account)
-        async with contextlib.aclosing(announcements(self._scripts.client, channel)) as news:
-            async for text in news:
-                if told := _object(text):
-                    yield told
+        async with contextlib.aclosing(announcements(self._scripts.client, channel)) as messages:
+            async for text in messages:
+                if live_text := _object(text):
+                    yield live_text
 
-    async def shown(self, sid: str) -> dict[str, Any] | None:
-        """Return what is shown of a session's turn; None if none runs."""
+    async def live_text(self, sid: str) -> dict[str, Any] | None:
+        """Return the current live text of a session; None if no turn is running."""
         client = self._scripts.client
         return _object(await self._scripts.call(client.get, keys.live(sid), deadline=math.inf))
 
-    async def working(self, sid: str) -> WorkBelow:
-        """Return what works for a session now."""
-        return await WorkTrees(self._scripts).below(sid, recent_ms=0, deadline=math.inf)
+    async def task_tree(self, sid: str) -> TaskTree:
+        """Return the unfinished tasks of a session."""
+        return await TaskTrees(self._scripts).read(sid, recent_ms=0, deadline=math.inf)
 
     async def previews(self) -> list[dict[str, Any]]:
-        """Return the previews in chats, as they were noted."""
+        """Return the previews that chats show, as `note_preview()` stored them."""
         client = self._scripts.client
-        found = await self._scripts.call(client.hvals, self._previews, deadline=math.inf)
-        return [orjson.loads(each) for each in found]
+        previews = await self._scripts.call(client.hvals, self._previews, deadline=math.inf)
+        return [orjson.loads(preview) for preview in previews]
 
     async def note_preview(self, sid: str, message_id: str, preview: dict[str, Any] | None) -> None:
-        """Note a preview in a chat; with None, that it is gone. Raises `LeaseLost`."""
+        """Store a preview that a chat shows; None removes it. Raises `LeaseLost`."""
         await self._scripts.run(
             "preview",
             keys={"reader": self._reader, "previews": self._previews},
@@ -270,11 +275,11 @@ class ReplyReader:
         )
 
     async def shown_card(self, ask_id: str) -> str | None:
-        """Return the platform's id of the message that shows a request; None if none does."""
-        found = await self._scripts.call(
+        """Return the platform's id of the message that shows a request; None without one."""
+        message_id = await self._scripts.call(
             self._scripts.client.hget, keys.ask(ask_id), "shown", deadline=math.inf
         )
-        return found.decode() if found else None
+        return message_id.decode() if message_id else None
 
     # -- delivery ------------------------------------------------------------------------------
 
@@ -287,14 +292,15 @@ class ReplyReader:
         instead_of: bytes = b"",
         preview: str = "",
     ) -> bytes | Literal[True] | None:
-        """Note how far a reply has been sent, or that nothing was begun; the claim is renewed so.
+        """Store a reply's mark, and renew the claim; None removes the mark.
 
-        `by` names the delivery; a `preview` has become a part. Return True if that is noted; None
-        if the reply is not on the stream any more; and if another delivery has noted something else
-        than what this replaces, that. Raises `LeaseLost`.
+        `by` names the delivery, and `preview` is the id of a preview that became a part. Returns
+        True if the mark was stored, and None if the reply is no longer on the stream. If the stored
+        mark differs from `instead_of`, because another delivery wrote it, it is returned and not
+        replaced. Raises `LeaseLost`.
         """
         sent_at = boottime()
-        told = await self._scripts.run(
+        result = await self._scripts.run(
             "mark_sent",
             keys={
                 "reader": self._reader,
@@ -314,9 +320,9 @@ class ReplyReader:
             deadline=math.inf,
         )
         self._claimed_at = sent_at
-        if isinstance(told, bytes):
-            return told
-        return True if told else None
+        if isinstance(result, bytes):
+            return result
+        return True if result else None
 
     async def receipt(
         self,
@@ -325,28 +331,29 @@ class ReplyReader:
         ids: Sequence[str] = (),
         shown: str = "",
         kept: Collection[Attachment] = (),
-        given_up: GivenUp | None = None,
+        failure: DeliveryFailure | None = None,
         answer: bytes = b"",
         preview: str = "",
         history_ms: int = 0,
     ) -> None:
-        """Record that a reply was delivered, or never can be, and remove it.
+        """Record that a reply was delivered, or can't be, and remove it from the stream.
 
-        The platform's `ids` of its parts lead back to it; `shown` is that of its last words, and a
-        `preview` has become one. Its files are not kept any longer, but for `kept`. If a call sent
-        it, `answer` (JSON) is for the caller; else a reply that is given up becomes a dead letter.
-        What people see of it is kept in the chat's history for `history_ms`. Raises `LeaseLost` if
+        `ids` are the platform's ids of its parts; the origin of each is stored. `shown` is the id
+        of the part with the end of the text, and `preview` the id of a preview that became a part.
+        The files are deleted, except for `kept`. If a call sent the reply, `answer` (JSON) is
+        stored for the caller; otherwise a reply with a `failure` becomes a dead letter. A delivered
+        reply is added to the chat's history, which is kept for `history_ms`. Raises `LeaseLost` if
         another adapter took over.
         """
-        if reply.card:  # its request keeps them
+        if reply.card:  # the request still needs its file
             kept = reply.attachments
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         entries = list(reply.entries)
-        if given_up and not entries and reply.call is None:
-            entries = [reply.turn]  # the turn's last message has still to come
-        said = {"sid": reply.sid, "turn": reply.turn, "entries": entries, "call": reply.call}
-        is_letter = given_up and reply.call is None
-        is_seen = not given_up and (reply.text or reply.attachments)
+        if failure and not entries and reply.call is None:
+            entries = [reply.turn]  # this is not the turn's last message, which has the entries
+        origin = {"sid": reply.sid, "turn": reply.turn, "entries": entries, "call": reply.call}
+        is_dead_letter = failure and reply.call is None
+        is_seen = not failure and (reply.text or reply.attachments)
         place = ChatPlace(self.provider, self.account, reply.channel_id, reply.thread_id)
         history = keys.history(self.provider, self.account, reply.channel_id)
         line = {
@@ -363,16 +370,17 @@ class ReplyReader:
                 "replies": self._stream,
                 "marks": self._marks,
                 "previews": self._previews,
-                "dead_letters": keys.DEAD_LETTERS if is_letter else None,
+                "dead_letters": keys.DEAD_LETTERS if is_dead_letter else None,
                 "state": keys.state(reply.sid),
                 "receipts": keys.receipts(reply.call) if reply.call else None,
                 "ask": keys.ask(reply.card.id) if reply.card and reply.card.choices else None,
-                "asked_in": keys.asked_in(place),
+                "shown_asks": keys.asks_shown_in(place),
                 "history": history if history_ms and is_seen else None,
                 "outcomes": [keys.outcome_prefix(reply.sid) + entry for entry in entries],
                 "blobs": blobs,
-                "said": [
-                    keys.said(self.provider, self.account, reply.channel_id, id_) for id_ in ids
+                "origins": [
+                    keys.message_origin(self.provider, self.account, reply.channel_id, id_)
+                    for id_ in ids
                 ],
             },
             args={
@@ -382,14 +390,14 @@ class ReplyReader:
                 "shown": shown or None,
                 "answer": answer if reply.call else None,
                 "answer_ms": ANSWER_MS,
-                "about": orjson.dumps(said),
-                "said_ms": SAID_MS,
-                "category": given_up.category if given_up else None,
-                "why": given_up.why if given_up else None,
-                "mark": given_up.mark.encode("letter") if given_up and given_up.mark else None,
+                "origin": orjson.dumps(origin),
+                "origin_ms": ORIGIN_MS,
+                "category": failure.category if failure else None,
+                "why": failure.why if failure else None,
+                "mark": failure.mark.encode("letter") if failure and failure.mark else None,
                 "preview": f"{reply.sid} {preview}" if preview else None,
                 "line": orjson.dumps(line),
-                "most": MOST,
+                "max_entries": MAX_ENTRIES,
                 "keep_ms": history_ms,
                 "request": reply.card.id if reply.card else None,
                 "is_agents": reply.card is None and reply.sid != keys.OPERATOR,
@@ -400,14 +408,14 @@ class ReplyReader:
 
 
 def _has_ended(token: str) -> bool:
-    """Whether a reader's process is known to be gone: one that ran on this host."""
+    """Whether the process in a reader's token ran on this host and has ended."""
     process, _, _ = token.rpartition("#")
     return bool(process) and not is_alive(process)
 
 
 def _object(text: bytes | None) -> dict[str, Any] | None:
-    """Return a JSON object; None for anything else."""
+    """Return the JSON object in `text`; None for any other text."""
     with contextlib.suppress(ValueError):
-        told = orjson.loads(text) if text else None
-        return told if isinstance(told, dict) else None
+        value = orjson.loads(text) if text else None
+        return value if isinstance(value, dict) else None
     return None

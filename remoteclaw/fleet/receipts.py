@@ -1,8 +1,7 @@
-"""Receipts of adapters to calls: how a message was delivered, the result of an operation.
+"""Receipts for calls: an adapter's report about a message or an operation that a call requested.
 
-Each call has a stream of its own, to which a receipt adds one entry for a message or an operation,
-under the name of its reply stream and its id there.
-Reading it takes nothing away, so a call that is repeated finds the same.
+Each call has its own stream, with one entry per message or operation. Reading does not remove the
+entries, so a repeated call reads the same receipts.
 """
 
 from collections.abc import Collection
@@ -14,17 +13,17 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-#: How long one read waits for the next receipt, in milliseconds: each command has 5 s.
+#: The maximum time that one read waits for the next receipt, in milliseconds: a command has 5 s.
 BLOCK_MS = 2000
-#: How long after its time a read may take while Redis is away, in seconds.
+#: A read may take this much longer than `timeout_s` while Redis is unavailable, in seconds.
 GRACE_S = 1.0
 
-#: What an adapter told, by names: `messageId`, `error`, `delivered`; or what an operation returned.
+#: The fields of a receipt: `messageId`, `error` and `delivered`, or the result of an operation.
 PlatformReceipt = dict[str, Any]
 
 
 class Receipts:
-    """Waits for what adapters tell."""
+    """Waits for receipts."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -32,14 +31,14 @@ class Receipts:
     async def wait(
         self, call: str, ids: Collection[str], *, timeout_s: float
     ) -> dict[str, PlatformReceipt]:
-        """Return the receipts of a call's entries on reply streams, as many as come in time.
+        """Return the receipts of a call's messages and operations that arrive within `timeout_s`.
 
-        Without time, those that are there. `call` is from `call_name()`; `ids` are as
-        `ToolCalls.messages()` returns them.
+        With 0, only existing receipts are returned. `call` is from `call_name()`; `ids` are from
+        `ToolCalls.send_messages()` returns them.
         Raises `RedisUnavailable`.
         """
         until = boottime() + timeout_s
-        found: dict[str, PlatformReceipt] = {}
+        receipts: dict[str, PlatformReceipt] = {}
         last = b"0"
         while True:
             left_ms = max(0, int((until - boottime()) * 1000))
@@ -50,6 +49,6 @@ class Receipts:
             )
             for entry_id, fields in streams[0][1] if streams else ():
                 last = entry_id
-                found[fields[b"id"].decode()] = orjson.loads(fields[b"answer"])
-            if not left_ms or found.keys() >= set(ids):
-                return found
+                receipts[fields[b"id"].decode()] = orjson.loads(fields[b"answer"])
+            if not left_ms or receipts.keys() >= set(ids):
+                return receipts

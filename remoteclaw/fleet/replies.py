@@ -1,4 +1,4 @@
-"""Reply streams: who reads them, and what of them is not delivered yet."""
+"""The reply streams of a fleet: their readers, and the replies that are not delivered yet."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,73 +11,74 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.reader import CLAIM_MS, ReplyReader
 
-#: How many replies are looked at, or dropped, at once: each may have some MB.
+#: The number of replies that are read or dropped at once: each may have some MB.
 PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """The accounts of chat platforms that adapters read for, or did within 7 days."""
+    """The accounts whose reply streams adapters read now, or did within the last 7 days."""
 
     now_ms: int
-    """Redis' time when they were looked at."""
+    """The time at which this was read, in milliseconds on Redis' clock."""
     until_ms: Mapping[tuple[str, str], int]
-    """By provider and account, when the last claim to read for it ends, or ended."""
+    """The end of the last claim, past or future, by provider and account."""
 
-    def is_there(self, provider: str, account: str) -> bool:
-        """Whether an adapter reads for an account now."""
+    def is_read(self, provider: str, account: str) -> bool:
+        """Whether an adapter reads the reply stream of an account now."""
         return self.until_ms.get((provider, account), 0) > self.now_ms
 
     def accounts(self, provider: str) -> list[str]:
-        """Return a provider's accounts: those that are there, else those that were."""
+        """Return a provider's accounts that are read now; if none is, those read recently."""
         known = sorted(account for name, account in self.until_ms if name == provider)
-        return [account for account in known if self.is_there(provider, account)] or known
+        return [account for account in known if self.is_read(provider, account)] or known
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadStream:
     """A reply stream that no adapter reads."""
 
     provider: str
     account: str
     count: int
-    """How many replies are on it."""
+    """The number of replies on the stream."""
     age_s: float
-    """How long the oldest one has been there, in seconds."""
+    """The age of the oldest reply, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Undelivered:
-    """A reply that is on its stream."""
+class UndeliveredReply:
+    """A reply that is still on its stream."""
 
     id: str
     provider: str
     account: str
     sid: str
-    """The session whose agent says it; "operator" if none does, empty if that can't be told."""
+    """The id of the session that sent the reply; "operator" for an operator, empty if unknown."""
     size: int
-    """How many bytes it has, with its files."""
+    """The size of the reply and its files, in bytes."""
 
     @property
     def at_ms(self) -> int:
-        """When it was put there."""
+        """The time at which the reply was added, in milliseconds on Redis' clock."""
         return int(self.id.partition("-")[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a message belongs to that a platform has been sent."""
+class MessageOrigin:
+    """The origin of a message that was sent to a platform."""
 
     sid: str
     turn: str
-    """The turn that it answers; the one that asked for it where a tool has sent it."""
+    """The turn that produced the message, or whose tool call sent it."""
     entries: tuple[str, ...]
-    """The entries that it answers, of a turn's last message."""
+    """The entries that the message answers, if it is the last message of a turn."""
     call: str | None
+    """The call that sent the message; None for a turn's reply."""
 
 
 class Replies:
-    """Opens reply streams, and follows what is not complete yet."""
+    """Opens reply streams, and lists the replies on them."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -90,40 +91,40 @@ class Replies:
         token: str | None = None,
         claim_ms: int = CLAIM_MS,
     ) -> ReplyReader:
-        """Return a reader of an account's reply stream, which it has still to claim.
+        """Return a reader of an account's reply stream, without a claim yet.
 
-        Readers with the same `token` count as the same: for one that is certain to be alone.
+        Readers with the same `token` share one claim; use it only where another reader can't exist.
         """
         return ReplyReader(self._scripts, provider, account, token, claim_ms=claim_ms)
 
-    async def unread(self) -> Sequence[Unread]:
-        """Return the reply streams that no adapter reads, by their names."""
-        client, readers, found = self._scripts.client, await self.readers(), []
+    async def unread(self) -> Sequence[UnreadStream]:
+        """Return the reply streams with replies that no adapter reads, sorted by name."""
+        client, readers, unread = self._scripts.client, await self.readers(), []
         for name, provider, account in await self._streams():
             oldest = await self._scripts.call(client.xrange, name, count=1)
-            if oldest and not readers.is_there(provider, account):
+            if oldest and not readers.is_read(provider, account):
                 age_ms = readers.now_ms - int(oldest[0][0].partition(b"-")[0])
                 count = await self._scripts.call(client.xlen, name)
-                found.append(Unread(provider, account, count, age_ms / 1000))
-        return found
+                unread.append(UnreadStream(provider, account, count, age_ms / 1000))
+        return unread
 
     async def waiting(self, provider: str, account: str) -> int:
-        """Return how many replies an account has still to deliver."""
+        """Return the number of an account's undelivered replies."""
         stream = keys.reply_stream(provider, account)
         return int(await self._scripts.call(self._scripts.client.xlen, stream))
 
     async def _streams(self) -> list[tuple[str, str, str]]:
-        """Return all reply streams by name, each with its provider and account."""
+        """Return the name, provider and account of all reply streams, sorted by name."""
         client = self._scripts.client
 
-        async def look() -> list[str]:
+        async def stream_names() -> list[str]:
             names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
             return sorted([name.decode() async for name in names])
 
-        return [(name, *keys.account_of(name)) for name in await self._scripts.call(look)]
+        return [(name, *keys.account_of(name)) for name in await self._scripts.call(stream_names)]
 
-    async def undelivered(self) -> AsyncGenerator[Undelivered, None]:
-        """Yield all that is on reply streams, stream by stream, oldest first."""
+    async def undelivered(self) -> AsyncGenerator[UndeliveredReply, None]:
+        """Yield all replies on reply streams, stream by stream, oldest first."""
         client = self._scripts.client
         for stream, provider, account in await self._streams():
             last = b"-"
@@ -134,15 +135,15 @@ class Replies:
                 count=PAGE,
             ):
                 for entry_id, fields in page:
-                    sid, size = _about(fields)
-                    yield Undelivered(entry_id.decode(), provider, account, sid, size)
+                    sid, size = _sender_and_size(fields)
+                    yield UndeliveredReply(entry_id.decode(), provider, account, sid, size)
                 last = b"(" + page[-1][0]
 
-    async def drop(self, replies: Sequence[Undelivered]) -> int:
-        """Remove replies with their files; the outcomes of what they answer say so.
+    async def drop(self, replies: Sequence[UndeliveredReply]) -> int:
+        """Remove replies and their files, and record this in the outcomes of their entries.
 
-        Return how many were still there. An adapter that delivers one in that moment is not
-        disturbed, and then the outcome says that it was delivered.
+        Returns the number of replies that were still on their streams. An adapter that is
+        delivering one of them goes on, and the outcome then records the delivery.
         """
         streams: dict[str, list[str]] = {}
         for reply in replies:
@@ -159,39 +160,44 @@ class Replies:
         return count
 
     async def readers(self) -> Readers:
-        """Return for which accounts adapters read."""
+        """Return the accounts whose reply streams adapters read, or did recently."""
         client = self._scripts.client
-        found = await self._scripts.call(client.zrange, keys.READERS, 0, -1, withscores=True)
+        claims = await self._scripts.call(client.zrange, keys.READERS, 0, -1, withscores=True)
         until_ms = {}
-        for name, score in found:
+        for name, score in claims:
             provider, _, account = name.decode().partition("\0")
             until_ms[provider, account] = int(score)
         return Readers(await self._scripts.now_ms(), until_ms)
 
-    async def said(self, provider: str, account: str, chat: str, message_id: str) -> Said | None:
-        """Return what a message of a platform belongs to; None if it is not ours, or a week old."""
-        found = await self._scripts.call(
-            self._scripts.client.get, keys.said(provider, account, chat, message_id)
+    async def message_origin(
+        self, provider: str, account: str, chat: str, message_id: str
+    ) -> MessageOrigin | None:
+        """Return the origin of a message; None if RemoteClaw did not send it within 7 days."""
+        origin = await self._scripts.call(
+            self._scripts.client.get, keys.message_origin(provider, account, chat, message_id)
         )
-        if not found:
+        if not origin:
             return None
-        told = orjson.loads(found)
-        return Said(told["sid"], told["turn"], tuple(told["entries"]), told["call"])
+        values = orjson.loads(origin)
+        return MessageOrigin(**values | {"entries": tuple(values["entries"])})
 
-    async def shown(self, sid: str) -> dict[str, Any] | None:
-        """Return what was shown last of a turn that runs."""
+    async def live_text(self, sid: str) -> dict[str, Any] | None:
+        """Return the current live text of a session; None if no turn is running."""
         text = await self._scripts.call(self._scripts.client.get, keys.live(sid))
         return orjson.loads(text) if text else None
 
 
-def _about(fields: Mapping[bytes, bytes]) -> tuple[str, int]:
-    """Return which session has made a reply, and how large it is; readable or not."""
+def _sender_and_size(fields: Mapping[bytes, bytes]) -> tuple[str, int]:
+    """Return the id of the session that sent a reply, and the reply's size in bytes.
+
+    The id is empty if the reply is damaged.
+    """
     payload = fields.get(b"reply", b"")
     try:
-        told = orjson.loads(payload)
-        by_call = re.match(r"\{(\w+)\}:", told.get("call") or "")
-        sid = told.get("sid") or (by_call[1] if by_call else "")
-        files = sum(file["size"] for file in told.get("attachments", ()))
-        return str(sid), len(payload) + int(files)
+        reply = orjson.loads(payload)
+        by_call = re.match(r"\{(\w+)\}:", reply.get("call") or "")
+        sid = reply.get("sid") or (by_call[1] if by_call else "")
+        file_bytes = sum(file["size"] for file in reply.get("attachments", ()))
+        return str(sid), len(payload) + int(file_bytes)
     except (AttributeError, KeyError, TypeError, ValueError):
         return "", len(payload)

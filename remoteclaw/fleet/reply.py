@@ -1,4 +1,4 @@
-"""The JSON of replies on their streams, encoded and decoded."""
+"""The JSON form of replies on reply streams, encoded and decoded."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 from remoteclaw.messages import Attachment, ChatPlace
 from remoteclaw.protocols import Card, Operation, Place, Reply
 
-#: The form in which replies are written, that of those with a request to people, and the newest
-#: that is read here.
+#: The version of replies, and that of replies with a card, which is the newest that can be read.
 REPLY_VERSION, CARD_VERSION = 1, 2
 
 
@@ -39,10 +38,11 @@ def reply_payload(
     card: Card | None = None,
     is_beside: bool = False,
 ) -> dict[str, Any]:
-    """Return the JSON of a reply; a turn's last one has `entries`, and later its status and usage.
+    """Return a reply in its JSON form.
 
-    What is no turn's is of RemoteClaw itself.
-    What a `call` sends is numbered from 0 with `index` for itself.
+    The last reply of a turn has `entries`, and the script `finish` adds the turn's status and
+    usage. A reply without a `turn` is a notice of RemoteClaw. Replies are numbered by `index` from
+    0 within their turn, and those of a `call` within the call.
     """
     return {
         "v": CARD_VERSION if card else REPLY_VERSION,
@@ -69,24 +69,24 @@ def reply_payload(
 
 
 def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
-    """Return the JSON of an operation, for the call that asks for it."""
+    """Return an operation that `call` requests, in the JSON form of replies."""
     place = Place(operation.channel_id, operation.thread_id)
     payload = reply_payload(place, "", sid="", call=call)
     return {**payload, "operation": asdict(operation)}
 
 
 @functools.cache
-def _shape() -> TypeAdapter[Reply]:
-    """Return the validator of types: a wrong one would end an adapter."""
+def _validator() -> TypeAdapter[Reply]:
+    """Return the validator of replies: a value of a wrong type would end an adapter."""
     return TypeAdapter(Reply)
 
 
 def decode_reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
-    """Return a reply as it stands on the stream.
+    """Return a reply from its entry on the stream.
 
-    Raises `NewerReply`, or KeyError, TypeError or ValueError if it is damaged.
+    Raises `NewerReply`, or KeyError, TypeError or ValueError if the entry is damaged.
     """
     data = orjson.loads(fields[b"reply"])
     if data["v"] > CARD_VERSION:
         raise NewerReply(f"version {data['v']} is newer than {CARD_VERSION}")
-    return _shape().validate_python({**data, "id": reply_id, "is_final": bool(data["entries"])})
+    return _validator().validate_python({**data, "id": reply_id, "is_final": bool(data["entries"])})

@@ -1,4 +1,4 @@
-"""A request to people: the record of what an agent may not do by itself, and of its answer."""
+"""A request to people: an action that an agent may not take without permission, and the answer."""
 
 import hashlib
 import secrets
@@ -10,149 +10,160 @@ import orjson
 
 from remoteclaw.messages import Attachment, ChatPlace, Deliver, SessionKey
 
-#: An id is what people type: letters and digits that are not taken for each other.
+#: The characters of an id, without those that look alike, since people type ids; and its length.
 ALPHABET, ID_LENGTH = "abcdefghjkmnpqrstuvwxyz23456789", 8
 
-#: `once` and `conversation` allow it, `deny` doesn't; `words` answer a question, or say what is to
-#: be different in a plan; `edits` approves one, and allows changes of files for the conversation.
+#: The verdict of a person. `once` and `conversation` allow the action, and `deny` refuses it.
+#: `words` is a text that answers a question, or says how a plan should change. `edits` approves a
+#: plan, and allows changes of files for the conversation.
 Verdict = Literal["once", "conversation", "edits", "deny", "words"]
+#: The state of a request. `open`: a turn waits for the answer. `answered`: the turn has not taken
+#: the answer yet. `given`: the turn has taken it. `lapsed`: no turn waits, but the request can
+#: still be answered. `granted`: allowed after the turn's end, for one use. `used`: that use has
+#: happened. `denied`: denied after the turn's end. `expired`: not answered in time. `void`: closed
+#: without need for an answer. `gone`: no longer stored.
 State = Literal[
     "open", "answered", "given", "lapsed", "granted", "used", "denied", "expired", "void", "gone"
 ]
 
-#: The answers to a request for a permission.
+#: The possible answers to a request for a permission: the verdict and its label.
 PERMISSION = (
     ("once", "Allow once"),
     ("conversation", "Allow for this conversation"),
     ("deny", "Deny"),
 )
-#: The answers to a plan.
+#: The possible answers to a plan.
 PLAN = (
     ("once", "Go on"),
     ("edits", "Go on, and change files unasked"),
     ("deny", "Keep planning"),
 )
-#: Those to a request for a change of the configuration.
+#: The possible answers to a change of the configuration.
 CHANGE = (PERMISSION[0], PERMISSION[2])
-#: How long a change can be answered, in milliseconds.
+#: A change of the configuration can be answered for this long, in milliseconds.
 CHANGE_MS = 3600 * 1000
 
 
 def new_id() -> str:
-    """Return the id of a request."""
+    """Return a new, random id of a request."""
     return "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
 
 
 def id_of(*parts: str) -> str:
-    """Return the id of the request that has this name elsewhere: the same one each time."""
+    """Return the id of a request that is named by `parts`: the same id for the same parts."""
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return "".join(ALPHABET[byte % len(ALPHABET)] for byte in digest[:ID_LENGTH])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class RequestAnswer:
     """An answer to a request."""
 
     verdict: Verdict
     by: str
-    """Who has given it, as CHANNEL:ID; `operator` for the command line."""
+    """The person who answered, as CHANNEL:ID; `operator` for the command line."""
     name: str
-    """What they are called."""
+    """The person's name."""
     at_ms: int
     words: str = ""
     """The reason of a denial, or the answer to a question."""
 
     @classmethod
     def decode(cls, text: bytes) -> Self:
-        """Return an answer as Redis has it."""
+        """Return an answer from its stored form."""
         return cls(**orjson.loads(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of the configuration, exactly as it would be made."""
+    """A change of the configuration that an agent requests."""
 
     host: str
-    """The host whose file it changes."""
+    """The host whose configuration file is to change."""
     patch: Mapping[str, Any]
     """The change, as a JSON merge patch."""
     base: str
+    """The hash of the file before the change."""
     after: str
-    """The hashes of the file before and after it."""
+    """The hash of the file after the change."""
     changed: Sequence[str]
+    """The keys that change."""
     needs_restart: Sequence[str]
+    """The keys whose change needs a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What an agent asks people for."""
+    """A request of an agent to people: for a permission, an answer, or approval of a plan."""
 
     id: str
     session: SessionKey
     turn: str
     tool: str
     what: str
-    """What would be done, as people are shown it: without secrets, and with every character
-    visible."""
+    """The action, as people see it: without secrets, and with every character visible."""
     where: str
-    """The directory that it would be done in."""
+    """The directory in which the action would take place."""
     file: Attachment | None = None
-    """All of it, if its middle is left out there."""
+    """The complete text of the action, if `what` leaves out its middle."""
     deliver: Deliver
     people: Sequence[str]
-    """On whose behalf, each as CHANNEL:ID."""
+    """The people on whose behalf the agent asks, each as CHANNEL:ID."""
     is_question: bool = False
-    """Whether words answer it."""
+    """Whether the request is a question, which a text answers."""
     choices: Sequence[str] = ()
     """The answers that a question proposes."""
     is_multiple: bool = False
-    """Whether several of them can be chosen."""
+    """Whether several of the `choices` can be chosen."""
     chat: ChatPlace | None = None
-    """Where people are asked instead of the conversation."""
+    """The chat in which people are asked, if it is not the conversation's own."""
     before: str = ""
-    """The questions before it in the same call, with their answers."""
+    """The earlier questions of the same tool call, with their answers."""
     is_plan: bool = False
-    """Whether it is a plan that the agent wants to go on with."""
+    """Whether the request is for the approval of a plan."""
     offers_edits: bool = False
-    """Whether changes of files can be allowed with it."""
+    """Whether changes of files can be allowed together with the plan."""
     is_again: bool = False
-    """Whether it may have been done already, by an attempt that was cut off."""
+    """Whether an earlier attempt, which was cut off, may already have taken the action."""
     state: State = "open"
     asked_ms: int = 0
+    """The time of the request, in milliseconds on Redis' clock, as the other times."""
     shown: str = ""
-    """The platform's id of the message that shows it."""
+    """The platform's id of the message that shows the request; empty if none does."""
     unshown: str = ""
-    """Why that chat does not show it."""
+    """The reason why the chat does not show the request."""
     until_ms: int = 0
-    """Until when it can be answered, or what was granted passes, or the turn waits."""
-    answer: Answered | None = None
+    """The end of the time in which the turn waits, the request can be answered, or a grant can be
+    used, depending on `state`."""
+    answer: RequestAnswer | None = None
     change: "Change | None" = None
-    """The change of the configuration that is asked for, if it is one: no turn waits for it."""
+    """The requested change of the configuration; None for other requests. No turn waits for the
+    answer to a change."""
     became: str = ""
-    """What became of the change, in words."""
+    """The result of the change, as a sentence."""
     message: str = ""
-    """The platform's id of the message that has answered it, if one has."""
+    """The platform's id of the message that answered the request; empty if none did."""
     waits_ms: int = 0
-    """Since when the attempt waits that wants it."""
+    """The time since which the current attempt at the turn waits."""
     ended_ms: int = 0
-    """When it was answered or closed."""
+    """The time at which the request was answered or closed; 0 before."""
 
     @classmethod
     def decode(cls, id_: str, fields: Mapping[bytes, bytes]) -> Self:
-        """Return a request as Redis has it."""
-        told: dict[str, Any] = orjson.loads(fields[b"request"])
-        answer, file, chat = fields.get(b"answer"), told.get("file"), told.get("chat")
-        change = told.pop("change", None)
-        told["session"] = SessionKey.parse(told["session"])
-        told["file"] = Attachment(**file) if file else None
-        told["chat"] = ChatPlace(**chat) if chat else None
+        """Return a request from its hash in Redis."""
+        values: dict[str, Any] = orjson.loads(fields[b"request"])
+        answer, file, chat = fields.get(b"answer"), values.get("file"), values.get("chat")
+        change = values.pop("change", None)
+        values["session"] = SessionKey.parse(values["session"])
+        values["file"] = Attachment(**file) if file else None
+        values["chat"] = ChatPlace(**chat) if chat else None
         return cls(
-            **told,
+            **values,
             id=id_,
             state=cast(State, fields[b"state"].decode()),
             asked_ms=int(fields[b"asked_ms"]),
             until_ms=int(fields[b"until_ms"]),
-            answer=Answered.decode(answer) if answer else None,
+            answer=RequestAnswer.decode(answer) if answer else None,
             shown=fields.get(b"shown", b"").decode(),
             change=Change(**change) if change else None,
             became=fields.get(b"became", b"").decode(),
@@ -163,24 +174,24 @@ class Request:
         )
 
     def encode(self) -> bytes:
-        """Return what is kept of it from the beginning on."""
-        told = {name: getattr(self, name) for name in _KEPT}
-        told["session"] = str(self.session)
-        told["file"] = self.file.model_dump() if self.file else None
+        """Return the part of the request that never changes, as JSON."""
+        values = {name: getattr(self, name) for name in _CONSTANT_FIELDS}
+        values["session"] = str(self.session)
+        values["file"] = self.file.model_dump() if self.file else None
         if self.change:
-            told["change"] = asdict(self.change)
-        return orjson.dumps(told)  # a place is a table
+            values["change"] = asdict(self.change)
+        return orjson.dumps(values)
 
     @property
     def kind(self) -> Literal["tool", "question", "plan", "change"]:
-        """What is asked for."""
+        """The kind of the request."""
         if self.change:
             return "change"
         return "plan" if self.is_plan else "question" if self.is_question else "tool"
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
-        """The answers that can be chosen, each with its label: plain chats number them."""
+        """The possible answers, each with its label, in the order in which chats number them."""
         if self.is_plan:
             return tuple(each for each in PLAN if each[0] != "edits" or self.offers_edits)
         if self.change:
@@ -192,21 +203,22 @@ class Request:
 
     @property
     def place(self) -> ChatPlace:
-        """Where it is shown."""
+        """The chat in which the request is shown."""
         return self.chat or self.session.place
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it can be answered."""
+        """Whether the request can be answered."""
         return self.state in ("open", "lapsed")
 
     @property
     def can_pass(self) -> bool:
-        """Whether it can be answered, or what was granted can still pass."""
+        """Whether the request can be answered, or its grant can still be used."""
         return self.is_waiting or self.state == "granted"
 
 
-_KEPT = (
+#: The fields that are stored as they are when the request is made.
+_CONSTANT_FIELDS = (
     *("turn", "tool", "what", "where", "deliver", "people"),
     *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "chat"),
     "is_again",

@@ -1,4 +1,4 @@
-"""The card of a request: the message that shows it, and what takes its place."""
+"""The card of a request: the message that shows it, and the message that replaces the card."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,51 +13,55 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Attachment, ChatPlace, Entry, person
 from remoteclaw.protocols import Card
 
-#: How many requests of one session wait at once, and how many in all.
+#: The maximum number of open requests of one session, and of all sessions.
 MAX_OF_SESSION, MAX_OF_ALL = 8, 1000
-#: How long a request is kept at least, in milliseconds.
-LEAST_KEPT_MS = 24 * 3600 * 1000
-#: The placeholder in a request's message for what became of it; no agent knows it.
+#: A request is kept for at least this long, in milliseconds.
+MIN_KEEP_MS = 24 * 3600 * 1000
+#: The placeholder for a request's result in the message that replaces the card. It contains the
+#: request's id, which the agent doesn't know, so that the agent can't write the placeholder.
 CLOSING = "%CLOSING-{id}%"
 
-#: What a conversation is told whose requests go to another chat: nothing of what is asked for.
+#: The messages to the conversation whose request another chat shows; they don't name the action.
+#: The keys are parts of the messages' call names.
 ELSEWHERE = {
     "told": "I have to ask a person elsewhere: request `{id}`.",
     "became": "Request `{id}`: {closing}",
     "unreached": (
-        "The chat where that is asked can't be reached, so nobody was shown request `{id}`. Who "
-        "may answer it can do so here, with its name: `/allow {id}`, `/deny {id}` or, to a "
-        "question, `/answer {id} TEXT`. `remoteclaw asks show {id}` shows what it is about, and "
-        "why that chat does not."
+        "Request `{id}` could not be shown, because the chat for requests can't be reached. A "
+        "person who may answer it can do so here: `/allow {id}`, `/deny {id}` or, to a question, "
+        "`/answer {id} TEXT`. `remoteclaw asks show {id}` shows the request, and why it could not "
+        "be shown."
     ),
 }
 
-#: How many people are named for whom something is asked in another chat.
+#: A card in another chat names at most this many of the people on whose behalf the agent asks.
 MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What shows a request, and says what became of it."""
+class ShownCard:
+    """The card of a request with the messages that follow it, each as the JSON of a reply."""
 
     stream: str
+    """The reply stream of the chat that shows the card."""
     card: bytes
-    """The message that shows it."""
+    """The card."""
     closing: bytes
-    """The message that takes its place; it has a placeholder for what became of the request."""
+    """The message that replaces the card, with a placeholder for the result of the request."""
     here: str | None = None
-    """The conversation's stream, if the card is in another chat."""
+    """The reply stream of the conversation, if another chat shows the card."""
     elsewhere: Mapping[str, bytes] = field(default_factory=dict)
-    """What the conversation is then `told`, what `became` of it, and that it is `unreached`."""
+    """The messages to the conversation, by their keys in `ELSEWHERE`, if another chat shows the
+    card."""
 
 
-def shown_by(request: Request, *, attempt: int, text: str, how: str = "") -> Shown:
-    """Return what shows a request; `how` says how it is answered, as long as it can be."""
+def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> ShownCard:
+    """Return the card of a request with `text`; `how` tells people how to answer it."""
 
     def payload(
         place: ChatPlace, part: str, text: str, card: Card | None = None, *files: Attachment
     ) -> bytes:
-        said = reply_payload(
+        message = reply_payload(
             place,
             text,
             sid=request.session.sid,
@@ -67,68 +71,73 @@ def shown_by(request: Request, *, attempt: int, text: str, how: str = "") -> Sho
             call=f"ask:{request.id}{part}",
             card=card,
         )
-        return orjson.dumps(said)
+        return orjson.dumps(message)
 
     at, here = request.place, request.session.place
     closing = CLOSING.format(id=request.id)
-    told = {}
+    elsewhere = {}
     if request.chat:
-        told = {
-            name: payload(here, f":{name}", words.format(id=request.id, closing=closing))
-            for name, words in ELSEWHERE.items()
+        elsewhere = {
+            name: payload(here, f":{name}", template.format(id=request.id, closing=closing))
+            for name, template in ELSEWHERE.items()
         }
     card, files = Card(request.id, tuple(request.offered)), [request.file] if request.file else []
-    return Shown(
+    return ShownCard(
         keys.reply_stream(at.provider, at.account),
         payload(at, "", f"{text}{how}", card, *files),
         payload(at, ":closed", f"{text}\n\n{closing}", Card(request.id, ())),
-        here=keys.reply_stream(here.provider, here.account) if told else None,
-        elsewhere=told,
+        here=keys.reply_stream(here.provider, here.account) if elsewhere else None,
+        elsewhere=elsewhere,
     )
 
 
-def of_other_chat(request: Request, entries: Sequence[Entry]) -> str:
-    """Return for whom it is, and where, if another chat than that shows it."""
+def other_chat_note(request: Request, entries: Sequence[Entry]) -> str:
+    """Return the people and the chat of a request that another chat shows, as Markdown; else "".
+
+    `entries` are those of the turn; the people's names are taken from them.
+    """
     if request.chat is None:
         return ""
     messages = [entry.message for entry in entries]
-    names = {person(one.provider, one.from_): one.user_name for one in messages}
+    names = {person(message.provider, message.from_): message.user_name for message in messages}
     people = [
-        _code(one) + (f" ({_code(name)})" if (name := names.get(one)) else "")
-        for one in request.people
+        _code(each) + (f" ({_code(name)})" if (name := names.get(each)) else "")
+        for each in request.people
     ]
     if more := len(people[MAX_NAMED:]):
         people[MAX_NAMED:] = [f"{more} more"]
-    told = f" for {', '.join(people)}" if people else ""
-    return f",{told} in {_code(str(request.session.place))},"
+    for_people = f" for {', '.join(people)}" if people else ""
+    return f",{for_people} in {_code(str(request.session.place))},"
 
 
 def _code(text: str) -> str:
-    """Return words of other people as Markdown that says nothing more."""
-    return f"`{one_line(text, most=120).replace('`', chr(39))}`"
+    """Return untrusted text as inline code, without Markdown of its own."""
+    return f"`{one_line(text, max_chars=120).replace('`', chr(39))}`"
 
 
-def record_args(request: Request, shown: Shown | None, *, keep_ms: int) -> tuple[Keys, Arguments]:
-    """Return the keys and arguments of a script that makes a request."""
+def request_args(
+    request: Request, shown: ShownCard | None, *, keep_ms: int
+) -> tuple[Keys, Arguments]:
+    """Return the keys and arguments of a script that stores a request and sends its card."""
     sid, elsewhere = request.session.sid, shown.elsewhere if shown else {}
     names: Keys = {
         "replies": shown.stream if shown else None,
         "here": shown.here if shown else None,
         "ask": keys.ask(request.id),
         "asks": keys.ASKS,
-        "asked": keys.asked(sid),
+        "session_asks": keys.asks_of_session(sid),
         "file": keys.blob(sid, request.file.blob) if request.file else None,
     }
     return names, {
         "id": request.id,
         "sid": sid,
         "request": request.encode(),
-        "keep_ms": max(keep_ms, LEAST_KEPT_MS),
-        "most": MAX_OF_SESSION,
-        "most_of_all": MAX_OF_ALL,
+        "keep_ms": max(keep_ms, MIN_KEEP_MS),
+        "max_open": MAX_OF_SESSION,
+        "max_total": MAX_OF_ALL,
         "card": shown.card if shown else None,
         "closing": shown.closing if shown else None,
-        "told": elsewhere.get("told"),
+        "here_card": elsewhere.get("told"),
         "here_closing": elsewhere.get("became"),
         "unreached": elsewhere.get("unreached"),
     }

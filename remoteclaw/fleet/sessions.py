@@ -1,4 +1,4 @@
-"""Sessions for operators: list, look, stop."""
+"""Sessions for commands, tools and operators: list, find, change, fork and stop them."""
 
 import contextlib
 import re
@@ -21,41 +21,41 @@ from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-#: How many of the newest sessions are found by their label or title.
+#: At most this many of the newest sessions are searched for a label or title.
 MAX_NAMED = 1000
-#: How many sessions with work are searched for those that run.
+#: At most this many sessions with work are searched for running ones.
 MAX_ACTIVE = 1000
-#: How many of the newest sessions are searched for warm agents.
+#: At most this many of the newest sessions are searched for warm agents.
 MAX_WARM = 300
-#: How many sessions are read in one step, during which Redis answers no other client.
+#: The number of sessions that are read in one transaction, during which Redis is blocked.
 MAX_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionView(SessionState):
-    """A session as operators see it."""
+    """A session's state with its number of entries and its conversations."""
 
     sid: str
     waiting: int
-    """Entries that have no outcome yet, the running ones included."""
+    """The number of entries without a final outcome, including those of the running turn."""
     last_message_ms: int
     session_ids: Mapping[str, str]
     """The CLIs' own session ids, by runtime and workspace."""
 
     @property
     def shown_status(self) -> str:
-        """Its status, for people: a worker that has nothing to do any more holds it for a while."""
+        """The status for people: `idle` also while a worker only keeps the lease for a while."""
         is_over = self.status == "running" and not self.turn and not self.waiting
         return "idle" if is_over else self.status
 
-    def is_called(self, words: str) -> bool:
-        """Whether its key, label or title contains this, in any case."""
+    def matches(self, text: str) -> bool:
+        """Return whether the key, label or title contains `text`, in any case."""
         names = f"{self.key} {self.label or ''} {self.title or ''}"
-        return words.casefold() in names.casefold()
+        return text.casefold() in names.casefold()
 
 
 class Sessions:
-    """The sessions that Redis knows."""
+    """The sessions of a fleet."""
 
     def __init__(self, scripts: Scripts, waker: Waker, records: Records) -> None:
         self._scripts = scripts
@@ -67,8 +67,8 @@ class Sessions:
         return await self.views(await self._newest(limit))
 
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
-        """Return how many sessions have work, and some of them: those first that a worker has."""
-        count, sids = await self._scripts.together(
+        """Return the number of sessions with work, and at most `limit` of them, running first."""
+        count, sids = await self._scripts.run_pipeline(
             lambda ask: (ask.zcard(keys.ACTIVE), ask.zrange(keys.ACTIVE, 0, MAX_ACTIVE - 1))
         )
         states = await self._fields(sids, ["status"])
@@ -77,16 +77,19 @@ class Sessions:
         return count, [view for view in some if view.status != "idle"]
 
     async def waiting_since(self, views: Sequence[SessionView]) -> Sequence[int | None]:
-        """Return when the oldest message of each came that has no outcome; None without one."""
-        found = await self._scripts.together(
+        """Return the time of each session's oldest entry without an outcome; None without one.
+
+        Times are in milliseconds since 1970.
+        """
+        oldest = await self._scripts.run_pipeline(
             lambda ask: [ask.xrange(keys.inbound(view.sid), count=1) for view in views]
         )
-        return [int(entries[0][0].partition(b"-")[0]) if entries else None for entries in found]
+        return [int(entries[0][0].partition(b"-")[0]) if entries else None for entries in oldest]
 
-    async def of_agents(self) -> Mapping[str, SessionKey]:
-        """Return sessions by where the holder of each one's last agent listens.
+    async def by_agent_path(self) -> Mapping[str, SessionKey]:
+        """Return sessions by the address of their last agent's holder.
 
-        Those of the newest sessions alone: an agent is warm for minutes.
+        Only the newest sessions are read, since an agent stays warm for minutes.
         """
         newest = await self._newest(MAX_WARM)
         return {
@@ -96,11 +99,11 @@ class Sessions:
         }
 
     async def view(self, sid: str) -> SessionView | None:
-        """Return one session; None if nothing is known of it any more."""
+        """Return a session; None if its state has expired."""
         return next(iter(await self.views([sid.encode()])), None)
 
     async def views(self, sids: Sequence[bytes]) -> Sequence[SessionView]:
-        """Return those of which something is known, in their order, many in one round trip."""
+        """Return the sessions in the order of `sids`, without those whose state has expired."""
         names = [sid.decode() for sid in sids]
         return [
             view
@@ -117,8 +120,8 @@ class Sessions:
                 pipeline.zscore(keys.SESSIONS, sid)
                 pipeline.hgetall(keys.session_map(sid))
 
-        told = iter(await self._scripts.together(ask, is_atomic=True))
-        return [_view(sid, *facts) for sid, *facts in zip(sids, *[told] * 4, strict=True)]
+        results = iter(await self._scripts.run_pipeline(ask, is_atomic=True))
+        return [_view(sid, *values) for sid, *values in zip(sids, *[results] * 4, strict=True)]
 
     async def _newest(self, count: int) -> Sequence[bytes]:
         client = self._scripts.client
@@ -128,35 +131,35 @@ class Sessions:
         return sids
 
     async def _fields(self, sids: Sequence[bytes], names: Sequence[str]) -> Sequence[Any]:
-        return await self._scripts.together(
+        return await self._scripts.run_pipeline(
             lambda ask: [ask.hmget(keys.state(sid.decode()), [*names]) for sid in sids]
         )
 
-    async def above(self, view: SessionView) -> Sequence[SessionKey]:
-        """Return the sessions that a session was started by, the nearest first."""
-        found = []
+    async def ancestors(self, view: SessionView) -> Sequence[SessionKey]:
+        """Return the parent of a session, the parent's parent and so on."""
+        ancestors = []
         current: SessionView | None = view
-        while current and current.parent and current.parent not in found:
-            found.append(current.parent)
+        while current and current.parent and current.parent not in ancestors:
+            ancestors.append(current.parent)
             current = await self.view(current.parent.sid)
-        return found
+        return ancestors
 
     async def children(self, sid: str) -> Sequence[SessionView]:
-        """Return the sessions that a session has started, oldest first."""
+        """Return the sessions that a session started, oldest first."""
         client = self._scripts.client
-        known = await self._scripts.call(client.zrange, keys.children(sid), 0, -1)
-        return await self.views(known)
+        sids = await self._scripts.call(client.zrange, keys.children(sid), 0, -1)
+        return await self.views(sids)
 
     async def labelled(self, agent: str, label: str) -> str | None:
-        """Return the id of an agent's session that has a label."""
+        """Return the id of the agent's session with a label; None if no session has it."""
         client = self._scripts.client
         sid = await self._scripts.call(client.hget, keys.labels(agent), label)
         return sid.decode() if sid else None
 
     async def label(self, view: SessionView, label: str | None) -> None:
-        """Give a session a label, or take it away.
+        """Set the label of a session; None removes it.
 
-        Raises `NotFound` if another session of the agent has it.
+        Raises `NotFound` if another session of the agent has the label.
         """
         owner = await self._scripts.run(
             "label",
@@ -164,18 +167,19 @@ class Sessions:
             args={"sid": view.sid, "label": label},
         )
         if owner:
-            raise NotFound(f"{owner.decode()!r} is called {label!r} already: choose another name.")
+            raise NotFound(f"{owner.decode()!r} already has the label {label!r}: choose another.")
 
     async def find(self, text: str) -> str:
-        """Return the id of the session that `text` names: its key, its label, the start of its id,
-        or its title or the start of that.
+        """Return the id of the session that `text` names.
 
-        Raises `NotFound` if none fits, or more than one.
+        `text` is the session's key, its label, its id or the beginning of it, or its title or the
+        beginning of it; the first of these that matches decides. Raises `NotFound` if no session
+        matches, or more than one.
         """
         found: set[str] = set()
         client = self._scripts.client
 
-        async def scan() -> None:
+        async def scan_ids() -> None:
             async for sid, _score in client.zscan_iter(keys.SESSIONS, match=f"{text}*", count=1000):
                 found.add(sid.decode())
 
@@ -185,11 +189,11 @@ class Sessions:
                 sid = SessionKey.parse(text).sid
         if sid and (await self.view(sid) or await self._records.has(sid)):
             found.add(sid)
-        elif not (found := await self._called(text, "label")):
+        elif not (found := await self._named_by(text, "label")):
             if re.fullmatch("[0-9a-f]{1,31}", text):
-                await self._scripts.call(scan)
+                await self._scripts.call(scan_ids)
             if not found:
-                found = await self._called(text, "title")
+                found = await self._named_by(text, "title")
         if len(found) == 1:
             return found.pop()
         listed = "`remoteclaw sessions list` shows those there are"
@@ -197,50 +201,53 @@ class Sessions:
             raise NotFound(f"{text!r} fits {len(found)} sessions: give more of its id; {listed}.")
         raise NotFound(f"{text!r} is no session: {listed}.")
 
-    async def _called(self, text: str, field: Literal["label", "title"]) -> set[str]:
-        """Return the ids of newer sessions with a label, or with a title that begins so."""
+    async def _named_by(self, text: str, field: Literal["label", "title"]) -> set[str]:
+        """Return the ids of the newest sessions whose `field` is `text`, in any case.
+
+        If no title is `text`, the sessions whose title begins with it are returned.
+        """
         newest = await self._newest(MAX_NAMED)
-        names = await self._fields(newest, [field])
-        named = {
+        rows = await self._fields(newest, [field])
+        names = {
             sid.decode(): name.decode().casefold()
-            for sid, (name,) in zip(newest, names, strict=True)
+            for sid, (name,) in zip(newest, rows, strict=True)
             if name
         }
-        wanted = text.casefold()
-        exact = {sid for sid, name in named.items() if name == wanted}
-        if exact or field == "label" or not wanted:
+        text = text.casefold()
+        exact = {sid for sid, name in names.items() if name == text}
+        if exact or field == "label" or not text:
             return exact
-        return {sid for sid, name in named.items() if name.startswith(wanted)}
+        return {sid for sid, name in names.items() if name.startswith(text)}
 
     async def named(self, text: str) -> SessionView:
-        """Return the session that `text` names, as `find()` does.
+        """Return the session that `text` names, as for `find()`.
 
-        Raises `NotFound` also if only its record is known.
+        Raises `NotFound` also if the session's state has expired.
         """
         if view := await self.view(await self.find(text)):
             return view
         raise NotFound(f"There is no {text!r}, or its record has expired.")
 
     async def key_of(self, text: str) -> SessionKey:
-        """Return the key of the session that `text` names, as `find()` does.
+        """Return the key of the session that `text` names, as for `find()`.
 
-        Raises `NotFound` also if only its record is known, and its key is not given.
+        Raises `NotFound` also if the session's state has expired and `text` is not its key.
         """
         sid = await self.find(text)
         if view := await self.view(sid):
             return view.key
         if "/" not in text:
-            raise NotFound(f"The session {text!r} has been idle for long: give its key.")
+            raise NotFound(f"The session {text!r} has expired: give its key instead.")
         return SessionKey.parse(text)
 
     async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
-        """Begin a session with a copy of what another one remembers: ids and record.
+        """Begin the session `target` with a copy of the conversation of `source`.
 
-        `names` are the conversations that their CLIs can copy. The copy is made with the new
-        session's first turn; without one, it begins with the record alone. Raises `NotFound`
-        if the session is there already, or there is nothing to copy.
+        `names` are the conversations, by their names in the session map, that their CLIs can copy.
+        The CLI makes the copy in the first turn of `target`; without a copy, that turn begins with
+        the record. Raises `NotFound` if `target` exists, or if there is nothing to copy.
         """
-        told = await self._scripts.run(
+        result = await self._scripts.run(
             "fork",
             keys={
                 "state": keys.state(source.sid),
@@ -259,21 +266,22 @@ class Sessions:
                 "names": names,
             },
         )
-        if told == b"exists":
-            raise NotFound(
-                f"{str(target)!r} is there already: choose another thread, or another user."
-            )
-        if told == b"nothing":
+        if result == b"exists":
+            raise NotFound(f"{str(target)!r} already exists: choose another thread or user.")
+        if result == b"nothing":
             raise NotFound(f"{str(source.key)!r} has no conversation that could be copied.")
 
     async def configure(self, session: SessionKey, queue: QueueOverride | None) -> None:
-        """Give a session queue settings of its own, from its next turn on; None takes them away."""
+        """Set a session's own queue settings from its next turn on; None removes them."""
         await self._set(session, QUEUE, queue.model_dump_json(exclude_none=True) if queue else None)
 
     async def change_queue(
         self, view: SessionView, wanted: Mapping[str, Any], *, is_reset: bool
     ) -> QueueOverride | None:
-        """Change a session's own queue settings, all of them if it `is_reset`; return them."""
+        """Add the settings `wanted` to a session's own queue settings; return the new ones.
+
+        With `is_reset`, the previous settings are removed first.
+        """
         own = None if is_reset else view.queue
         if is_reset or wanted:
             before = own.model_dump(exclude_none=True) if own else {}
@@ -282,22 +290,22 @@ class Sessions:
         return own
 
     async def choose_model(self, session: SessionKey, model: str | None) -> None:
-        """Give a session a model of its own, from its next turn on; None takes it away."""
+        """Set a session's own model from its next turn on; None removes it."""
         await self._set(session, MODEL, model)
 
     async def bind(self, session: SessionKey, project: str | None) -> None:
-        """Bind a session to a project, from its next turn on; None ends that.
+        """Bind a session to a project from its next turn on; None removes the binding.
 
-        While it does, it is not forgotten, however long nobody writes.
+        The state of a bound session does not expire.
         """
         await self._set(session, PROJECT, project)
 
     async def quieten(self, session: SessionKey, *, is_quiet: bool) -> None:
-        """Hide what a session's turns do before their answers from its chat, or show it again."""
+        """Set whether the session's chat shows only the answers of turns, without progress."""
         await self._set(session, IS_QUIET, "1" if is_quiet else None)
 
     async def _set(self, session: SessionKey, field: str, value: str | None) -> None:
-        """Set or remove a setting of a session, also of one that has no message yet."""
+        """Set or remove a field of a session's state; the session may not have a message yet."""
         await self._scripts.run(
             "configure",
             keys={"state": keys.state(session.sid)},
@@ -310,14 +318,13 @@ class Sessions:
         )
 
     async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
-        """Stop all that the session has accepted so far; return how many entries that concerns.
+        """Stop all unfinished entries of a session and of all sessions below it.
 
-        Sessions that it has started are stopped, too, and theirs in turn. The one that started
-        them gets no result, and neither does its own parent unless that `wants_result`.
-        It is durable: a worker that takes the session later stops them too.
-        0 means that there was nothing to stop, or that it finished first. With the same `call`
-        of an operator again, what came since is not stopped. A session that is postponed is woken
-        for it.
+        Returns the number of the session's entries; 0 if there were none, or if they finished
+        first. No session below returns a result, and the session itself returns one to its parent
+        only with `wants_result`. The stop is durable: a worker that acquires the lease later obeys
+        it. A postponed session gets a hint. A repeated `call` of an operator does not stop entries
+        that have arrived since.
         """
         count, key, queue = await self._scripts.run(
             "stop",
@@ -335,17 +342,17 @@ class Sessions:
 
 def _view(
     sid: str,
-    raw: Mapping[bytes, bytes],
+    state: Mapping[bytes, bytes],
     waiting: int,
-    last: float | None,
+    last_message_ms: float | None,
     session_ids: Mapping[bytes, bytes],
 ) -> SessionView | None:
-    if not raw:
+    if not state:
         return None
     return SessionView.decode(
-        raw,
+        state,
         sid=sid,
         waiting=waiting,
-        last_message_ms=int(last or 0),
+        last_message_ms=int(last_message_ms or 0),
         session_ids={name.decode(): id_of(value.decode()) for name, value in session_ids.items()},
     )

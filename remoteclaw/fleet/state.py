@@ -10,127 +10,131 @@ from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-#: The field with a session's own queue settings, which operators write.
+#: The field with the session's own queue settings.
 QUEUE = "queue_settings"
-#: The field with the model that people have chosen for a session.
+#: The field with the model that a person chose for the session.
 MODEL = "model"
-#: The field with the project that people have bound a session to.
+#: The field with the project to which a person bound the session.
 PROJECT = "project"
-#: The field that is there while a session's chat shows nothing of turns that run.
+#: The field that exists while the session's chat shows only the answers of turns.
 IS_QUIET = "is_quiet"
-#: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
+#: The state of an idle session is kept for this long, in milliseconds: longer than the CLI's
+#: session id.
 STATE_MS = 8 * 24 * 3600 * 1000
-#: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
+#: The depth of a task whose depth is unknown: higher than any limit, so that the task has minimal
+#: rights.
 MAX_DEPTH = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """What Redis keeps of a session, as it was at one moment. Times are Redis' (ms)."""
+    """The state of a session at one moment. Times are in milliseconds on Redis' clock."""
 
     key: SessionKey
     status: Literal["idle", "scheduled", "running"]
     lane: Lane
-    """The queue that the session waits in when it waits."""
+    """The lane of the session's hints."""
     host: str | None
-    """The host that has its agent."""
+    """The host of the session's agent."""
     worker: str | None
-    """The process that holds its lease, for people."""
+    """The process that holds the lease, as text for people."""
     epoch: str
     queue: QueueOverride | None
-    """Its own queue settings."""
+    """The session's own queue settings."""
     model: str | None
-    """The chosen model; None for the agent's own."""
+    """The chosen model; None for the agent's model."""
     project: str | None
-    """The project that it is bound to; None where it works in its agent's workspace."""
+    """The project to which the session is bound; None for the agent's workspace."""
     turn_project: str | None
-    """The same, as it was when its last turn began."""
+    """The value of `project` when the last turn began."""
     is_quiet: bool
-    """Whether its chat shows nothing of a turn before its answers."""
+    """Whether the session's chat shows only the answers of turns, without progress."""
     last_entry: str | None
-    """The entry that was accepted last."""
+    """The id of the last entry that was accepted."""
     busy_since_ms: int | None
-    """When its first turn since it was idle began."""
+    """The start of the first turn since the session was idle; None while it is idle."""
     last_heard_ms: int
-    """When the last turn about a person's message ended; 0 if never."""
+    """The end of the last turn about a person's message; 0 if there was none."""
 
     turn: str | None
-    """The turn that is recorded and not finished."""
-    taken: int
-    """How many entries that turn is about, those that have joined it included; 0 without one."""
+    """The id of the turn that was recorded and is not finished."""
+    turn_size: int
+    """The number of entries of that turn, including those that joined it; 0 without a turn."""
     attempt: int
     phase: str | None
     finished_turn: str | None
-    """The turn that was finished last."""
+    """The id of the last turn that finished."""
     postponed: str | None
-    """Why it waits although there is work, as an error's category; None if it doesn't."""
+    """The category of the error for which the session is postponed; None if it isn't."""
     postponed_until_ms: int | None
 
     terminal: dict[str, Any] | None
-    """The terminal that the running turn has started (`fleet.terminal_state.TerminalPlace`)."""
+    """The terminal that the running turn started (`fleet.terminal_state.TerminalPlace`)."""
     held: str | None
-    """The process to which the lease was given with that terminal: its holder."""
+    """The holder of that terminal, a process to which the lease was given."""
     terminal_entry: str | None
-    """The entry that opens, or has opened, a terminal, and is not finished."""
+    """The id of the unfinished entry that opens, or opened, a terminal."""
 
     has_remembered: bool
-    """Whether its conversation ever had an id of a CLI, which may have expired since."""
+    """Whether the conversation ever had a CLI's session id, which may have expired since."""
     agent_process: dict[str, Any] | None
-    """Where its agent's holder listens, and what it needs to be asked."""
+    """The address of the agent's holder, and the secret for it."""
     grant: str | None
-    """The agent process that may call tools, and which tools (`Grant.decode`)."""
+    """The agent process that may call tools, and the tools (`Grant.decode`)."""
     reset_turn: str | None
-    """The turn that ended a conversation last."""
+    """The id of the last turn that ended a conversation."""
     reset_reason: str | None
 
     label: str | None
     title: str | None
-    """The first words of its conversation."""
+    """The beginning of the conversation's first message."""
     parent: SessionKey | None
-    """The session that has started this one; None if people talk with it."""
+    """The session that started this one; None if people chat with this session."""
     depth: int
-    """How many sessions are above it."""
+    """The number of sessions above this one."""
     branch_of: SessionKey | None
-    """Of a branch: the session whose launch its agents repeat; that one is no branch."""
+    """The session whose launch the agents of a branch repeat, which is no branch itself; None if
+    this session is no branch."""
     branch_depth: int
-    """How many sessions are above that one."""
+    """The number of sessions above `branch_of`."""
     task_entry: str | None
-    """The entry that its run is called by: its task, or what it was told after its last result."""
+    """The id of the entry that began the current run: the task, or the first message to the task
+    after its last result."""
     retried_entry: str | None
-    """The entry that this became when it was retried as a dead letter."""
+    """The id of the entry as which `task_entry` was retried after it was a dead letter."""
     told_entry: str | None
-    """What it was told last while its result was awaited."""
+    """The id of the last message to the task while its result was pending."""
 
     @property
     def name(self) -> str:
-        """What people call it: its label, else its title; empty if it has neither."""
+        """The label or the title; empty if the session has neither."""
         return self.label or self.title or ""
 
     def model_in(self, config: Config) -> str | None:
-        """Return the model that its next turn asks for; None for the CLI's own choice."""
+        """Return the model of the session's next turn; None for the CLI's default."""
         agent = config.agents.get(self.key.agent)
         return self.model or (agent.model if agent else None)
 
     @property
     def is_branch(self) -> bool:
-        """Whether it began as a copy of the conversation of the session that started it."""
+        """Whether the session began with a copy of its parent's conversation."""
         return self.branch_of is not None
 
     @property
     def launch_of(self) -> tuple[SessionKey, int]:
-        """The session that its agents are launched like, and how many are above that."""
+        """The session whose launch this session's agents repeat, and that session's depth."""
         return (self.branch_of, self.branch_depth) if self.branch_of else (self.key, self.depth)
 
     @property
     def agent_path(self) -> str | None:
-        """Where its agent's holder listens, on its host: in the agent's run directory."""
+        """The address of the agent's holder on its host; None without an agent."""
         return None if self.agent_process is None else self.agent_process["path"]
 
     @classmethod
     def decode(cls, fields: Mapping[bytes, bytes], **more: Any) -> Self:
-        """Return the state that is kept in these fields; `more` is what a subclass adds to it.
+        """Return the state from its hash in Redis; `more` are the fields of a subclass.
 
-        Raises ValueError or KeyError if it can't be read.
+        Raises ValueError or KeyError if the hash is damaged.
         """
         text = {name.decode(): value.decode() for name, value in fields.items()}
         key = SessionKey.parse(text["key"])
@@ -153,7 +157,7 @@ class SessionState:
             busy_since_ms=_ms(text.get("busy_since_ms")),
             last_heard_ms=_ms(text.get("last_heard_ms")) or 0,
             turn=text.get("turn"),
-            taken=len(_ids(text.get("batch"))) + len(_ids(text.get("steered"))),
+            turn_size=len(_ids(text.get("batch"))) + len(_ids(text.get("steered"))),
             attempt=int(text.get("attempt", 0)),
             phase=text.get("phase"),
             finished_turn=text.get("finished_turn"),
@@ -181,7 +185,7 @@ class SessionState:
 
 
 def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return a hash that a script returns as names and values in turn."""
+    """Return the hash that a script returned as a flat list of names and values."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 

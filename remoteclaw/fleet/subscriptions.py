@@ -1,7 +1,7 @@
-"""Pub/sub for sessions over one connection.
+"""Pub/Sub for many sessions over one connection.
 
-`Outcomes.wait()` and an adapter's `live()` take a connection each, which is right for a command and
-for an adapter, and too much for a gateway whose clients follow hundreds of sessions.
+`Outcomes.wait()` and an adapter's `live()` use one connection each. A gateway, whose clients follow
+hundreds of sessions, needs a shared one.
 """
 
 import asyncio
@@ -14,39 +14,42 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import RECONNECT_S, Scripts
 
 Listener = Callable[[bytes | None], None]
-"""Is called with what was announced; with None when something may have been missed."""
+"""A function that is called with each announcement, and with None if some may have been missed."""
 
 
 class Subscriptions:
-    """Listens to announcements of sessions: live text, and entries whose outcome is final."""
+    """Calls listeners with the announcements on Pub/Sub channels."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._client = scripts.client
         self._listeners: dict[bytes, list[Listener]] = {}
         self._changed = asyncio.Event()
 
-    def follow(self, sid: str, *, live: Listener, done: Listener) -> None:
-        """Call these with a session's announcements; they must not wait."""
-        self.hear(keys.live(sid), live)
-        self.hear(keys.outcome_channel(sid), done)
+    def follow(self, sid: str, *, on_live_text: Listener, on_outcome: Listener) -> None:
+        """Call the listeners with a session's live texts and final outcomes.
 
-    def hear(self, channel: str, listener: Listener) -> None:
-        """Call this one, too, with each announcement on a channel; it must not wait."""
+        Listeners must not block.
+        """
+        self.add_listener(keys.live(sid), on_live_text)
+        self.add_listener(keys.outcome_channel(sid), on_outcome)
+
+    def add_listener(self, channel: str, listener: Listener) -> None:
+        """Also call `listener`, which must not block, with each announcement on a channel."""
         self._listeners.setdefault(channel.encode(), []).append(listener)
         self._changed.set()
 
-    def ignore(self, channel: str) -> None:
-        """Call no one any more with a channel's announcements."""
+    def remove_listeners(self, channel: str) -> None:
+        """Remove all listeners of a channel."""
         self._listeners.pop(channel.encode(), None)
         self._changed.set()
 
     def unfollow(self, sid: str) -> None:
-        """Call no one any more with a session's announcements."""
-        self.ignore(keys.live(sid))
-        self.ignore(keys.outcome_channel(sid))
+        """Remove all listeners of a session."""
+        self.remove_listeners(keys.live(sid))
+        self.remove_listeners(keys.outcome_channel(sid))
 
     async def run(self) -> None:
-        """Listen for ever, whether Redis is there or not."""
+        """Listen for ever, also while Redis is unavailable."""
         while True:
             try:
                 await self._listen()
@@ -54,31 +57,31 @@ class Subscriptions:
                 await asyncio.sleep(RECONNECT_S)
 
     async def _listen(self) -> None:
-        """Listen until the connection is lost. Only one task reads, and only one writes."""
+        """Listen until the connection is lost, with one task that reads and one that subscribes."""
         async with self._client.pubsub() as pubsub:
-            await pubsub.subscribe(keys.NOTHING)
+            await pubsub.subscribe(keys.IDLE_CHANNEL)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_subscribed(pubsub))
                 while True:
                     message = await pubsub.get_message(timeout=None)
                     if message is not None:
-                        self._tell(message)
+                        self._call_listeners(message)
 
     async def _keep_subscribed(self, pubsub: Any) -> None:
         subscribed: set[bytes] = set()
         while True:
             self._changed.clear()
             wanted = {*self._listeners}
-            if more := wanted - subscribed:
-                await pubsub.subscribe(*more)
-            if less := subscribed - wanted:
-                await pubsub.unsubscribe(*less)
+            if added := wanted - subscribed:
+                await pubsub.subscribe(*added)
+            if removed := subscribed - wanted:
+                await pubsub.unsubscribe(*removed)
             subscribed = wanted
             await self._changed.wait()
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _call_listeners(self, message: dict[str, Any]) -> None:
         for listener in [*self._listeners.get(message["channel"], ())]:
             if message["type"] == "subscribe":
-                listener(None)  # from now on it is heard; what was before may have been missed
+                listener(None)  # announcements before the subscription may have been missed
             elif message["type"] == "message":
                 listener(message["data"])

@@ -1,4 +1,4 @@
-"""The sweeper: hints sessions that have work and no worker. Any number may run."""
+"""The sweeper: sends new hints for sessions with work and no worker. Any number may run."""
 
 import asyncio
 import logging
@@ -14,23 +14,24 @@ from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 
-#: How often it looks, in seconds.
+#: The interval between two sweeps, in seconds.
 INTERVAL_S = 1.0
-#: How many sessions one look hints at most.
-AT_MOST = 500
-#: The longest time between two hints for one session, in milliseconds.
-LONGEST_WAIT_MS = 60_000
+#: The maximum number of sessions that one sweep checks.
+MAX_BATCH = 500
+#: The maximum time between two checks of one session, in milliseconds.
+MAX_WAIT_MS = 60_000
 
-#: After so many looks, a session is hinted although its queue is not empty: its hint may be lost.
-PATIENT_LOOKS = 5
-#: How long it counts as there after a look, in milliseconds.
-THERE_MS = 30_000
+#: At the check with this number, a session gets a hint even if its queue is not empty, since its
+#: earlier hint may be lost.
+PATIENT_CHECKS = 5
+#: A sweeper counts as running for this long after a sweep, in milliseconds.
+ALIVE_MS = 30_000
 
 log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """Wakes sessions whose hint was lost, and those whose worker is gone once its lease is over."""
+    """Sends hints for sessions whose hint was lost, or whose worker's lease has expired."""
 
     def __init__(self, scripts: Scripts, waker: Waker, workers: Workers, asks: Asks) -> None:
         self._scripts = scripts
@@ -39,26 +40,26 @@ class Sweeper:
         self._asks = asks
 
     async def sweep(self) -> int:
-        """Look once; return how many sessions were hinted."""
-        found = await self._scripts.run(
+        """Sweep once; return the number of sessions for which a hint was sent."""
+        rows = await self._scripts.run(
             "sweep",
             keys={"active": keys.ACTIVE, "sessions": keys.SESSIONS, "sweeper": keys.SWEEPER},
             args={
                 "states": keys.STATE_PREFIX,
                 "retry_ms": GRACE_MS,
-                "most": AT_MOST,
-                "longest_ms": LONGEST_WAIT_MS,
-                "patient_looks": PATIENT_LOOKS,
+                "max_count": MAX_BATCH,
+                "longest_ms": MAX_WAIT_MS,
+                "patient_looks": PATIENT_CHECKS,
                 "listed_ms": STATE_MS,
-                "there_ms": THERE_MS,
+                "there_ms": ALIVE_MS,
             },
             deadline=boottime() + INTERVAL_S,
         )
-        texts = iter(part.decode() for part in found)
+        values = iter(value.decode() for value in rows)
         count = 0
-        for sid, why, label, queue in zip(texts, texts, texts, texts, strict=True):
+        for sid, why, session_key, queue in zip(values, values, values, values, strict=True):
             log.info("session %s: hinted again, %s", sid[:8], why)
-            await self._waker.hint(sid, label, queue=queue)
+            await self._waker.hint(sid, session_key, queue=queue)
             count += 1
         return count
 
@@ -70,21 +71,21 @@ class Sweeper:
         end_left: Callable[[], object] = lambda: None,
         is_deliberate: bool = False,
     ) -> int:
-        """End the leases of this host's dead workers at once; return how many there were.
+        """End the leases of this host's dead workers at once; return the number of leases.
 
-        A worker's label begins with `host`, and `is_alive` tells of the rest whether it runs.
-        `end_left` ends before what they have left: the session's next owner may be elsewhere.
-        An attempt that was cut off deliberately does not count as one that failed.
+        `is_alive` gets a worker's label without `host`. Before the leases end, `end_left` ends the
+        agents that the workers left running, since the next owner may be on another host. With
+        `is_deliberate`, the interrupted attempts do not count as failed.
         """
         client = self._scripts.client
         active = await self._scripts.call(
             client.zrange, keys.ACTIVE, 0, -1, deadline=boottime() + INTERVAL_S
         )
-        sids = [name.decode() for name in active]
+        sids = [sid.decode() for sid in active]
         dead = [
             (sid, epoch)
-            for start in range(0, len(sids), AT_MOST)
-            for sid, epoch, label in await self._owners(sids[start : start + AT_MOST])
+            for start in range(0, len(sids), MAX_BATCH)
+            for sid, epoch, label in await self._owners(sids[start : start + MAX_BATCH])
             if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} "))
         ]
         if dead:
@@ -100,23 +101,24 @@ class Sweeper:
         return released
 
     async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
-        found = await self._scripts.together(
+        """Return the id, the epoch and the worker's label of the sessions that have a worker."""
+        owners = await self._scripts.run_pipeline(
             lambda ask: [ask.hmget(keys.state(sid), ["epoch", "worker"]) for sid in sids],
             deadline=boottime() + INTERVAL_S,
         )
         return [
             (sid, epoch.decode(), worker.decode())
-            for sid, (epoch, worker) in zip(sids, found, strict=True)
+            for sid, (epoch, worker) in zip(sids, owners, strict=True)
             if epoch and worker
         ]
 
     async def run(self) -> None:
-        """Look every second until cancelled; Redis may be away meanwhile."""
+        """Sweep every second until cancelled, also while Redis is unavailable."""
         while True:
             try:
                 await self.sweep()
                 await self._workers.clear_deserted()
-                await self._asks.let_lapse()
+                await self._asks.expire_due()
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("sweeping: %s", error)
             await asyncio.sleep(INTERVAL_S)

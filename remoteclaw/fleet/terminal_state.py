@@ -1,4 +1,4 @@
-"""A terminal as Redis keeps it: where it was started, who holds its lease, what people see."""
+"""The state of a terminal in Redis: its start, the owner of its lease, and what people see."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -15,55 +15,56 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
     from remoteclaw.tools.terminals import TerminalState
 
-#: The states of a terminal that is there.
+#: The states of an open terminal.
 OPEN: frozenset[str] = frozenset(("starting", "live"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalPlace:
-    """Where a turn has started a terminal, and what has to be known to end and to settle it."""
+    """The data that another process needs to reach, end and settle a terminal of a turn."""
 
     turn: str
     path: str
-    """Where its holder listens."""
+    """The address of the terminal's holder."""
     key: str
-    """The secret that the holder is asked with."""
+    """The secret for requests to the holder."""
     files: str
-    """The directory of what outlives it: what the holder leaves, and the CLI's own notes."""
+    """The directory with the files that outlive the terminal: the holder's and the CLI's notes."""
     ended: str
-    """The file in that directory in which the holder says how it ended."""
+    """The file in that directory to which the holder writes how the terminal ended."""
     runtime: str
     workspace: str
     cwd: str
-    """Where it began: the workspace, or below it."""
+    """The directory in which the terminal began: the workspace, or one below it."""
     places: Mapping[str, str]
-    """The variables that say where the CLI keeps its files."""
+    """The environment variables that name the directories of the CLI's files."""
     conversation: str | None
-    """The CLI's id of the conversation, where it was known before the start."""
+    """The CLI's id of the conversation; None if it was unknown before the start."""
     name: str
     """The conversation's name in the session map."""
     position: str
-    """How far that conversation's transcript went before the start."""
+    """The end of the conversation's transcript before the start."""
     by: str
+    """The name of the person who opened the terminal."""
     host: str
     started_ms: int
     people: Sequence[str] = ()
-    """On whose behalf it was opened, each as CHANNEL:ID."""
+    """The people on whose behalf the terminal was opened, each as CHANNEL:ID."""
 
     @property
     def where(self) -> str:
-        """Where the CLI keeps its conversations, as JSON."""
-        found = {"runtime": self.runtime, "workspace": self.workspace, "places": self.places}
-        return orjson.dumps(found).decode()
+        """The location of the CLI's conversations, as JSON."""
+        location = {"runtime": self.runtime, "workspace": self.workspace, "places": self.places}
+        return orjson.dumps(location).decode()
 
     def encode(self) -> bytes:
-        """Return it as the session's state keeps it."""
+        """Return the stored form, a field of the session's state."""
         return orjson.dumps(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRecord:
-    """A terminal as people see it (`tools.terminals.Terminal`), and what is kept besides."""
+    """A terminal as people see it (`tools.terminals.Terminal`), with its transcript's positions."""
 
     sid: str
     key: SessionKey
@@ -71,9 +72,9 @@ class TerminalRecord:
     host: str
     state: "TerminalState"
     reason: str
-    """Why it crashed; else empty."""
+    """The reason of a crash; else empty."""
     needs: str
-    """What the start waits for, in a sentence."""
+    """The condition for which the start waits, as a sentence; empty if there is none."""
     activity: str
     waiting_for: str
     title: str
@@ -88,13 +89,13 @@ class TerminalRecord:
     opened_ms: int
     exit: int | None
     entry: str
-    """The entry that has opened it."""
+    """The id of the entry that opened the terminal."""
     position: str
-    """How far its transcript was told."""
+    """The position in the open conversation's transcript up to which items are published."""
     where: str
-    """Where the CLI keeps the conversation (`TerminalPlace.where`); empty before the start."""
+    """The location of the CLI's conversations (`TerminalPlace.where`); empty before the start."""
     earlier: Mapping[str, str]
-    """How far the transcripts of the conversations were told that were open in it before."""
+    """The same positions of the conversations that were open in this terminal before, by id."""
 
     @property
     def agent(self) -> str:
@@ -103,12 +104,12 @@ class TerminalRecord:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is there, or about to be."""
+        """Whether the terminal is live or starting."""
         return self.state in OPEN
 
     @classmethod
     def decode(cls, sid: str, fields: Mapping[bytes, bytes]) -> Self:
-        """Return what is kept. Raises KeyError or ValueError if it can't be read."""
+        """Return a terminal from its hash. Raises KeyError or ValueError if that is damaged."""
         text = {name.decode(): value.decode() for name, value in fields.items()}
         return cls(
             sid=sid,
@@ -139,49 +140,50 @@ class TerminalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A session whose lease belongs to the holder of its terminal."""
+class HeldLease:
+    """The lease of a session that was given to the holder of its terminal."""
 
     sid: str
     session: SessionKey
     epoch: str
     place: TerminalPlace
     holder: str
-    """The holder's process, as `host.process.identity` writes one."""
+    """The holder's process, in the form of `host.process.identity`."""
     stop_entry: str
-    """Up to which entry all is stopped; empty for none."""
+    """The id of the entry up to which all entries are stopped; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Renewed:
-    """What the holder's session has come to."""
+class LeaseRenewal:
+    """A renewal of a `HeldLease`, and the session's newest entries."""
 
     stop: str
-    """The id up to which all is stopped; empty for none."""
-    said: str
-    """The newest entry of a person."""
+    """The id of the entry up to which all entries are stopped; empty for none."""
+    newest_message: str
+    """The id of the newest entry of a person."""
     newest: str
-    """The newest entry."""
+    """The id of the newest entry."""
     sent_at: float
-    """When the renewal was sent, on `boottime()`: the holder may live 0.9 of the lease."""
+    """The time at which the renewal was sent, on `boottime()`: the holder may live 0.9 of the
+    lease from then on."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalEvent:
-    """One thing that cockpits are told of a session."""
+    """An event of a session's terminal, for its viewers."""
 
     id: str
-    told: dict[str, Any]
+    data: dict[str, Any]
 
 
 class TerminalTurn:
-    """The writes of a turn that opens a terminal, each refused once the lease is lost."""
+    """The writes of a turn that opens a terminal; each raises `LeaseLost` without the lease."""
 
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
 
     async def place(self, place: TerminalPlace) -> None:
-        """Record where the terminal is about to be started."""
+        """Store the place of a terminal that is about to be started."""
         await self._lease.run_fenced(
             "terminal_place",
             {},
@@ -194,14 +196,14 @@ class TerminalTurn:
         )
 
     async def hold(self, place: TerminalPlace, holder: str, *, hold_s: float) -> str:
-        """Give the lease to the holder's process of a place; return its epoch.
+        """Give the lease to the process `holder` of the terminal at `place`; return its epoch.
 
-        From here on the lease is another one's, and so is every write.
+        This process must not write to the session afterwards.
         """
         lease = self._lease
         lease.is_given_away = True
         epoch: bytes = await lease.run_fenced(
-            "hold",
+            "give_to_holder",
             {"active": keys.ACTIVE},
             {
                 "nonce": uuid.uuid4().hex,

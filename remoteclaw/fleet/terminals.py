@@ -1,7 +1,7 @@
-"""Terminals of the fleet: opened, shown, held for their holders, told to cockpits.
+"""Terminals of the fleet: their opening, their state, their leases and their events.
 
-A terminal is the turn of an entry. Once its program runs, its lease belongs to the program's
-holder: it is renewed while that lives, by the host's gateway or sweep.
+A terminal is the turn of an entry. Once its program runs, the lease belongs to the program's
+holder, and the host's gateway or sweeper renews it while the holder lives.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.session_map import id_of
 from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.fleet.terminal_state import (
-    Held,
-    Renewed,
+    HeldLease,
+    LeaseRenewal,
     TerminalEvent,
     TerminalPlace,
     TerminalRecord,
@@ -40,34 +40,34 @@ from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish
 
-#: How long the events for cockpits are kept, in milliseconds.
+#: The events of a terminal are kept for this long, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
-#: How many more than a minute's share may be opened at once.
+#: This many terminals may be opened at once beyond the rate per minute.
 BURST = 3
-#: Time limit of a change of what people see, in seconds; the next change tells more.
+#: The time limit of an update of a terminal, in seconds. A lost update is repaired by the next one.
 CHANGE_S = 5.0
-#: How many of the newest sessions are searched.
+#: At most this many of the newest sessions are searched.
 MAX_NEWEST = 1000
-#: How many events are read at once.
+#: The maximum number of events that are read at once.
 MAX_EVENTS = 500
 
 ENDING = "The terminal is being ended: open it again in a moment."
 
 
 class TerminalEnding(CallRefused):
-    """A terminal can't be opened yet: the session's last one ends."""
+    """Raised when a terminal can't be opened yet, since the session's last one is still ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class _HeldSession:
-    """A session that the holder of its terminal has."""
+    """A session whose lease the holder of its terminal has."""
 
     _scripts: Scripts
     sid: str
     epoch: str
 
     async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
-        """Run a script that is refused once the holder has it no more."""
+        """Run the script `name`; raise `LeaseLost` if the holder has lost the lease."""
         return await self._scripts.run(
             name,
             keys={"state": keys.state(self.sid), **names},
@@ -94,11 +94,11 @@ class Terminals:
         name: str,
         limits: TerminalsConfig,
     ) -> Accepted:
-        """Ask for a session's terminal; return the entry that opens it.
+        """Append the entry that opens a session's terminal on `host`, on behalf of `people`.
 
-        The same `call` again, and an opening where one is open, open nothing: a duplicate. `people`
-        are those on whose behalf it is, and `host` the one that is to have it. Raises
-        `CallRefused`, of which `TerminalEnding` is over in a moment.
+        A repeated `call` opens nothing, and neither does a call for a session with an open
+        terminal: the result is then a duplicate. Raises `CallRefused`; after `TerminalEnding`, the
+        call can be retried in a moment.
         """
         fields = {
             "v": "1",
@@ -131,8 +131,8 @@ class Terminals:
                 "lane": "agents",
                 "by": wish.by,
                 "host": host,
-                "most": limits.max,
-                "most_per_person": limits.max_per_person,
+                "max_on_host": limits.max,
+                "max_per_person": limits.max_per_person,
                 "per_minute": limits.opens_per_minute,
                 "burst": BURST,
                 "fields": orjson.dumps(fields),
@@ -148,18 +148,18 @@ class Terminals:
     # -- what people see -----------------------------------------------------------------------
 
     async def record(self, sid: str) -> TerminalRecord | None:
-        """Return a session's terminal; None if it has had none within the last days."""
-        found = await self._scripts.call(self._scripts.client.hgetall, keys.terminal(sid))
-        return TerminalRecord.decode(sid, found) if found else None
+        """Return a session's terminal; None if it had none within the last 8 days."""
+        fields = await self._scripts.call(self._scripts.client.hgetall, keys.terminal(sid))
+        return TerminalRecord.decode(sid, fields) if fields else None
 
     async def is_open(self, sid: str) -> bool:
-        """Return whether a session has a terminal that is open, or not settled yet."""
+        """Return whether a session has a terminal that is open or not settled yet."""
         record = await self.record(sid)
         return record is not None and record.is_open
 
-    async def of_last_days(self) -> Sequence[TerminalRecord]:
-        """Return those that are open, and those that have ended in the newest sessions."""
-        open_now, newest = await self._scripts.together(
+    async def recent(self) -> Sequence[TerminalRecord]:
+        """Return the open terminals, and the ended ones of the newest sessions."""
+        open_now, newest = await self._scripts.run_pipeline(
             lambda ask: (
                 ask.zrange(keys.TERMINALS, 0, -1),
                 ask.zrevrange(keys.SESSIONS, 0, MAX_NEWEST - 1),
@@ -168,25 +168,28 @@ class Terminals:
         return await self.records([sid.decode() for sid in dict.fromkeys([*open_now, *newest])])
 
     async def records(self, sids: Sequence[str]) -> Sequence[TerminalRecord]:
-        """Return the terminals of some sessions, those that have had one."""
-        found = await self._scripts.together(
+        """Return the terminals of the sessions `sids` that had one."""
+        rows = await self._scripts.run_pipeline(
             lambda ask: [ask.hgetall(keys.terminal(sid)) for sid in sids]
         )
         return [
             TerminalRecord.decode(sid, fields)
-            for sid, fields in zip(sids, found, strict=True)
+            for sid, fields in zip(sids, rows, strict=True)
             if fields
         ]
 
-    async def other_with(self, conversation: str, *, but: str) -> str | None:
-        """Return which other of the newest sessions goes on with a CLI's conversation."""
+    async def other_session_with(self, conversation: str, *, but: str) -> str | None:
+        """Return the id of a session other than `but` that continues a CLI's conversation.
+
+        Only the newest sessions are searched. Returns None if none of them continues it.
+        """
         client = self._scripts.client
         newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, MAX_NEWEST - 1)
-        maps = await self._scripts.together(
+        maps = await self._scripts.run_pipeline(
             lambda ask: [ask.hvals(keys.session_map(sid.decode())) for sid in newest]
         )
-        for sid, known in zip(newest, maps, strict=True):
-            ids = [id_of(value.decode()) for value in known]
+        for sid, session_map in zip(newest, maps, strict=True):
+            ids = [id_of(value.decode()) for value in session_map]
             if sid.decode() != but and conversation in ids:
                 return str(sid.decode())
         return None
@@ -194,10 +197,10 @@ class Terminals:
     async def change(
         self, sid: str, epoch: str, *, event: Mapping[str, Any] | None = None, **changes: Any
     ) -> bool:
-        """Change what people see of a terminal; False if it was so already.
+        """Change fields of a terminal's record, and publish `event` if a field changed.
 
-        `event` is told to cockpits if it is new. None stands for an empty value. Raises `LeaseLost`
-        for an owner that is none any more.
+        None stands for an empty value. Returns False if no field changed. Raises `LeaseLost` if the
+        lease no longer has this epoch.
         """
         return bool(
             await self._scripts.run(
@@ -206,7 +209,9 @@ class Terminals:
                 args={
                     "epoch": epoch,
                     "sid": sid,
-                    "changes": orjson.dumps({name: _text(it) for name, it in changes.items()}),
+                    "changes": orjson.dumps(
+                        {name: _text(value) for name, value in changes.items()}
+                    ),
                     "event": orjson.dumps(event) if event else None,
                     "keep_ms": STATE_MS,
                     "events_ms": EVENTS_MS,
@@ -216,44 +221,44 @@ class Terminals:
         )
 
     async def stop(self, sid: str) -> bool:
-        """Ask a terminal's host to end it, so that what waits goes on; False if none is held.
+        """Ask a terminal's host to end it, so that the session goes on; False if none is held.
 
-        It is durable, and the same again changes nothing.
+        The request is durable and idempotent.
         """
         names = {"state": keys.state(sid), "bell": keys.bell(sid)}
         return bool(await self._scripts.run("terminal_stop", keys=names))
 
-    # -- those that are held -------------------------------------------------------------------
+    # -- leases of holders ---------------------------------------------------------------------
 
-    async def held(self, host: str) -> Sequence[Held]:
-        """Return the sessions of a host whose leases belong to holders."""
+    async def held(self, host: str) -> Sequence[HeldLease]:
+        """Return the leases that were given to holders on a host."""
         client = self._scripts.client
         sids = await self._scripts.call(client.zrange, keys.TERMINALS, 0, -1)
         names = ["key", "epoch", "terminal", "held", "worker", "lease_until_ms", "stop_entry"]
-        states = await self._scripts.together(
+        states = await self._scripts.run_pipeline(
             lambda ask: [ask.hmget(keys.state(sid.decode()), names) for sid in sids]
         )
-        found = []
+        leases = []
         for sid, fields in zip(sids, states, strict=True):
             key, epoch, place, holder, worker, until, stop = [
                 value.decode() if value is not None else "" for value in fields
             ]
-            # A worker that has the session since is about to settle it.
+            # A worker that has acquired the lease since will settle the terminal.
             if not holder or worker != holder or not place or int(until or 0) == 0:
                 continue
             owner, _, process = holder.partition(" ")
             if owner != host:
                 continue
             with contextlib.suppress(ValueError, TypeError):
-                where = TerminalPlace(**orjson.loads(place))
+                terminal = TerminalPlace(**orjson.loads(place))
                 session = SessionKey.parse(key)
-                found.append(Held(sid.decode(), session, epoch, where, process, stop))
-        return found
+                leases.append(HeldLease(sid.decode(), session, epoch, terminal, process, stop))
+        return leases
 
-    async def renew(self, held: Held, *, hold_s: float) -> Renewed:
-        """Hold a terminal's session for longer. Raises `LeaseLost` if it is not its own."""
+    async def renew(self, held: HeldLease, *, hold_s: float) -> LeaseRenewal:
+        """Renew a holder's lease. Raises `LeaseLost` if the holder has lost it."""
         sent_at = boottime()
-        stop, said, newest = await self._scripts.run(
+        stop, newest_message, newest = await self._scripts.run(
             "renew_held",
             keys={"state": keys.state(held.sid), "active": keys.ACTIVE},
             args={
@@ -264,29 +269,33 @@ class Terminals:
             },
             deadline=sent_at + CHANGE_S,
         )
-        return Renewed(stop.decode(), said.decode(), newest.decode(), sent_at)
+        return LeaseRenewal(stop.decode(), newest_message.decode(), newest.decode(), sent_at)
 
-    def asks(self, held: Held) -> TurnAsks:
+    def asks(self, held: HeldLease) -> TurnAsks:
         """Return the requests to people of a terminal's turn."""
         return TurnAsks(_HeldSession(self._scripts, held.sid, held.epoch), held.place.turn)
 
     async def is_placed(self, sid: str, path: str) -> bool:
-        """Return whether the turn of a session has its terminal where a holder listens."""
+        """Return whether the terminal of a session's turn has its holder at `path`."""
         place = await self._scripts.call(self._scripts.client.hget, keys.state(sid), "terminal")
         return place is not None and orjson.loads(place)["path"] == path
 
-    # -- what cockpits are told ----------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
-    async def note(
+    async def publish(
         self,
         sid: str,
         epoch: str,
         *,
         before: str,
         position: str,
-        told: Sequence[Mapping[str, Any]],
+        events: Sequence[Mapping[str, Any]],
     ) -> bool:
-        """Tell what a transcript has behind a position, once; False if another is further."""
+        """Publish the `events` of a transcript between the positions `before` and `position`.
+
+        Returns False, and publishes nothing, if the stored position is neither of the two: another
+        process has published these events.
+        """
         return bool(
             await self._scripts.run(
                 "terminal_note",
@@ -297,7 +306,7 @@ class Terminals:
                     "before": before,
                     "position": position,
                     "events_ms": EVENTS_MS,
-                    "told": [orjson.dumps(event) for event in told],
+                    "new_events": [orjson.dumps(event) for event in events],
                 },
                 deadline=boottime() + CHANGE_S,
             )
@@ -306,20 +315,20 @@ class Terminals:
     async def events(
         self, sid: str, after: str = "-", *, count: int = MAX_EVENTS
     ) -> Sequence[TerminalEvent]:
-        """Return what was told behind an event, oldest first; "-" is the beginning."""
+        """Return the events after the event `after`, oldest first; "-" is the beginning."""
         client = self._scripts.client
         start = after if after == "-" else f"({after}"
-        found = await self._scripts.call(
+        entries = await self._scripts.call(
             client.xrange, keys.terminal_events(sid), start, count=count
         )
         return [
-            TerminalEvent(each.decode(), orjson.loads(fields[b"event"])) for each, fields in found
+            TerminalEvent(id_.decode(), orjson.loads(fields[b"event"])) for id_, fields in entries
         ]
 
-    async def edges(self, sid: str) -> tuple[str, str]:
-        """Return the ids of the first and of the last event; empty where there is none."""
+    async def event_range(self, sid: str) -> tuple[str, str]:
+        """Return the ids of the first and the last event; empty if there are no events."""
         name = keys.terminal_events(sid)
-        first, last = await self._scripts.together(
+        first, last = await self._scripts.run_pipeline(
             lambda ask: (ask.xrange(name, count=1), ask.xrevrange(name, count=1))
         )
         return (first[0][0].decode(), last[0][0].decode()) if first and last else ("", "")
@@ -334,15 +343,15 @@ def _refusal(status: bytes, wait_ms: int, limits: TerminalsConfig) -> CallRefuse
         case b"host":
             return CallRefused(
                 "TOO_MANY",
-                f"This host has {limits.max} terminals open, the most that [terminals] max "
-                "allows: park one.",
+                f"This host has {limits.max} open terminals, the limit set by [terminals] max: "
+                "park one.",
                 retry_after_s=60.0,
             )
         case b"person":
             return CallRefused(
                 "TOO_MANY",
-                f"You have {limits.max_per_person} terminals open, the most that [terminals] "
-                "max_per_person allows: park one.",
+                f"You have {limits.max_per_person} open terminals, the limit set by [terminals] "
+                "max_per_person: park one.",
                 retry_after_s=60.0,
             )
         case b"rate":

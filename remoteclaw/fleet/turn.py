@@ -1,7 +1,7 @@
-"""The turns of a session: every write of the lease's owner about them.
+"""The turns of a session: how the owner of the lease begins, records and ends them.
 
 Each write carries the lease's epoch. A turn's outcome, its last messages and the removal of its
-entries are one step.
+entries are written in one step.
 """
 
 import time
@@ -15,7 +15,7 @@ import orjson
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS, RawEntry
-from remoteclaw.fleet.moves import MovedEnd, ending_above
+from remoteclaw.fleet.moves import MovedEnd, home_end_args
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from remoteclaw.messages import SessionKey
@@ -23,13 +23,13 @@ from remoteclaw.messages import SessionKey
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-#: How long the sums of a day are kept, in milliseconds.
+#: The usage of a day is kept for this long, in milliseconds.
 USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
-#: How long live text stays readable after the last write, in milliseconds.
+#: Live text expires this long after the last write, in milliseconds.
 LIVE_MS = 60_000
 
-#: How far an attempt has come:
-#: "" - not yet recorded;
+#: The progress of an attempt:
+#: "" - not recorded yet;
 #: accepted - recorded;
 #: postponed - the agent is asked again later;
 #: spawned - the prompt is about to be sent;
@@ -41,31 +41,31 @@ Phase = Literal["", "accepted", "postponed", "spawned", "output", "tool", "dropp
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What `begin()` recorded: the entries of a turn, and what is known of earlier attempts."""
+    """The entries of a turn as `begin()` recorded them, and the state of earlier attempts."""
 
     turn: str
     attempt: int
     failures: int
-    """How many earlier attempts failed; an attempt that was cut off on purpose doesn't count."""
+    """The number of earlier attempts that failed; attempts cut off on purpose don't count."""
     furthest_phase_before: Phase
     """The furthest phase that an earlier attempt reached; empty for a first attempt."""
     is_stopped: bool
-    """True when these entries were stopped before they could begin."""
+    """Whether the entries were stopped before the turn began."""
     is_dropped: bool
-    """True when these entries were recorded to be dropped, now or by an earlier attempt."""
+    """Whether the entries were recorded to be dropped, now or by an earlier attempt."""
     entries: tuple[RawEntry, ...]
     left_out: frozenset[str]
-    """The ids of the entries of which the agent only sees the beginning."""
+    """The ids of the entries of which the agent sees only the beginning."""
     is_resumed: bool = False
-    """True when the earlier attempt was postponed: the turn's notices have been sent already."""
+    """Whether the previous attempt was postponed, so that the turn's notices are already sent."""
     tries: int = 0
-    """How often the agent was asked in attempts that were postponed."""
-    told: str = ""
-    """What the person was told of the postponement, as `postpone()` was given it."""
-    has_below: bool = True
-    """False when the session has started no other one."""
-    has_beside: bool = True
-    """False when nothing was said beside its turns that the agent has not been told."""
+    """The number of times that the agent was asked in postponed attempts."""
+    last_notice: str = ""
+    """The content of the last notice about a postponement, as it was passed to `postpone()`."""
+    has_tasks: bool = True
+    """False if the session has started no tasks."""
+    has_aside_notes: bool = True
+    """False if there are no notes of asides that the agent has not received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,52 +73,54 @@ class RecordAppend:
     """The lines that a turn adds to the record of its conversation."""
 
     lines: bytes
-    """JSON, one object a line (`session.record`)."""
-    most_bytes: int
-    """How large the whole record may become; beyond it, the oldest lines are removed."""
+    """Lines of JSON, one object each (`session.record`)."""
+    max_bytes: int
+    """The maximum size of the whole record; beyond it, the oldest lines are removed."""
     keep_ms: int
-    """How long the record is kept after this turn, in milliseconds; 0 removes it."""
+    """The time for which the record is kept after this turn, in milliseconds; 0 removes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A turn's result, for the session that has started this one."""
+    """The result of a turn, for the parent of its session."""
 
     to: SessionKey
+    """The parent."""
     entry: bytes
-    """The result, encoded as an entry of that session's stream."""
+    """The result, encoded as an entry of the parent's inbound stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Postponement:
-    """The time until which a turn waits, and the messages about it."""
+    """The time until which a turn is postponed, and the notices about this."""
 
     until_ms: int
     why: str
+    """The category of the error for which the turn is postponed."""
     tries: int
-    """How often the agent was asked so far."""
-    told: str
-    """What the person was told of the postponement, so that it is said once."""
+    """The number of times that the agent was asked so far."""
+    last_notice: str
+    """The content of the last notice to the person, so that it is sent once."""
     detail: str
     """The reason, for operators who trace the message."""
     notice: dict[str, Any] | None = None
-    """The message that goes on the reply stream now."""
+    """The notice to send now; None if it was already sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What the session's owner learns when a turn ends."""
+    """The state after the end of a turn."""
 
     left: int
-    """How many entries of the session wait."""
+    """The number of the session's entries that are waiting."""
     competing_hints: int
-    """How many hints for other sessions wait that are as urgent, or more."""
+    """The number of waiting hints that are at least as urgent as the session's."""
     at_ms: int
-    """The end of the turn, on Redis' clock."""
+    """The end of the turn, in milliseconds on Redis' clock."""
 
 
 class Turns:
-    """Begins, marks and ends the turns of a leased session.
+    """Begins, records and ends the turns of a leased session.
 
     Every method raises `LeaseLost` once another worker holds the session.
     """
@@ -135,14 +137,14 @@ class Turns:
         detail: str = "",
         left_out: Sequence[str] = (),
     ) -> Batch | None:
-        """Record a turn of these entries, or begin the unfinished turn again.
+        """Record a turn of the entries, or begin the unfinished turn again.
 
-        With an agent that is ready, `phase` is "spawned" at once, which spares a `note_phase()`; it
-        is "dropped" for entries that get no turn.
-        `left_out` are the entries of which the agent only sees the beginning.
-        None means that the entries are gone: only an operator can have removed them.
+        `phase` is "spawned" if the agent is ready, which saves a call of `note_phase()`, and
+        "dropped" for entries that get no turn. `left_out` are the entries of which the agent sees
+        only the beginning. Returns None if the entries no longer exist, because an operator removed
+        them.
         """
-        nonce = uuid.uuid4().hex  # makes a repeated send count as one attempt
+        nonce = uuid.uuid4().hex  # a repeated command with the same nonce is the same attempt
         reply = await self._lease.run_fenced(
             "begin",
             {"inbound": keys.inbound(self._lease.sid)},
@@ -157,8 +159,9 @@ class Turns:
         )
         if reply[0] == b"missing":
             return None
-        verdict, turn, attempt, before, entries, forgiven, begun_left_out = reply[:7]
-        busy_since, queue, resumed, tries, told, model, project, below, beside = reply[7:]
+        verdict, turn, attempt, phase_before, entries, forgiven, recorded_left_out = reply[:7]
+        busy_since, queue, resumed, tries, last_notice, model, project = reply[7:14]
+        has_tasks, has_notes = reply[14:]
         self._lease.state = replace(
             self._lease.state,
             busy_since_ms=int(busy_since),
@@ -170,24 +173,24 @@ class Turns:
             turn=turn.decode(),
             attempt=int(attempt),
             failures=int(attempt) - 1 - int(forgiven),
-            furthest_phase_before=before.decode(),
+            furthest_phase_before=phase_before.decode(),
             is_stopped=verdict == b"stopped",
             is_dropped=verdict == b"dropped",
             entries=tuple(tuple(entry) for entry in entries),
-            left_out=frozenset(filter(None, begun_left_out.decode().split(","))),
+            left_out=frozenset(filter(None, recorded_left_out.decode().split(","))),
             is_resumed=resumed == b"1",
             tries=int(tries),
-            told=told.decode(),
-            has_below=bool(below),
-            has_beside=bool(beside),
+            last_notice=last_notice.decode(),
+            has_tasks=bool(has_tasks),
+            has_aside_notes=bool(has_notes),
         )
         return self._batch
 
     async def join(self, entry_ids: Sequence[str]) -> bool:
-        """Record entries as a part of the running turn, before the agent sees them.
+        """Record that entries join the running turn, before the agent sees them.
 
-        `finish()` names the entries that the agent took up; the others wait again. If the turn is
-        attempted again, all of them belong to it. False if the turn is being stopped.
+        The entries that `finish()` does not report as taken up wait again. Another attempt at the
+        turn includes all of them. Returns False if the turn is being stopped.
         """
         return bool(
             await self._lease.run_fenced(
@@ -204,9 +207,10 @@ class Turns:
     async def note_phase(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
     ) -> None:
-        """Record how far the running attempt has come; `detail` is for operators who trace it.
+        """Record the phase of the running attempt; `detail` is for operators who trace it.
 
-        `agent_process` says where the agent is: after a crash, the next owner ends it first.
+        `agent_process` is the address of the agent, which the next owner of the lease ends first
+        after a crash.
         """
         await self._lease.run_fenced(
             "phase",
@@ -221,7 +225,7 @@ class Turns:
         )
 
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
-        """Put one complete message of the running turn on its reply stream, once per index."""
+        """Append a message of the running turn to the reply stream, once per index."""
         await self._lease.run_fenced(
             "publish",
             {"replies": self._reply_stream},
@@ -233,12 +237,12 @@ class Turns:
             },
         )
 
-    async def show(
+    async def publish_live_text(
         self, payload: dict[str, Any], *, for_chat: dict[str, Any] | None = None
     ) -> None:
-        """Show the answer as far as it has come; each call replaces the text of the last one.
+        """Publish the partial answer as live text, in place of the previous live text.
 
-        `for_chat` is what is announced to the adapter of the session's chat.
+        `for_chat` is the form for the adapter of the session's chat; None publishes nothing there.
         """
         session = self._lease.session
         account = keys.live_of(session.provider, session.account) if for_chat else None
@@ -249,15 +253,15 @@ class Turns:
         )
 
     async def postpone(
-        self, what: Postponement, *, newest: str
+        self, postponement: Postponement, *, newest: str
     ) -> Literal["postponed", "stopped", "news"]:
-        """Give the lease back until a time; then the running turn's batch is begun again.
+        """Release the lease until a time, after which the running turn's batch is begun again.
 
-        The turn must not have said or done anything. "stopped" means that the turn is to end
-        instead, and "news" that the session has a new entry: one behind `newest`, which is the last
-        entry that the caller knows.
+        The agent must not have written text or used a tool. Returns "stopped" if the turn has to
+        end instead, and "news" if the session has an entry after `newest`, the last entry that the
+        caller knows.
         """
-        verdict = await self._lease.run_fenced(
+        result = await self._lease.run_fenced(
             "postpone",
             {
                 "active": keys.ACTIVE,
@@ -268,18 +272,18 @@ class Turns:
             {
                 "sid": self._lease.sid,
                 "newest": newest,
-                "until_ms": what.until_ms,
-                "reason": what.why,
-                "tries": what.tries,
-                "told": what.told,
+                "until_ms": postponement.until_ms,
+                "reason": postponement.why,
+                "tries": postponement.tries,
+                "told": postponement.last_notice,
                 "outcomes": keys.outcome_prefix(self._lease.sid),
                 "done_channel": keys.outcome_channel(self._lease.sid),
-                "detail": what.detail,
-                "notice": _json(what.notice),
+                "detail": postponement.detail,
+                "notice": _json(postponement.notice),
             },
         )
-        found: Literal["postponed", "stopped", "news"] = verdict.decode()
-        return found
+        verdict: Literal["postponed", "stopped", "news"] = result.decode()
+        return verdict
 
     async def finish(
         self,
@@ -297,24 +301,27 @@ class Turns:
         task_result: TaskResult | None = None,
         is_about_person: bool = False,
         usage: Usage | None = None,
-        told_beside: bytes | None = None,
+        last_aside_note: bytes | None = None,
         moved: MovedEnd | None = None,
-    ) -> "Finished":
+    ) -> Finished:
         """End the running turn, and the joined entries that the agent has `taken_up`.
 
-        `answered` are the entries that were answered before a failure; their outcome is done.
-
-        `reply` is kept in the outcome, for a caller that waits; `payloads` go on the reply stream,
-        numbered from `first_index`; `agent_process` says where the agent is parked.
-        With the status "dead", the entries become dead letters; else `blobs`, the files that came
-        with them, are removed. `task_result` reaches the other session in the same step.
-        `is_about_person` says that a person has sent one of the entries. `usage` is what the agent
-        took, if it was asked; it counts for the day on this worker's local clock. `told_beside` is
-        the last of what it was told of things said beside its turns: they are forgotten.
-        `moved` ends the outcome of its entry in the session from which that was moved here, too.
+        - `reply` is stored in the outcome, for a caller that waits.
+        - `agent_process` is the address of the parked agent.
+        - `payloads` are appended to the reply stream, numbered from `first_index`.
+        - `answered` are the entries that were answered before a failure; their status is "done".
+        - `blobs` are the files of the entries. They are deleted, unless the status is "dead": then
+          the entries become dead letters.
+        - `task_result` is appended to the parent's stream in the same step.
+        - `is_about_person` says that a person sent at least one of the entries.
+        - `usage` counts for the current day on this worker's local clock; None if the agent was not
+          asked.
+        - `last_aside_note` is the last note of an aside that the agent received; the notes up to it
+          are deleted.
+        - `moved` ends the entry also in the session from which it was moved.
         """
-        told = await self._lease.work.names()
-        above_keys, above_args = ending_above(moved)
+        recipients = await self._lease.progress.recipients()
+        home_keys, home_args = home_end_args(moved)
         left, hints, now, queue, hint = await self._lease.run_fenced(
             "finish",
             {
@@ -323,16 +330,16 @@ class Turns:
                 "dead_letters": keys.DEAD_LETTERS,
                 "record": keys.record(self._lease.sid),
                 "side_effects": keys.side_effects(self._lease.sid),
-                "owed_inbound": keys.inbound(task_result.to.sid) if task_result else None,
-                "owed_state": keys.state(task_result.to.sid) if task_result else None,
+                "result_inbound": keys.inbound(task_result.to.sid) if task_result else None,
+                "result_state": keys.state(task_result.to.sid) if task_result else None,
                 "active": keys.ACTIVE,
                 "sessions": keys.SESSIONS,
                 "usage": keys.USAGE,
                 "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
                 "live": keys.live(self._lease.sid),
-                "account": told.account,
-                "beside": keys.beside(self._lease.sid),
-                **above_keys,
+                "account": recipients.account,
+                "aside_notes": keys.aside_notes(self._lease.sid),
+                **home_keys,
                 "queues": keys.competing(self._lease.state.lane, self._lease.host),
                 "blobs": [keys.blob(self._lease.sid, name) for name in blobs],
             },
@@ -340,7 +347,7 @@ class Turns:
                 "turn": self._running.turn,
                 "attempt": self._running.attempt,
                 "status": status,
-                **above_args,
+                **home_args,
                 "outcome_ms": OUTCOME_MS,
                 "outcomes": keys.outcome_prefix(self._lease.sid),
                 "done_channel": keys.outcome_channel(self._lease.sid),
@@ -352,20 +359,20 @@ class Turns:
                 "steered": ",".join(taken_up),
                 "answered": ",".join(answered),
                 "record": record.lines if record else None,
-                "record_bytes": record.most_bytes if record else None,
+                "record_bytes": record.max_bytes if record else None,
                 "record_ms": record.keep_ms if record else None,
-                "owed": task_result.entry if task_result else None,
-                "owed_sid": task_result.to.sid if task_result else None,
-                "owed_key": str(task_result.to) if task_result else None,
-                "owed_outcomes": keys.outcome_prefix(task_result.to.sid) if task_result else None,
+                "result": task_result.entry if task_result else None,
+                "result_sid": task_result.to.sid if task_result else None,
+                "result_key": str(task_result.to) if task_result else None,
+                "result_outcomes": keys.outcome_prefix(task_result.to.sid) if task_result else None,
                 "grace_ms": GRACE_MS,
-                "has_heard": is_about_person,
+                "is_about_person": is_about_person,
                 "usage": usage.encode() if usage else None,
                 "agent": self._lease.session.agent,
                 "usage_ms": USAGE_MS,
-                "above": told.above,
-                "hint": told.hint,
-                "told_beside": told_beside,
+                "above": recipients.above,
+                "hint": recipients.hint,
+                "last_note": last_aside_note,
                 "payloads": [orjson.dumps(payload) for payload in payloads],
             },
         )
@@ -377,7 +384,7 @@ class Turns:
         return Finished(left=int(left), competing_hints=int(hints), at_ms=int(now))
 
     async def side_effects(self) -> list[dict[str, Any]]:
-        """Return what the tools of the running turn did, in all attempts, oldest first."""
+        """Return the noted side effects of the running turn's tools, in all attempts, in order."""
         lease = self._lease
         name = keys.side_effects(lease.sid)
         lines = await lease.scripts.call(
@@ -397,7 +404,7 @@ class Turns:
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
-    """Return a value as JSON; None if it is empty."""
+    """Return a value as JSON; None for an empty value."""
     return orjson.dumps(value) if value else None
 
 

@@ -1,4 +1,4 @@
-"""Requests to people, from the side of the turn that asks."""
+"""The requests to people of a running turn."""
 
 from dataclasses import replace
 from typing import Any, Literal, Protocol
@@ -7,28 +7,29 @@ import orjson
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lua import Arguments, Keys
-from remoteclaw.fleet.request import Answered, Request, State
-from remoteclaw.fleet.request_card import Shown, record_args
+from remoteclaw.fleet.request import Request, RequestAnswer, State
+from remoteclaw.fleet.request_card import ShownCard, request_args
 
-#: How long the other turns look on after one has let its worker go, in milliseconds.
-LETTING_GO_MS = 1000
+#: After a waiting turn has released its worker, no other turn does so for this long, in
+#: milliseconds: one free worker may be enough.
+RELEASE_PAUSE_MS = 1000
 
 
 class Fenced(Protocol):
-    """A session that somebody has: its worker, or the holder of its terminal."""
+    """A session whose lease this process has, for a worker or for the holder of a terminal."""
 
     @property
     def sid(self) -> str:
-        """The session."""
+        """The id of the session."""
 
     async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
-        """Run a script that is refused once another one has the session."""
+        """Run the script `name`; raise `LeaseLost` if another process has the lease."""
 
 
 class TurnAsks:
     """The requests of the turn that runs under a lease.
 
-    Every method raises `LeaseLost` once another worker has the session.
+    Every method raises `LeaseLost` once another process has the lease.
     """
 
     def __init__(self, lease: Fenced, turn: str) -> None:
@@ -45,19 +46,23 @@ class TurnAsks:
         is_again: bool,
         hold_ms: int,
         keep_ms: int,
-        shown: Shown | None,
+        shown: ShownCard | None,
     ) -> tuple[Literal["open", "allowed", "again", "full"], str]:
-        """Ask people, with a message that shows it.
+        """Store a request and send its card, unless the action is already allowed.
 
-        `digest` names exactly what would be done, and `rule` what is allowed with it for the
-        conversation, as `is_edit` is with a plan. Return "open" and the request's id, which may be
-        that of an earlier attempt; "allowed", by an earlier answer as JSON; "again" if the message
-        has to say that it may have been done before; and "full" if too many wait.
+        `digest` identifies the exact action. `rule` is the rule that allows it for the whole
+        conversation; a change of files (`is_edit`) may also have been allowed with a plan. Returns
+        the result and a detail:
+
+        - "open" and the id of the request, which may be one of an earlier attempt;
+        - "allowed" and the earlier answer, as JSON;
+        - "again" if `is_again` was wrong: whether an earlier attempt may have taken the action;
+        - "full" if too many requests are open.
         """
         sid = self._lease.sid
         asked = replace(request, is_again=is_again)
-        names, args = record_args(asked, shown, keep_ms=keep_ms)
-        told, name = await self._lease.run_fenced(
+        names, args = request_args(asked, shown, keep_ms=keep_ms)
+        result, detail = await self._lease.run_fenced(
             "ask",
             {**names, "rules": keys.rules(sid), "grants": keys.grants(sid)},
             {
@@ -71,54 +76,59 @@ class TurnAsks:
                 "hold_ms": hold_ms,
             },
         )
-        return told.decode(), name.decode()
+        return result.decode(), detail.decode()
 
-    async def take(self, id_: str, *, is_heard: bool) -> tuple[State, Answered | None]:
-        """Take the answer, if there is one: from then on the agent may have heard it.
+    async def take(self, id_: str, *, is_heard: bool) -> tuple[State, RequestAnswer | None]:
+        """Take the answer, if there is one, right before it is passed to the agent.
 
-        `is_heard` says that it hears the reason of a denial as well.
+        `is_heard` says that the agent also gets the reason of a denial.
         """
         state, answer = await self._lease.run_fenced(
             "take",
-            {"ask": keys.ask(id_), "unheard": keys.unheard(self._lease.sid)},
+            {"ask": keys.ask(id_), "unreported_denials": keys.unreported_denials(self._lease.sid)},
             {"turn": self._turn, "id": id_, "is_heard": is_heard},
         )
-        return state.decode(), Answered.decode(answer) if answer else None
+        return state.decode(), RequestAnswer.decode(answer) if answer else None
 
-    async def unheard(self) -> list[dict[str, str]]:
-        """Return the denials of which the agent has yet to hear the reason, oldest first.
+    async def unreported_denials(self) -> list[dict[str, str]]:
+        """Return the denials whose reason the agent has not received yet, oldest first.
 
-        They are told in this turn, and in no later one.
+        They are returned to every attempt at this turn, and to no later turn.
         """
-        name = {"unheard": keys.unheard(self._lease.sid)}
-        found = await self._lease.run_fenced("unheard", name, {"turn": self._turn})
-        pairs = [(orjson.loads(asked), Answered.decode(answer)) for asked, answer in found]
+        names = {"unreported_denials": keys.unreported_denials(self._lease.sid)}
+        rows = await self._lease.run_fenced("unreported_denials", names, {"turn": self._turn})
+        pairs = [(orjson.loads(request), RequestAnswer.decode(answer)) for request, answer in rows]
         pairs.sort(key=lambda pair: pair[1].at_ms)
         return [
-            {"tool": asked["tool"], "what": asked["what"], "by": answer.name, "why": answer.words}
-            for asked, answer in pairs
+            {
+                "tool": request["tool"],
+                "what": request["what"],
+                "by": answer.name,
+                "why": answer.words,
+            }
+            for request, answer in pairs
         ]
 
     async def lapse(self, *, is_needed: bool) -> bool:
-        """Wait no longer for answers; False if the turn goes on.
+        """Stop waiting for the answers to this turn's requests, which can still be answered.
 
-        `is_needed` says that other sessions wait for a worker: another turn may let its own go
-        instead, and an answer may have come.
+        `is_needed` says that other sessions wait for a worker. Returns False if the turn goes on,
+        because another turn releases its worker instead, or because an answer has arrived.
         """
         done = await self._lease.run_fenced(
             "lapse",
-            {"letting_go": keys.LETTING_GO},
+            {"worker_release": keys.WORKER_RELEASE},
             {
                 "turn": self._turn,
                 "sid": self._lease.sid,
                 "is_needed": is_needed,
-                "pause_ms": LETTING_GO_MS,
+                "pause_ms": RELEASE_PAUSE_MS,
             },
         )
         return bool(done)
 
     async def retract(self, id_: str, words: str) -> None:
-        """Close a request that the agent has taken back."""
+        """Close a request that the agent has withdrawn; `words` replace its card."""
         await self._lease.run_fenced(
             "retract", {"ask": keys.ask(id_)}, {"turn": self._turn, "id": id_, "words": words}
         )

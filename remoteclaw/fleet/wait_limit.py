@@ -1,4 +1,4 @@
-"""Turns that wait for another session's turn, limited so that a worker stays free to run it."""
+"""The limit on turns that wait for another session's turn, so that a worker stays free for that."""
 
 import contextlib
 import uuid
@@ -13,18 +13,19 @@ from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.workers import Workers
 
-#: Time limit for beginning or ending one while Redis is away, in seconds.
+#: The time limit for recording the begin or end of a wait, in seconds.
 WAIT_S = 2.0
-#: For how many workers it counts if none can be counted: then something else runs the turns.
-UNCOUNTED = 1000
+#: The assumed number of workers if none is registered: then another program runs the turns.
+UNKNOWN_WORKERS = 1000
 
-#: Whether a turn may wait: yes; no, because no worker would be left to answer; or no, because the
-#: other one waits for it already, directly or through others.
+#: Whether a turn may wait. "free": it may. "full": it may not, since no worker would be left for
+#: the other turn. "circle": it may not, since the other session already waits for this one,
+#: directly or through others.
 Verdict = Literal["free", "full", "circle"]
 
 
 class WaitLimit:
-    """Who waits at the moment."""
+    """Records the turns that wait for another session's turn, and limits their number."""
 
     def __init__(self, scripts: Scripts, workers: Workers) -> None:
         self._scripts = scripts
@@ -34,27 +35,28 @@ class WaitLimit:
     async def hold(
         self, sid: str, turn: str, target: SessionView, *, timeout_s: float
     ) -> AsyncIterator[Verdict]:
-        """Let a session's turn wait for a turn of another one, for so long at most, if it may.
+        """Record that a session's turn waits for a turn of `target`; yield whether it may.
 
-        It holds a worker all the time, and the other turn needs one too: of its host, if it has
-        one. A wait is over with its turn, whatever became of who waited, or with its time.
-        Raises `RedisUnavailable` or `RedisRefused`.
+        A waiting turn occupies a worker, and the other turn needs another one, of the target's
+        host if it has one. The record is removed when the context ends. It also ends with the
+        waiting turn and after `timeout_s`, in case this process dies. Raises `RedisUnavailable` or
+        `RedisRefused`.
         """
         views = [view for view in await self._workers.list() if view.is_ours]
         of_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
         name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
-        told = await self._scripts.run(
+        result = await self._scripts.run(
             "wait",
             keys={"waits": keys.WAITS},
             args={
                 "name": name,
                 "wait_ms": int(timeout_s * 1000),
-                "workers": len(of_host or views) or UNCOUNTED,
+                "workers": len(of_host or views) or UNKNOWN_WORKERS,
                 "host": target.host if of_host else None,
             },
             deadline=boottime() + WAIT_S,
         )
-        verdict: Verdict = told.decode()
+        verdict: Verdict = result.decode()
         try:
             yield verdict
         finally:

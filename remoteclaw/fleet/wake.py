@@ -1,7 +1,7 @@
-"""Hints: RQ jobs that say that a session has work, and nothing else.
+"""Hints: RQ jobs that only say that a session has work.
 
-Losing a hint costs a sweep, doubling one costs a look; so none of RQ's guarantees are needed, and
-none of its retries, unique jobs, chosen ids or results are used.
+The sweeper replaces a lost hint, and a duplicate finds no work. So RQ's retries, unique jobs, job
+ids and results are not used.
 """
 
 import contextlib
@@ -19,41 +19,42 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.messages import SessionKey
 
-#: The function that a hint names; workers run no other.
+#: The function that a hint names; workers run no other function.
 JOB = "workers.jobs.drain"
-#: How long RQ keeps a hint whose drain failed, in seconds, for people who look at rq-dashboard.
+#: RQ keeps a hint whose drain failed for this long, in seconds, for users of rq-dashboard.
 FAILURE_TTL_S = 24 * 3600
-#: Time limit for sending a hint, in seconds; the sweeper sends it otherwise.
+#: The time limit for sending a hint, in seconds. After it, the sweeper sends the hint.
 SEND_S = 2.0
 
 
 class Waker:
-    """Puts hints on the RQ queue."""
+    """Sends hints to RQ queues."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
     @functools.cache  # noqa: B019 - a handful of queues, and a Waker lives as long as its process
     def _queue(self, name: str) -> Queue:
-        """RQ's queue. Made when it is needed: most work-horses never hint.
+        """Return RQ's queue, created on first use, since most work-horses send no hints.
 
-        RQ only needs a connection to ask for the server's version; it is told that instead, and
-        never connects: its commands are collected on our own, asynchronous pipeline.
+        RQ never connects: its commands are collected in our own asynchronous pipeline, and the
+        server's version, which it would ask for, is set here.
         """
         queue = Queue(name, connection=Redis(), serializer=JSONSerializer)
         queue.redis_server_version = (6, 2, 0)
         return queue
 
     async def hint(self, sid: str, key: str, *, queue: str) -> None:
-        """Wake a worker for a session.
+        """Send a hint for a session.
 
-        Of its key, which has people's ids, rq-dashboard shows the agent and the kind of channel.
+        rq-dashboard shows only the agent and the channel of the session's `key`, which also
+        contains people's ids.
         """
         rq_queue = self._queue(queue)
         job = rq_queue.create_job(
             JOB,
             args=(sid,),
-            timeout=-1,  # RQ's clock must not end a turn: lease and stop do
+            timeout=-1,  # a turn is ended by its lease or a stop, not by RQ's time limit
             result_ttl=0,
             failure_ttl=FAILURE_TTL_S,
             description="/".join([*key.split("/")[:2], sid[:8]]),
@@ -68,7 +69,7 @@ class Waker:
         await self._scripts.call(send, deadline=boottime() + SEND_S)
 
     async def try_hint(self, session: SessionKey, queue: str) -> None:
-        """Wake a worker for a session if a script has named a queue; failing that, a sweep does."""
+        """Send a hint if a script returned a `queue`; on errors, leave it to the sweeper."""
         if queue:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self.hint(session.sid, str(session), queue=queue)

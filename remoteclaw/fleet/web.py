@@ -1,7 +1,7 @@
-"""The page's chats: a platform of our own, kept in Redis.
+"""The chats of the page, stored in Redis.
 
-A chat is a stream of events, oldest first: a message has the id of the event that brought it, and
-later events say what became of it. So a client that was away goes on where it was.
+A chat is a stream of events, oldest first. The id of a message is the id of its event; later events
+change or delete the message. A client that reconnects continues after the last event that it has.
 """
 
 import re
@@ -18,15 +18,15 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S, FULL
 
 Kind = Literal["message", "reaction", "deletion"]
-#: How many events of a chat are kept at most, and read at once.
-MOST, PAGE = 5000, 500
-#: How much of a chat is kept at most, in bytes: its newest event, and what has room beside it.
+#: The maximum number of events that a chat keeps, and of events that are read at once.
+MAX_EVENTS, PAGE = 5000, 500
+#: The maximum size of a chat's events, in bytes; the newest event is always kept.
 MAX_BYTES = 8 * 1024 * 1024
-#: How many conversations of a person are kept at most: each is a session, too.
-MAX_BEGUN = 1000
+#: The maximum number of conversations of a person, each of which is a session.
+MAX_CONVERSATIONS = 1000
 TOO_MANY = (
-    f"You have {MAX_BEGUN:,} conversations, and there is room for no more: go on in one that "
-    "there is. Each is forgotten some time after its last message (`[record] keep_days`)."
+    f"You have {MAX_CONVERSATIONS:,} conversations, which is the limit: continue one of them. A "
+    "conversation is deleted some time after its last message (`[record] keep_days`)."
 )
 
 
@@ -35,33 +35,34 @@ _ID = re.compile(r"\d{1,19}-\d{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class ChatEvent:
-    """Something that has happened in a chat."""
+    """An event of a chat."""
 
     id: str
-    """Its id on the stream; of a message, the message's."""
+    """The event's id on the stream, which is also the id of its message."""
     kind: Kind
     about: Mapping[str, Any]
-    """Of a `message` its `from`, `text` and more; of others the `message` they are about."""
+    """The `from`, `text` and more of a message; for other kinds, `message` is the id of the message
+    to which the event applies."""
 
     @property
     def at_ms(self) -> int:
-        """When it was."""
+        """The time of the event, in milliseconds since 1970."""
         return int(self.id.partition("-")[0])
 
 
-def chat_of(person: str, conversation: str | None) -> str:
-    """Return the name of one of a person's chats."""
+def chat_name(person: str, conversation: str | None) -> str:
+    """Return the name of a person's chat; `conversation` is None for the person's first chat."""
     return f"{person}\n{conversation}" if conversation else person
 
 
-def of_chat(chat: str) -> tuple[str, str | None]:
-    """Return the person of a chat, and the conversation's name."""
+def parse_chat_name(chat: str) -> tuple[str, str | None]:
+    """Return the person and the conversation of which `chat_name()` made a chat's name."""
     person, _, conversation = chat.partition("\n")
     return person, conversation or None
 
 
 class WebChats:
-    """The chats of all who log in."""
+    """Reads and writes the chats of the page."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -76,67 +77,70 @@ class WebChats:
         keep_ms: int,
         is_persons: bool = False,
     ) -> str:
-        """Note an event, `once` unless that is empty, and announce it; return its id.
+        """Add an event to a chat and announce it; return its id.
 
-        It is kept for so long. With a deletion, the message's own event is removed. Raises
-        `PlatformRefused` if the message that it is about is not kept; for a person's `RedisRefused`
-        where Redis has no room, and `CallRefused` for one conversation too many.
+        `once` identifies the event, so that it is added only once; empty if this is not needed. The
+        chat is kept for `keep_ms` after the event. A deletion also removes the message's own event.
+
+        Raises `PlatformRefused` if the message to which the event applies is not stored. For an
+        event of a person (`is_persons`), raises `RedisRefused` if Redis is full, and `CallRefused`
+        if the person has too many conversations.
         """
-        person, _ = of_chat(chat)
-        of = "" if kind == "message" else str(about["message"])
-        gone = PlatformRefused(f"There is no message {of!r} in this chat.")
-        if kind != "message" and not _ID.fullmatch(of):
+        person, _ = parse_chat_name(chat)
+        message_id = "" if kind == "message" else str(about["message"])
+        gone = PlatformRefused(f"There is no message {message_id!r} in this chat.")
+        if kind != "message" and not _ID.fullmatch(message_id):
             raise gone
-        told = await self._scripts.run(
+        result = await self._scripts.run(
             "web_add",
             keys={
                 "chat": keys.web(chat),
-                "once": keys.web_once(chat),
-                "begun": keys.web_begun(person),
+                "event_ids": keys.web_event_ids(chat),
+                "chats": keys.web_chats(person),
             },
             args={
                 "kind": kind,
-                "about": orjson.dumps(about),
-                "of": of,
+                "data": orjson.dumps(about),
+                "of": message_id,
                 "name": once,
                 "is_persons": "1" if is_persons else "",
-                "most": MOST,
-                "most_bytes": MAX_BYTES,
-                "most_begun": MAX_BEGUN,
+                "max_events": MAX_EVENTS,
+                "max_bytes": MAX_BYTES,
+                "max_chats": MAX_CONVERSATIONS,
                 "keep_ms": keep_ms,
                 "channel": keys.WEB,
                 "chat_id": chat,
             },
             deadline=boottime() + APPEND_S,
         )
-        match told:
+        match result:
             case b"full":
                 raise RedisRefused(FULL)
             case b"many":
                 raise CallRefused("FORBIDDEN", TOO_MANY)
             case b"gone":
                 raise gone
-        return str(told.decode())
+        return str(result.decode())
 
     async def find(self, chat: str, event_id: str) -> ChatEvent | None:
-        """Return an event; None if it is not kept any more."""
+        """Return an event; None if it is no longer stored."""
         call, client = self._scripts.call, self._scripts.client
-        found = await call(client.xrange, keys.web(chat), event_id, event_id)
-        return _event(found[0]) if found else None
+        entries = await call(client.xrange, keys.web(chat), event_id, event_id)
+        return _event(entries[0]) if entries else None
 
     async def read(self, chat: str, *, after: str, limit: int = PAGE) -> list[ChatEvent]:
-        """Return what has happened since an event, oldest first."""
+        """Return the first events after the event `after`, oldest first."""
         client = self._scripts.client
-        found = await self._scripts.call(
+        entries = await self._scripts.call(
             client.xrange, keys.web(chat), f"({after}", "+", count=limit
         )
-        return [*map(_event, found)]
+        return [*map(_event, entries)]
 
     async def before(self, chat: str, event_id: str = "", *, limit: int = PAGE) -> list[ChatEvent]:
-        """Return the last that has happened, or what has before an event, oldest first."""
-        client, until = self._scripts.client, f"({event_id}" if event_id else "+"
-        found = await self._scripts.call(client.xrevrange, keys.web(chat), until, "-", count=limit)
-        return [*map(_event, reversed(found))]
+        """Return the last events before an event, or the newest events; oldest first."""
+        client, end = self._scripts.client, f"({event_id}" if event_id else "+"
+        entries = await self._scripts.call(client.xrevrange, keys.web(chat), end, "-", count=limit)
+        return [*map(_event, reversed(entries))]
 
 
 def _event(entry: tuple[bytes, Mapping[bytes, bytes]]) -> ChatEvent:

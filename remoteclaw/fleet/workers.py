@@ -1,4 +1,4 @@
-"""RQ workers that serve our queues: their announcements, and the list of them."""
+"""The RQ workers of a fleet: their signs of life, and the list of them."""
 
 import contextlib
 import logging
@@ -16,19 +16,20 @@ from redis.exceptions import RedisError
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import AWAY_S, COMMAND_S, Scripts
+from remoteclaw.fleet.connection import COMMAND_S, RETRY_S, Scripts
 
-#: Time limit of the question whether a worker is leaving, in seconds: a turn may wait for it.
+#: The time limit of `is_leaving()`, in seconds: a turn may wait for its result.
 ASK_S = 1.0
-#: How often a worker says that it lives, and after how long without that it counts as gone.
+#: The interval between two beats of a worker, and the time without a beat after which it counts as
+#: gone; in seconds.
 BEAT_S, GONE_S = 5.0, 15.0
 
-#: Variable that makes a worker serve what people send and nothing else, if it is "1".
+#: The environment variable that makes a worker serve only the lane of people if it is "1".
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 
-#: What is wrong, and what to do, where nothing serves the queues or looks after them.
+#: The problems of a fleet without workers or without a sweeper, and their remedies.
 NO_WORKER = "no rq worker serves the queue: start some with `remoteclaw worker`."
-NO_SWEEPER = "none looks for lost hints: run `remoteclaw sweep`."
+NO_SWEEPER = "no sweeper is running, so lost hints stay lost: run `remoteclaw sweep`."
 
 log = logging.getLogger(__name__)
 
@@ -41,21 +42,21 @@ class WorkerView:
     pid: int
     host: str
     state: str
-    """started, idle, busy or suspended."""
+    """`started`, `idle`, `busy` or `suspended`."""
     session: str
-    """How the id of the session begins that it works on; empty if it works on none."""
+    """The beginning of the id of the session that the worker runs; empty while it is idle."""
     queues: tuple[str, ...]
     boot: str
-    """The boot of its machine; empty if it was not started with our settings."""
+    """The boot id of the worker's machine; empty if it was started without `workers.settings`."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether it was started with our settings."""
+        """Whether the worker was started with `workers.settings`."""
         return bool(self.boot)
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, and what to do; empty if nothing is."""
+        """The problem of the worker and its remedy; empty if there is no problem."""
         if self.is_ours:
             return ""
         why = "was not started as `remoteclaw worker`: it would run any job. End it."
@@ -63,12 +64,13 @@ class WorkerView:
 
 
 def announce(url: str, queues: Sequence[str]) -> None:
-    """Keep it known, from a thread of its own, that this worker lives and which queues it serves.
+    """Start a thread that announces every `BEAT_S` that this worker lives and serves `queues`.
 
-    RQ's own sign of life comes every seven minutes; a host that is gone must be noticed in seconds.
+    RQ's own heartbeat comes every seven minutes; the loss of a host must be noticed in seconds.
     """
     client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
-    # A work-horse that is forked while this thread looks up a name would never look up one itself.
+    # A fork during this thread's name lookup would leave the resolver's lock locked in the
+    # work-horse, so forks wait for the end of a beat.
     beating = threading.Lock()
     os.register_at_fork(
         before=beating.acquire, after_in_parent=beating.release, after_in_child=beating.release
@@ -94,20 +96,20 @@ def announce(url: str, queues: Sequence[str]) -> None:
 
 
 class Workers:
-    """Looks at workers and at what waits for them."""
+    """Lists the workers of a fleet, and counts the hints that wait for them."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
     async def list(self) -> list[WorkerView]:
-        """Return the workers of our queues that live; RQ lists dead ones for an hour, too."""
+        """Return the live workers of our queues; RQ also lists dead ones for an hour."""
         client = self._scripts.client
-        deadline = boottime() + AWAY_S
+        deadline = boottime() + RETRY_S
         names = await self._scripts.call(client.smembers, keys.RQ_WORKERS, deadline=deadline)
-        found = []
+        views = []
         for name in sorted(names):
-            registered = await self._scripts.call(client.hgetall, name, deadline=deadline)
-            fields = {key.decode(): value.decode() for key, value in registered.items()}
+            raw_fields = await self._scripts.call(client.hgetall, name, deadline=deadline)
+            fields = {key.decode(): value.decode() for key, value in raw_fields.items()}
             queues = tuple(fields.get("queues", "").split(","))
             if "death" in fields or not any(keys.is_lane(queue) for queue in queues):
                 continue
@@ -125,16 +127,16 @@ class Workers:
                 ).decode(),
             )
             if view.is_ours or await self._listens(view.name, deadline):
-                found.append(view)
-        return found
+                views.append(view)
+        return views
 
-    async def have_sweeper(self) -> bool:
-        """Whether a sweeper looks after them."""
+    async def has_sweeper(self) -> bool:
+        """Return whether a sweeper is running."""
         client = self._scripts.client
         return bool(await self._scripts.call(client.exists, keys.SWEEPER))
 
     async def is_leaving(self, name: str) -> bool:
-        """Whether a worker was asked to end, and does so when its work-horse is done."""
+        """Return whether a worker will end when its work-horse is done."""
         if not name:
             return False
         client = self._scripts.client
@@ -151,7 +153,7 @@ class Workers:
             return False
 
     async def _listens(self, name: str, deadline: float) -> bool:
-        """Whether a worker lives: each listens for RQ's commands."""
+        """Return whether a worker is alive: each one listens for RQ's commands."""
         client = self._scripts.client
         ((_, count),) = await self._scripts.call(
             client.pubsub_numsub, keys.rq_commands(name), deadline=deadline
@@ -159,30 +161,30 @@ class Workers:
         return bool(count)
 
     async def _session_of(self, job_id: str, deadline: float) -> str:
-        """Return how the id of a job's session begins: a hint's description ends with that."""
+        """Return the beginning of the id of a job's session, with which its description ends."""
         if not job_id:
             return ""
         client = self._scripts.client
-        about = await self._scripts.call(
+        description = await self._scripts.call(
             client.hget, keys.rq_job(job_id), "description", deadline=deadline
         )
-        found = re.search("[0-9a-f]{8}$", (about or b"").decode(errors="replace"))
-        return found[0] if found else ""
+        match = re.search("[0-9a-f]{8}$", (description or b"").decode(errors="replace"))
+        return match[0] if match else ""
 
     async def waiting(self) -> int:
-        """Return how many hints no worker has taken yet."""
+        """Return the number of hints that no worker has taken yet."""
         return sum((await self.hints()).values())
 
     async def hints(self) -> Mapping[keys.Lane, int]:
-        """Return how many hints no worker has taken yet, by lane."""
+        """Return the number of hints that no worker has taken yet, by lane."""
         client = self._scripts.client
 
         async def count() -> Mapping[keys.Lane, int]:
-            found = dict.fromkeys(keys.LANES, 0)
+            counts = dict.fromkeys(keys.LANES, 0)
             for name in await self._queues():
                 lane = cast(keys.Lane, name.partition("@")[0])
-                found[lane] += await client.llen(keys.rq_queue(name))
-            return found
+                counts[lane] += await client.llen(keys.rq_queue(name))
+            return counts
 
         return cast(Mapping[keys.Lane, int], await self._scripts.call(count))
 
@@ -192,12 +194,12 @@ class Workers:
         return [name for name in queues if keys.is_lane(name)]
 
     async def clear_deserted(self) -> None:
-        """Remove the queues of hosts that are gone: the sweeper hints their sessions elsewhere."""
+        """Remove the queues of hosts that are gone; the sweeper sends new hints for them."""
         client = self._scripts.client
 
         async def clear() -> None:
-            for name in [name for name in await self._queues() if "@" in name]:
-                if await client.exists(keys.host(name)):
+            for name in await self._queues():
+                if "@" not in name or await client.exists(keys.host(name)):
                     continue
                 jobs: Any = await client.lrange(keys.rq_queue(name), 0, -1)
                 pipeline = client.pipeline(transaction=True)

@@ -1,6 +1,6 @@
-"""The gateway: what agents and operators may ask of RemoteClaw, through three doors.
+"""The gateway: the API of RemoteClaw for agents and operators, over HTTP, WebSocket and MCP.
 
-A request is authenticated to a principal (`principals`), comes through HTTP, WebSocket or MCP
-(`doors`), and is answered by `dispatch`, which alone decides whether it may be. A gateway keeps no
-state: any number of them serve the same fleet.
+A request arrives through one of the `doors`, is authenticated as a principal (`principals`), and is
+authorised and answered by `dispatch` alone. A gateway keeps no state, so any number of gateways can
+serve the same fleet.
 """

@@ -1,10 +1,10 @@
-"""The sockets that the gateway listens on: one with an address, and one in the state directory.
+"""The sockets that the gateway listens on: a TCP socket, and one in the state directory.
 
-Another user of the machine can listen at an address while no gateway does. Only the owner can have
-a socket in the state directory, so the connector sends its token there.
+While no gateway runs, another user of the machine can listen at the TCP address. Only the owner can
+create a socket in the state directory, so the connector sends its token there.
 
-`up` opens the sockets and passes them on to each gateway that it starts: connections that come
-while none runs wait there.
+`up` opens the sockets and passes them to each gateway that it starts. Connections that arrive while
+no gateway runs wait in their backlog.
 """
 
 import contextlib
@@ -20,32 +20,32 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import ConfigError, RemoteClawError, StateDirectoryError
 
-#: How many connections wait to be accepted.
+#: The maximum number of connections that wait to be accepted.
 BACKLOG = 256
-#: How long a client may leave what it was sent untaken, or the kernel's questions unanswered, in
-#: seconds; then the kernel cuts it.
-GONE_S = 60
-#: From which age on a private socket that refuses counts as a dead gateway's, in seconds: a younger
-#: one may not listen yet.
-DEAD_S = 60.0
-#: What "any address" is called on this computer.
-_OWN = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - refused unless it is configured
+#: How long a client may leave sent data or TCP keep-alives unacknowledged, in seconds. After that,
+#: the kernel closes its connection.
+CLIENT_TIMEOUT_S = 60
+#: The age from which a private socket that refuses connections counts as a dead gateway's, in
+#: seconds. The gateway of a younger socket may not listen yet.
+MIN_DEAD_AGE_S = 60.0
+#: The loopback address through which a socket that listens on all addresses is reached.
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - refused unless it is configured
 
 
 def listen(config: GatewayConfig) -> socket.socket:
     """Return a socket that listens at the gateway's address. Raises `ConfigError`."""
     host = "127.0.0.1" if config.host == "localhost" else config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches Nagle's algorithm off only where the protocol is named: without that, every
-    # answer would wait 40 ms for the peer's kernel to confirm its head.
+    # asyncio disables Nagle's algorithm only for sockets with an explicit protocol. Otherwise each
+    # response would wait 40 ms for the acknowledgement of its head.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections have these from it. A client that takes nothing, or that is gone without a
-        # word, would keep its descriptor, and what it was sent, for as long as it likes.
+        # Accepted connections inherit these options. Without them, a client that reads nothing or
+        # has vanished would hold its descriptor and its send buffer indefinitely.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_S)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_S * 1000)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, CLIENT_TIMEOUT_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, CLIENT_TIMEOUT_S * 1000)
         listening.bind((host, config.port))
         listening.listen(BACKLOG)
     except OSError as error:
@@ -58,18 +58,18 @@ def listen(config: GatewayConfig) -> socket.socket:
 
 
 def listen_privately(home: Home) -> socket.socket:
-    """Return a listening socket in the state directory, which has one for each gateway.
+    """Return a new listening socket in the state directory.
 
-    Its name begins with the machine's boot: machines and containers may share the directory.
-    Raises `StateDirectoryError`.
+    Its name begins with the machine's boot id, because machines and containers may share the
+    directory. Raises `StateDirectoryError`.
     """
     boot = boot_id()[:8]
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         for name in os.listdir(home.gateways):
             if name.startswith(boot):
-                _remove_dead(home.gateways / name)
-        with _short(home.gateways) as directory:
+                _remove_if_dead(home.gateways / name)
+        with _short_path(home.gateways) as directory:
             listening.bind(f"{directory}/{boot}-{secrets.token_hex(4)}")
         listening.listen(BACKLOG)
     except OSError as error:
@@ -82,25 +82,25 @@ def listen_privately(home: Home) -> socket.socket:
 
 
 def path_of(listening: socket.socket, home: Home) -> Path:
-    """Return the path of a private socket."""
+    """Return the path of a socket that `listen_privately()` opened."""
     return home.gateways / Path(listening.getsockname()).name
 
 
-def _remove_dead(path: Path) -> None:
+def _remove_if_dead(path: Path) -> None:
     """Remove the socket of a gateway that was killed."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trying:
-        trying.setblocking(False)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
         try:
-            with _short(path.parent) as directory:
-                trying.connect(f"{directory}/{path.name}")
+            with _short_path(path.parent) as directory:
+                probe.connect(f"{directory}/{path.name}")
         except ConnectionRefusedError:
-            if time.time() - path.stat().st_mtime > DEAD_S:
+            if time.time() - path.stat().st_mtime > MIN_DEAD_AGE_S:
                 path.unlink()
 
 
 @contextlib.contextmanager
-def _short(directory: Path) -> Iterator[str]:
-    """Yield a short name of a directory: the path of a unix socket has 107 bytes at most."""
+def _short_path(directory: Path) -> Iterator[str]:
+    """Yield a short path of a directory: the path of a Unix socket has at most 107 bytes."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}"
@@ -109,7 +109,7 @@ def _short(directory: Path) -> Iterator[str]:
 
 
 def inherited(descriptor: int) -> socket.socket:
-    """Return the listening socket that this process inherits. Raises `RemoteClawError`."""
+    """Return the listening socket that this process inherited. Raises `RemoteClawError`."""
     try:
         os.set_inheritable(descriptor, False)
         return socket.socket(fileno=descriptor)
@@ -120,7 +120,7 @@ def inherited(descriptor: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return a socket's address, as it is reached on this computer."""
+    """Return the URL at which a socket is reached from this machine."""
     host, port = listening.getsockname()[:2]
-    host = _OWN.get(host, host)
+    host = _LOOPBACK_OF.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,8 +1,8 @@
-"""Narrowed tokens: those of operators that are for some agents alone.
+"""Agent scopes: operator tokens that are limited to some agents.
 
-For such a token there are no other agents, and no sessions of theirs. The dispatcher sees to that
-before a handler is asked: it hands on a configuration without the other agents, refuses sessions of
-theirs as if there were none, and refuses every method that isn't named here.
+Such a token can't see other agents or their sessions. The dispatcher enforces this before it calls
+a handler: it passes a configuration without the other agents, answers that their sessions don't
+exist, and refuses every method that isn't listed here.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Method, Params
 
-#: The parameter by which a method names a session. Without one it is about none yet, and keeps to
-#: the agents of the configuration that it is given.
-_BY_SESSION = {
+#: The parameter by which each method names a session. If a call leaves it out, the handler chooses
+#: among the agents of the narrowed configuration.
+_SESSION_PARAMETERS = {
     "chat.history": "session_key",
     "chat.open": "session_key",
     "chat.outcome": "session_key",
@@ -49,81 +49,87 @@ _BY_SESSION = {
     "terminals.type": "sid",
     "terminals.watch": "sid",
 }
-#: The methods that name a run: a session's id, and behind it an entry.
-_BY_RUN = {"agent.wait": "run_id"}
-#: The methods that show no more than the configuration's agents and what `may_see()` lets through,
-#: or nothing of any agent. `chat.shown` is about messages that its own connection was sent.
-_KEPT_TO = frozenset(("agents.list", "chat.shown", "health", "sessions.list", "terminals.list"))
-#: The methods that send to the session's chat, or show what is said there.
+#: The parameter by which each method names a run: SESSION_ID-ENTRY.
+_RUN_PARAMETERS = {"agent.wait": "run_id"}
+#: The methods that are safe without a check of a session: they show only the configured agents and
+#: the sessions that `may_see()` allows, or nothing about agents. `chat.shown` acknowledges messages
+#: that were sent over its own connection.
+_SELF_LIMITED = frozenset(
+    ("agents.list", "chat.shown", "health", "sessions.list", "terminals.list")
+)
+#: The methods that send messages to the session's chat or show its messages.
 _IN_CHAT = frozenset(("chat.open", "chat.outcome", "chat.send"))
-_ALLOWED = frozenset((*_BY_SESSION, *_BY_RUN, *_KEPT_TO))
+_ALLOWED = frozenset((*_SESSION_PARAMETERS, *_RUN_PARAMETERS, *_SELF_LIMITED))
 
 
 def may_call(operator: Operator, method: Method) -> bool:
-    """Whether an operator's token lets them call a method at all."""
+    """Whether an operator's token permits calls of a method at all."""
     return operator.has(method.scope) and (operator.agents is None or method.name in _ALLOWED)
 
 
 def check_method(operator: Operator, method: Method) -> None:
-    """Raise `CallRefused` for a method that is about more than a narrowed token's agents."""
+    """Raise `CallRefused` for a method that tokens with an agent scope can't call."""
     if operator.agents is not None and method.name not in _ALLOWED:
-        mine = ", ".join(map(repr, operator.agents))
+        agents = ", ".join(map(repr, operator.agents))
         raise CallRefused(
             "FORBIDDEN",
-            f"This token is for {mine} alone, and {method.name} is about others, too.",
+            f"This token is for {agents} alone, and {method.name} is about others, too.",
         )
 
 
 def no_session(named: str) -> CallRefused:
-    """Return the refusal of a session that there is not, or that the caller may not see."""
+    """Return the refusal for a session that doesn't exist or that the caller may not see."""
     return CallRefused("NOT_FOUND", f"There is no session {named[:200]!r} that this token may see.")
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
-    """The view of one narrowed token: its agents, and their sessions."""
+class AgentScope:
+    """The agents that a narrowed token is limited to, and their sessions."""
 
     operator: Operator
     fleet: Fleet
     host: str
-    whole: Config
+    full_config: Config
+    """The configuration with all agents."""
 
     @classmethod
     def of(cls, principal: Principal, fleet: Fleet, host: str, config: Config) -> Self | None:
-        """Return a principal's view; None for a token that is for all agents."""
+        """Return a principal's agent scope; None if its token is for all agents."""
         if not isinstance(principal, Operator) or principal.agents is None:
             return None
         return cls(principal, fleet, host, config)
 
     @property
     def config(self) -> Config:
-        """The configuration without the other agents. Raises `CallRefused` if none is left."""
-        agents = {name: it for name, it in self.whole.agents.items() if self.operator.is_for(name)}
+        """The configuration without the other agents. Raises `CallRefused` if no agent is left."""
+        configured = self.full_config.agents.items()
+        agents = {name: settings for name, settings in configured if self.operator.is_for(name)}
         if not agents:
             raise CallRefused("FORBIDDEN", "None of the agents of this token is configured here.")
-        return self.whole.model_copy(update={"agents": agents})
+        return self.full_config.model_copy(update={"agents": agents})
 
     async def check(self, method: Method, params: Params, session_key: str | None) -> None:
-        """Raise `CallRefused` for a call that is about more than the token's agents."""
+        """Raise `CallRefused` for a call that concerns a session of another agent."""
         if method.name == "chat.open" and getattr(params, "sender", None) is not None:
             raise CallRefused(
                 "FORBIDDEN", "A token for some agents alone can't set `sender` for another chat."
             )
-        named = [session_key]
-        if parameter := _BY_SESSION.get(method.name):
-            named.append(getattr(params, parameter))
-        if parameter := _BY_RUN.get(method.name):
-            named.append(getattr(params, parameter).partition("-")[0])
-        for one in named:
-            if one is not None:
-                await self.check_session(one, in_chat=method.name in _IN_CHAT)
+        sessions = [session_key]
+        if parameter := _SESSION_PARAMETERS.get(method.name):
+            sessions.append(getattr(params, parameter))
+        if parameter := _RUN_PARAMETERS.get(method.name):
+            sessions.append(getattr(params, parameter).partition("-")[0])
+        for session in sessions:
+            if session is not None:
+                await self.check_session(session, in_chat=method.name in _IN_CHAT)
 
     async def check_session(self, named: str, *, in_chat: bool = False) -> None:
-        """Raise `CallRefused` unless it is one of the token's, by its key or its whole id.
+        """Raise `CallRefused` unless `named` is the key or the full id of a session in scope.
 
-        Labels and beginnings are looked up among the sessions of all agents, and would tell of
-        them. What is `in_chat` is shown in the chat that the key names, which may be another
-        agent's: in a console, it is to be this host's with the agent. That alone needs no session.
+        Labels and prefixes of ids are refused: they are looked up among the sessions of all agents
+        and would reveal them. With `in_chat`, the call reads or writes the chat that the key names.
+        A console's key must then name this host's console with the agent, because its account may
+        be another agent's. The session of such a key need not exist yet.
         """
         key, is_known = None, False
         with contextlib.suppress(ValueError):
@@ -134,8 +140,8 @@ class Narrowed:
         if key is None or not self.operator.is_for(key.agent):
             raise no_session(named)
         if in_chat and key.provider == CHANNEL:
-            is_known = key.agent in self.whole.agents and (
-                key.account == account_of(self.host, self.whole, key.agent)
+            is_known = key.agent in self.full_config.agents and (
+                key.account == account_of(self.host, self.full_config, key.agent)
             )
         if not is_known:
             raise no_session(named)

@@ -1,13 +1,14 @@
-"""Requests to people as clients of the gateway are shown them."""
+"""Requests to people, in the form in which clients of the gateway receive them."""
 
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.fleet.request import Request
-from remoteclaw.tools.asks import Answered, Ask, ChangeAsked
+from remoteclaw.tools.asks import Ask, ChangeAsked, GivenAnswer
 
 
-def shown(request: Request, *, is_whole: bool = False) -> Ask:
-    """Return a request as clients read it, without the keys that people may have answered with."""
+def ask_of(request: Request, *, is_whole: bool = False) -> Ask:
+    """Return a request as clients receive it, without API keys in its answer."""
     answer, change = request.answer, request.change
+    # A person may have answered with an API key.
     words = Scrubber().text(answer.words, len(answer.words)) if answer else ""
     return Ask.of(
         request,
@@ -18,5 +19,5 @@ def shown(request: Request, *, is_whole: bool = False) -> Ask:
         chat=str(request.chat) if request.chat else None,
         unshown=request.unshown or None,
         until_ms=request.until_ms if request.can_pass else None,
-        answer=Answered.of(answer, words=words) if answer else None,
+        answer=GivenAnswer.of(answer, words=words) if answer else None,
     )

@@ -1,4 +1,4 @@
-"""Auditing of calls: which are written down, of whom, and how often."""
+"""The audit of terminals: which calls are recorded, under which name, and how often."""
 
 import contextlib
 import logging
@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet.audit import Audit, Deed
+from remoteclaw.fleet.audit import Audit, AuditEntry
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.host.terminal import one_line
 from remoteclaw.tools.base import Result
 from remoteclaw.tools.terminals import OpenedTerminal, Terminal
 
 Did = Literal["open", "watch", "take", "park", "end", "type"]
-#: What is written down when it is done, and when it is refused.
+#: Methods that are recorded when they are done and when they are refused.
 _DEEDS: Mapping[str, Did] = {
     "terminals.open": "open",
     "terminals.watch": "watch",
@@ -23,23 +23,26 @@ _DEEDS: Mapping[str, Did] = {
     "terminals.park": "park",
     "terminals.end": "end",
 }
-#: What is written down when it is refused alone: each key would be a line.
+#: Methods that are recorded only when they are refused; else each key press would be an entry.
 _TYPING = frozenset(
     f"terminals.{name}" for name in ("input", "key", "type", "paste", "resize", "screen")
 )
-#: For how long the same refusal is not written down again, in seconds, and how many are remembered:
-#: whoever asks a thousand times is not to push out what others did.
-AGAIN_S, REMEMBERED = 60.0, 1000
+#: How long a repeated refusal is not recorded again, in seconds. The log has a fixed length, so the
+#: retries of one caller would push out the entries of others.
+REPEAT_S = 60.0
+#: At most this many refusals are remembered.
+MAX_REFUSALS = 1000
 
 log = logging.getLogger(__name__)
 
 
-class Auditing:
-    """Writes down what is done with terminals through one gateway."""
+class Auditor:
+    """Records in the audit log what callers of one gateway do with terminals."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._refused: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        """When each recent refusal was recorded."""
 
     async def note(
         self,
@@ -50,7 +53,7 @@ class Auditing:
         result: Result | None,
         address: str,
     ) -> None:
-        """Write down a call from an address that was answered, or refused."""
+        """Record a call from `address` that was answered or refused, if its method is audited."""
         did: Did | None = _DEEDS.get(method)
         if did is None and method in _TYPING and outcome != "ok":
             did = "type"
@@ -58,9 +61,9 @@ class Auditing:
             return
         who = principal.known_as if isinstance(principal, Operator) else _agent(principal)
         session = _session(params, result)
-        if outcome != "ok" and self._is_known((who, did, session, outcome)):
+        if outcome != "ok" and self._is_repeated((who, did, session, outcome)):
             return
-        deed = Deed(
+        deed = AuditEntry(
             at_ms=now_ms(),
             who=who,
             did=did,
@@ -72,14 +75,14 @@ class Auditing:
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await self._audit.add(deed)
 
-    def _is_known(self, refusal: tuple[str, ...]) -> bool:
-        """Whether the same was refused a moment ago."""
+    def _is_repeated(self, refusal: tuple[str, ...]) -> bool:
+        """Whether the same refusal was recorded within `REPEAT_S`; if not, remember it."""
         now = boottime()
-        if now - self._refused.get(refusal, -AGAIN_S) < AGAIN_S:
+        if now - self._refused.get(refusal, -REPEAT_S) < REPEAT_S:
             return True
         self._refused[refusal] = now
         self._refused.move_to_end(refusal)
-        while len(self._refused) > REMEMBERED:
+        while len(self._refused) > MAX_REFUSALS:
             self._refused.popitem(last=False)
         return False
 
@@ -93,4 +96,4 @@ def _session(params: Mapping[str, Any], result: Result | None) -> str:
     if isinstance(terminal, Terminal):
         return terminal.sid
     named = params.get("sid") or params.get("session") or params.get("agent")
-    return one_line(named, most=100) if isinstance(named, str) else ""
+    return one_line(named, max_chars=100) if isinstance(named, str) else ""

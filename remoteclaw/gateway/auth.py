@@ -1,8 +1,8 @@
-"""Authentication: a token becomes a principal.
+"""Authentication: returns the principal of a token.
 
-There are four kinds of token: the gateway's own, operators', those of agent processes, and those
-that another cockpit has signed. Each but the last is compared as a whole, by digest. What a client
-says of itself counts for nothing.
+There are four kinds of tokens: those in the state directory's token files, operators' tokens, the
+tokens of agent processes, and JSON Web Tokens signed by another application. All but the last are
+compared by digest. Nothing else that a client sends about itself is trusted.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,17 +11,17 @@ from remoteclaw.config.model import GatewayConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.tokens import TokenView
 from remoteclaw.gateway.dispatch import Dispatcher
-from remoteclaw.gateway.jwt import Jwt, looks_signed
+from remoteclaw.gateway.jwt import Jwt, looks_like_jwt
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX, digest, is_same, sid_of
 
-#: What is longer is no token of any kind.
-LONGEST = 4096
+#: The maximum length of a token of any kind.
+MAX_TOKEN_CHARS = 4096
 
 
 class Authenticator:
-    """Looks up tokens; nothing is cached, so a revoked one counts no more at once."""
+    """Looks up tokens, without a cache, so that a revoked token stops working at once."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class Authenticator:
         self.files = files
 
     async def principal(self, token: str) -> Principal | None:
-        """Return whose token it is; None if it is not valid.
+        """Return the principal that `token` authenticates; None if it is not valid.
 
         Raises `RedisUnavailable` or `RedisRefused`.
         """
-        if not token or len(token) > LONGEST:
+        if not token or len(token) > MAX_TOKEN_CHARS:
             return None
-        if looks_signed(token):
+        if looks_like_jwt(token):
             return await self._jwt.principal(token)
         if token.startswith(AGENT_PREFIX):
             sid = sid_of(token)
@@ -50,28 +50,31 @@ class Authenticator:
         if token.startswith(OPERATOR_PREFIX):
             view = await self._fleet.tokens.find(token)
             return _operator(view) if view else None
-        return self._own(digest(token))
+        return self._operator_of_file(digest(token))
 
     async def is_valid(self, principal: Principal) -> bool:
-        """Whether a principal's token still gives the same rights. Raises as `principal()` does."""
+        """Whether a principal's token still grants the same rights.
+
+        Raises `RedisUnavailable` or `RedisRefused`.
+        """
         if isinstance(principal, Agent):
             return (
                 await self._dispatcher.agent_of_token(principal.sid, principal.digest) == principal
             )
         if principal.claims is not None:
-            return await self._jwt.holder(principal.claims) == principal
+            return await self._jwt.operator_of(principal.claims) == principal
         token_id, _, _ = principal.credential.rpartition("/")
         if token_id:
             view = await self._fleet.tokens.read(token_id)
             return view is not None and not view.is_expired and _operator(view) == principal
-        return self._own(principal.credential) == principal
+        return self._operator_of_file(principal.credential) == principal
 
-    def _own(self, given: str) -> Operator | None:
-        """Return the operator whose token file has a token with a digest."""
+    def _operator_of_file(self, token_digest: str) -> Operator | None:
+        """Return the operator whose token file has the token with this digest; None if none has."""
         for file in self.files:
-            own = file.digest()
-            if own is not None and is_same(own, given):
-                return Operator(file.holder, file.scope, given)
+            file_digest = file.digest()
+            if file_digest is not None and is_same(file_digest, token_digest):
+                return Operator(file.holder, file.scope, token_digest)
         return None
 
 

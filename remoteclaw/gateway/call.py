@@ -1,4 +1,4 @@
-"""A call of a method, as its handler sees it."""
+"""A call of a method, as its handler receives it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,23 +16,23 @@ from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.viewers import Watcher
+from remoteclaw.gateway.viewers import ViewerConnection
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.base import Method, Result, Tool
 
 
-class Subscriber(Watcher, Protocol):
-    """A connection over which events of sessions can be sent."""
+class Subscriber(ViewerConnection, Protocol):
+    """A connection that can subscribe to sessions' events."""
 
     @property
     def is_page(self) -> bool:
-        """Whether a browser that has logged in to the page is at its other end."""
+        """Whether the client is a browser that has logged in to the page."""
 
     async def subscribe(self, sid: str, session_key: str) -> None:
-        """Send a session's events from now on."""
+        """Start sending the session's events."""
 
     def unsubscribe(self, sid: str) -> None:
-        """Send no more of them."""
+        """Stop sending the session's events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +47,17 @@ class GatewayParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Everything that a handler is given beside the parameters."""
+    """The context of a call: everything that a handler receives besides the parameters."""
 
     id: str
-    """Its name: the same call again has the same one, and does nothing again."""
+    """Identifies the call: a repeated call has the same id and no second effect."""
     method: Method
     principal: Principal
     caller: Caller | None
-    """The session whose agent calls, with its running turn; None for operators."""
+    """The session of the calling agent, with its running turn; None for operators."""
     session: SessionKey | None
-    """The session that the call is about where it names none: the caller's, or the one that an
-    operator named beside the parameters."""
+    """The session that the call is about unless its parameters name another one: the caller's own,
+    or the one that an operator sent next to the parameters; None if an operator sent none."""
     config: Config
     """The configuration when the call began."""
     current_config: Callable[[], Config]
@@ -65,19 +65,19 @@ class Call:
     fleet: Fleet
     home: Home
     transfers: Transfers
-    """Where it waits to hold a file."""
+    """Limits how many files are held in memory at once."""
     side_effects: list[dict[str, Any]] = field(default_factory=list)
-    """What the call did besides answering, as it was noted with its turn."""
+    """The call's side effects, in the form in which they are recorded with the turn."""
     subscriber: Subscriber | None = None
-    """The connection that the call came over, if events can be sent over it."""
+    """The connection of the call, if it can carry events."""
     restart: asyncio.Event | None = None
-    """Set to restart this process; None where it is no gateway's."""
+    """Set to restart this process; None if this process is not a gateway."""
     gateway_parts: GatewayParts | None = None
-    """None where no gateway runs: on the command line."""
+    """None if no gateway runs, as on the command line."""
 
     @property
     def watched_config(self) -> CurrentConfig | None:
-        """The configuration that follows its file, just read again; None in a test."""
+        """The configuration that follows its file, just reloaded; None in a test."""
         if not isinstance(self.current_config, CurrentConfig):
             return None
         self.current_config()
@@ -85,34 +85,34 @@ class Call:
 
     @property
     def tool(self) -> Tool:
-        """The method as the tool that an agent calls."""
-        assert isinstance(self.method, Tool), "agents call tools alone"
+        """The tool that an agent calls."""
+        assert isinstance(self.method, Tool), "agents can only call tools"
         return self.method
 
     @property
     def turn(self) -> RunningTurn:
         """The caller's running turn."""
         assert self.caller is not None, "an operator has no turn"
-        assert self.caller.turn is not None, "it was checked"
+        assert self.caller.turn is not None, "the dispatcher checked it"
         return self.caller.turn
 
     @property
     def events(self) -> Subscriber:
-        """The connection that the call came over. Raises `CallRefused` if it carries no events."""
+        """The connection of the call. Raises `CallRefused` if it can't carry events."""
         if self.subscriber is None:
             raise CallRefused("INVALID_REQUEST", "Events are sent over WebSocket alone.")
         return self.subscriber
 
     @property
     def operator(self) -> Operator:
-        """The operator who calls a method that is no tool."""
-        assert isinstance(self.principal, Operator), "agents have no such tool"
+        """The operator who calls. Only for methods that are not tools of agents."""
+        assert isinstance(self.principal, Operator), "agents can only call tools"
         return self.principal
 
     @property
     def parts(self) -> GatewayParts:
-        """The parts of the gateway that is called."""
-        assert self.gateway_parts is not None, "only a gateway has this method"
+        """The parts of the gateway that received the call."""
+        assert self.gateway_parts is not None, "only a gateway offers this method"
         return self.gateway_parts
 
     @property
@@ -122,19 +122,19 @@ class Call:
 
     @property
     def is_from_page(self) -> bool:
-        """Whether a person on the page calls."""
+        """Whether the caller is a person on the page."""
         return self.subscriber is not None and self.subscriber.is_page
 
     def note(self, note: dict[str, Any]) -> None:
-        """Tell the caller what the call did besides answering."""
+        """Report a side effect of the call to the caller."""
         self.side_effects.append({**note, "callId": self.id})
 
     def people(self, session: SessionKey) -> tuple[str, ...]:
-        """Return on whose behalf a session does later what the call asks of it.
+        """Return the people on whose behalf `session` later does what the call asks for.
 
-        For an operator with the scope admin that is the session's user, as with the method `agent`:
-        of what is said in the session nothing gets more rights than its user has. Others speak for
-        no person.
+        For an agent they are the people of its turn. For an operator with the scope admin it is the
+        session's user, so that nothing in the session gets more rights than its user has, as with
+        the method `agent`. Other operators act for nobody.
         """
         if self.caller is not None:
             return people_of(self.turn.entries)
@@ -142,5 +142,5 @@ class Call:
         return (person(session.provider, session.user),) if may_speak else ()
 
 
-#: Answers a call; its second argument is what the method's `params` makes of the parameters.
+#: Answers a call. The second argument is an instance of the method's `params` model.
 Handler = Callable[[Call, Any], Awaitable[Result]]

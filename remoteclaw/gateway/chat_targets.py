@@ -1,6 +1,7 @@
-"""Places: chats as calls name them, with or without a channel.
+"""Chats as calls name them, with or without a channel.
 
-Ids of some platforms have a colon. So the part before one is a channel only if that exists.
+Some platforms' ids contain a colon, so the part before a colon is a channel only if such a channel
+exists.
 """
 
 import re
@@ -12,8 +13,8 @@ from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 
-#: How names of channels look, with or without an account.
-_CHANNEL = re.compile(r"[a-z][a-z0-9_-]{1,30}(/.*)?")
+#: The form of CHANNEL or CHANNEL/ACCOUNT.
+_CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{1,30}(/.*)?")
 
 
 def current_place(call: Call) -> ChatPlace:
@@ -22,32 +23,34 @@ def current_place(call: Call) -> ChatPlace:
     if session is None:
         raise CallRefused(
             "INVALID_REQUEST",
-            f"{call.method.name} is about a session's chat: say by sessionKey which session's.",
+            f"{call.method.name} is about a session's chat: name the session by sessionKey.",
         )
     return session.place
 
 
-def place_of(call: Call, readers: Readers, target: str) -> ChatPlace:
-    """Return the chat that a call names: CHAT, CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
+def target_place(call: Call, readers: Readers, target: str) -> ChatPlace:
+    """Return the chat that a call names as CHAT, CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
 
-    Raises `CallRefused` with what there is, if there is no such channel or account.
+    Raises `CallRefused` if there is no such channel or account; the message lists those that exist.
     """
     name, colon, chat = target.partition(":")
     provider, slash, account = name.partition("/")
     channels = _channels(call, readers)
     if colon and provider in channels:
         if not chat:
-            raise CallRefused("INVALID_REQUEST", f"Behind {name}: there is no chat.")
-        named = account if slash else None
-        return ChatPlace(provider, _account_of(call, readers, provider, named), chat)
+            raise CallRefused(
+                "INVALID_REQUEST", f"The target {name}: names no chat after the colon."
+            )
+        named_account = account if slash else None
+        return ChatPlace(provider, _account_of(call, readers, provider, named_account), chat)
     listed = ", ".join(sorted(channels)) or "none"
     session = call.session
     if session is None:
         raise CallRefused(
             "INVALID_REQUEST", f"Write the target as CHANNEL:CHAT. There are the channels {listed}."
         )
-    # Where ids have no colon, this is meant to be a channel.
-    if colon and _CHANNEL.fullmatch(name) and ":" not in session.channel_id:
+    # Ids of this session's channel have no colon, so the part before it is meant to be a channel.
+    if colon and _CHANNEL_NAME.fullmatch(name) and ":" not in session.channel_id:
         raise CallRefused(
             "INVALID_REQUEST",
             f"There is no channel {provider[:40]!r}: there are {listed}. A chat of this channel is "
@@ -57,56 +60,57 @@ def place_of(call: Call, readers: Readers, target: str) -> ChatPlace:
 
 
 def _channels(call: Call, readers: Readers) -> set[str]:
-    """Return the channels that there are: configured, the caller's own, or with an adapter."""
+    """Return the channels that are configured, have an adapter, or belong to the session."""
     own = {call.session.provider} if call.session else set()
     return {*call.config.channels, *own, *(provider for provider, _ in readers.until_ms)}
 
 
 def _account_of(call: Call, readers: Readers, provider: str, named: str | None = None) -> str:
-    """Return the account to use on a channel: the one that is named, else that of the session.
+    """Return the account to use on a channel: the account `named`, else the session's.
 
-    One for which no adapter ever read is refused, since a message there would stay for ever; or if
-    it is the session's, another one is used: a session of `send --channel console` is no console's.
+    An account that no adapter has ever read is refused if it is `named`, because a message there
+    would stay undelivered for ever. If it is the session's, another account is used: a session of
+    `send --channel console` has no console of its own.
     """
     session = call.session
     own = {session.account} if session and session.provider == provider else set()
-    read = {account for name, account in readers.until_ms if name == provider}
+    with_adapter = {account for name, account in readers.until_ms if name == provider}
     if named is not None:
-        known = sorted(read | own) or ["default"]
+        known = sorted(with_adapter | own) or ["default"]
         if named not in known:
             raise CallRefused(
                 "INVALID_REQUEST",
                 f"{provider} has no account {named[:40]!r}: there are {', '.join(known)}.",
             )
         return named
-    if own and (own <= read or not read):
+    if own and (own <= with_adapter or not with_adapter):
         return own.pop()
     accounts = readers.accounts(provider) or ["default"]
     if len(accounts) > 1 and "default" not in accounts:
         listed = ", ".join(f"{provider}/{account}" for account in accounts)
         raise CallRefused(
             "INVALID_REQUEST",
-            f"{provider} has several accounts: write the target as one of {listed}, with :CHAT "
-            "behind.",
+            f"{provider} has several accounts: write the target as one of {listed}, followed "
+            "by :CHAT.",
         )
     return accounts[0] if len(accounts) == 1 else "default"
 
 
 def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:
-    """Return the sessions that may have a chat: the one that all share, or its one person's.
+    """Return the sessions to which a chat may belong: the shared one, or that of its one person.
 
-    Which there are, Redis knows. A chat that is called like a person is that person's; where each
-    person of a group has a session, none has the chat.
+    The sessions need not exist. A chat whose id is a person's id belongs to that person. A group in
+    which each person has a session of their own belongs to none of these sessions.
     """
     settings = call.config.account(place.provider, place.account)
-    named = settings.agent if settings else None
+    agent_name = settings.agent if settings else None
     users = [place.chat, *([] if settings and settings.sessions == "person" else [EVERYONE])]
-    if (place.provider, place.chat) == (CHANNEL, CHAT_ID):  # an account for each agent of a host
-        named = place.account.partition(".")[2] or None
+    if (place.provider, place.chat) == (CHANNEL, CHAT_ID):  # HOST or HOST.AGENT
+        agent_name = place.account.partition(".")[2] or None
         users = [login_name()]
     try:
-        agent, _ = call.config.agent(named)
-    except ConfigError:  # it is configured no more, so it is told nothing
+        agent, _ = call.config.agent(agent_name)
+    except ConfigError:  # the agent is not configured any more
         return ()
-    there = (place.provider, place.account, place.chat)
-    return tuple(SessionKey(agent, *there, user, place.thread) for user in users)
+    chat = (place.provider, place.account, place.chat)
+    return tuple(SessionKey(agent, *chat, user, place.thread) for user in users)

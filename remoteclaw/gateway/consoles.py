@@ -1,8 +1,8 @@
-"""Consoles: chats whose platform is this gateway, and whose users sit at terminals.
+"""Consoles: chats whose platform is this gateway and whose users are at terminals.
 
-Each chat has an account, and so a reply stream, of its own. It is delivered while a client has the
-chat open: a message has its receipt once one of them says that it was shown. Until then it stays on
-the stream, and the next client gets it.
+Each chat has its own account, and so its own reply stream. Messages are delivered while a client
+has the chat open. A message gets its receipt once a client confirms that it has shown it. Until
+then it stays on the stream, and the next client receives it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.model import Config
 from remoteclaw.errors import PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.gateway.feeds import Audience
+from remoteclaw.gateway.feeds import EventReceiver
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.protocols import Part, Reply, Sent
@@ -24,18 +24,18 @@ from remoteclaw.protocols import Part, Reply, Sent
 #: The channel of terminals, and the id of the one chat that each of its accounts has.
 CHANNEL = "console"
 CHAT_ID = "console"
-#: The pause after a relay has failed, in seconds.
-AGAIN_S = 1.0
-#: How long Redis may be silent until the clients are told, in seconds: it starts again in less.
-AWAY_S = 2.0
-#: Pause between two questions, in seconds.
-ASK_EVERY_S = 1.0
+#: The pause before a failed relay starts again, in seconds.
+RETRY_S = 1.0
+#: How long Redis may not answer before clients are notified, in seconds: a restart takes less.
+MAX_SILENCE_S = 2.0
+#: The pause between two pings of Redis, in seconds.
+PING_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
 def account_of(host: str, config: Config, agent: str) -> str:
-    """Return the account of a host's console with an agent; `config` has all agents."""
+    """Return the account of a host's console with an agent; `config` must have all agents."""
     first, _ = config.agent(None)
     return host if agent == first else f"{host}.{agent}"
 
@@ -47,7 +47,7 @@ class Consoles:
         self._fleet = fleet
         self._chats: dict[str, ConsoleChat] = {}
         self._closing: dict[str, asyncio.Task[None]] = {}
-        """By account, what ends the delivery to a chat that its last client has left."""
+        """By account: the task that ends the delivery to a chat after its last client has left."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -55,8 +55,8 @@ class Consoles:
         async with asyncio.TaskGroup() as self._tasks:
             await self._watch_redis()
 
-    def open(self, client: Audience, session: SessionKey) -> None:
-        """Deliver a console's chat to a client from now on, beside those that have it open."""
+    def open(self, client: EventReceiver, session: SessionKey) -> None:
+        """Start delivering a console's chat to a client, in addition to the clients it has."""
         assert self._tasks is not None, "it runs"
         chat = self._chats.get(session.account)
         if chat is None:
@@ -64,8 +64,8 @@ class Consoles:
             chat.relaying = self._tasks.create_task(self._relay(session.account, chat))
         chat.join(client)
 
-    def leave(self, client: Audience) -> None:
-        """Deliver nothing more to a client; a chat that no client has open waits."""
+    def leave(self, client: EventReceiver) -> None:
+        """Stop delivering to a client. Messages of a chat without clients wait on its stream."""
         assert self._tasks is not None, "it runs"
         for account, chat in list(self._chats.items()):
             chat.clients.discard(client)
@@ -73,28 +73,28 @@ class Consoles:
                 del self._chats[account]
                 self._closing[account] = self._tasks.create_task(_close(chat))
 
-    def said(self, session: SessionKey, client: Audience, text: str) -> None:
-        """Show what a client's user has written to the others who have the chat open."""
+    def show_user_message(self, session: SessionKey, client: EventReceiver, text: str) -> None:
+        """Send a message that the user of `client` wrote to the chat's other clients."""
         chat = self._chats.get(session.account)
         for other in chat.clients if chat else ():
             if other is not client:
-                other.tell("chat.message", {"role": "user", "text": text})
+                other.send_event("chat.message", {"role": "user", "text": text})
 
-    def shown(self, client: Audience, key: str, unsaved: frozenset[str]) -> None:
-        """Take a client's word that it has shown a message; the `unsaved` blobs are kept."""
+    def acknowledge(self, client: EventReceiver, key: str, unsaved: frozenset[str]) -> None:
+        """Note that a client has shown the message `key`; `unsaved` blobs are kept for later."""
         for chat in self._chats.values():
             if client in chat.clients:
                 chat.acknowledge(key, unsaved)
 
     async def _watch_redis(self) -> None:
-        """Tell the clients when Redis is away, and when it is back."""
+        """Notify the clients when Redis stops answering, and when it answers again."""
         scripts, is_away = self._fleet.scripts, False
         while True:
-            await asyncio.sleep(ASK_EVERY_S)
+            await asyncio.sleep(PING_EVERY_S)
             if not self._chats:
                 continue
             try:
-                await scripts.call(scripts.client.ping, deadline=boottime() + AWAY_S)
+                await scripts.call(scripts.client.ping, deadline=boottime() + MAX_SILENCE_S)
             except (RedisRefused, RedisUnavailable):
                 problem = "Redis is away"
             else:
@@ -102,80 +102,81 @@ class Consoles:
             if bool(problem) != is_away:
                 is_away = bool(problem)
                 for chat in self._chats.values():
-                    chat.tell("chat.problem", {"text": problem})
+                    chat.send_event("chat.problem", {"text": problem})
 
     async def _relay(self, account: str, chat: "ConsoleChat") -> None:
         if closing := self._closing.pop(account, None):
-            await asyncio.wait((closing,))  # else what was just shown would be shown again
+            # Otherwise a message that was just shown would be sent again.
+            await asyncio.wait((closing,))
         while True:
             reader = self._fleet.replies.reader(CHANNEL, account, token=account)
             try:
                 await relay(reader, chat)
             except Exception as error:  # noqa: BLE001 - one chat's failure must not end the gateway
                 log.error("the console %s is not delivered to: %s", account, frames_of(error))
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(RETRY_S)
 
 
 async def _close(chat: "ConsoleChat") -> None:
-    """End the delivery to a chat; what a client has shown has its receipt before."""
+    """End the delivery to a chat, after the receipts of messages that clients have shown."""
     assert chat.relaying is not None, "it was started"
-    chat.relaying.cancel()  # a step later than what the client has said
+    chat.relaying.cancel()  # takes effect one step after the client's acknowledgement
     await asyncio.wait((chat.relaying,))
 
 
 @dataclass(eq=False, slots=True)
 class ConsoleChat:
-    """One chat; it is the adapter of its account."""
+    """One chat, which is also the adapter of its account."""
 
     has_keys: ClassVar[bool] = True
-    clients: set[Audience] = field(default_factory=set)
+    clients: set[EventReceiver] = field(default_factory=set)
     relaying: asyncio.Task[None] | None = None
     _pending: dict[str, Any] | None = None
-    """The message that no client has shown yet, as it is told."""
+    """The payload of the message that no client has shown yet."""
     _shown: "asyncio.Future[frozenset[str]] | None" = None
 
-    def join(self, client: Audience) -> None:
-        """Tell a client of messages from now on, first of the one that nobody has shown."""
+    def join(self, client: EventReceiver) -> None:
+        """Start sending messages to a client, beginning with the one that no client has shown."""
         if client in self.clients:
             return
         self.clients.add(client)
         if self._pending:
-            client.tell("chat.message", self._pending)
+            client.send_event("chat.message", self._pending)
 
-    def tell(self, event: str, payload: dict[str, Any]) -> None:
-        """Tell all clients of an event."""
+    def send_event(self, event: str, payload: dict[str, Any]) -> None:
+        """Send an event to all clients."""
         for client in list(self.clients):
-            client.tell(event, payload)
+            client.send_event(event, payload)
 
     def acknowledge(self, key: str, unsaved: frozenset[str]) -> None:
-        """Note that a message was shown; the `unsaved` blobs are kept."""
-        is_this = self._pending is not None and self._pending["key"] == key
-        if is_this and self._shown and not self._shown.done():
+        """Note that the message `key` was shown; `unsaved` blobs are kept for later."""
+        is_pending = self._pending is not None and self._pending["key"] == key
+        if is_pending and self._shown and not self._shown.done():
             self._shown.set_result(unsaved)
 
     def parts(self, _reply: Reply) -> Sequence[Part]:
-        """Return the one message that clients get, also of a turn's end."""
+        """Return a single part: clients get each reply as one message, even an empty one."""
         return (Part(0),)
 
     async def send(
         self, reply: Reply, _part: Part, _content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Tell all clients of a message, and wait until one of them has shown it."""
-        del is_again  # clients tell by the key what they have shown
+        """Send a message to all clients, and wait until one of them has shown it."""
+        del is_again  # clients recognise repeated messages by their key
         if reply.channel_id != CHAT_ID:
             raise PlatformRefused(f"A console is one chat, called {CHAT_ID}.")
         self._shown = asyncio.get_running_loop().create_future()
-        self._pending = _told(reply)
+        self._pending = _payload_of(reply)
         try:
-            self.tell("chat.message", self._pending)
+            self.send_event("chat.message", self._pending)
             unsaved = await self._shown
         finally:
             self._pending = self._shown = None
         return Sent(kept=[file for file in reply.attachments if file.blob in unsaved])
 
 
-def _told(reply: Reply) -> dict[str, Any]:
-    """Return a message as clients get it."""
+def _payload_of(reply: Reply) -> dict[str, Any]:
+    """Return a reply as the payload of a `chat.message` event."""
     return {
         "key": reply.key,
         "role": "agent",
@@ -192,9 +193,9 @@ def _told(reply: Reply) -> dict[str, Any]:
         "usage": reply.usage,
         "asks": reply.card.id if reply.card and reply.card.choices else None,
         "closes": reply.card.id if reply.card and not reply.card.choices else None,
-        "attachments": [_file(file) for file in reply.attachments],
+        "attachments": [_file_payload(file) for file in reply.attachments],
     }
 
 
-def _file(file: Attachment) -> dict[str, Any]:
+def _file_payload(file: Attachment) -> dict[str, Any]:
     return {"name": file.name, "mimeType": file.mime_type, "size": file.size, "blob": file.blob}

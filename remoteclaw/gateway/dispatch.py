@@ -1,14 +1,15 @@
-"""The dispatcher: checks a call and its parameters, authorises it, and hands it to its handler.
+"""The dispatcher: validates and authorises a call, and passes it to its handler.
 
-All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`.
+Every door calls `Dispatcher.call()` for calls and `Dispatcher.tools()` for lists of tools.
 
-An agent may call a tool that is in its process' grant, and that the policy allows for the running
-turn. Four sets of tools decide that:
+An agent may call a tool that was granted to its process and that the policy allows for the running
+turn. There are four sets of tools:
 
-- *listed*: what the policy lists for the session, the same in every turn (`tool_policy.listed`);
-- *granted*: what was listed when the agent's process started, stored as the process' grant;
-- *shown*: what is both granted and still listed; the answer of `Dispatcher.tools()`;
-- *allowed*: what the policy allows for the running turn, decided at each call (`rights.py`).
+- *listed*: tools that the policy lists for the session, the same in every turn
+  (`tool_policy.listed_tools`);
+- *granted*: tools that were listed when the agent's process started, stored as its grant;
+- *shown*: tools that are both granted and still listed; `Dispatcher.tools()` returns them;
+- *allowed*: tools that the policy allows for the running turn, decided at each call (`rights.py`).
 """
 
 import asyncio
@@ -24,11 +25,11 @@ from pydantic import ValidationError
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.config.tool_policy import listed
+from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, NotFound, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
-from remoteclaw.gateway.agent_scope import Narrowed, check_method, may_call
+from remoteclaw.gateway.agent_scope import AgentScope, check_method, may_call
 from remoteclaw.gateway.call import Call, GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.limits import Transfers
 from remoteclaw.gateway.principals import Agent, Operator, Principal
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers calls of one gateway."""
+    """Answers the calls that one gateway receives."""
 
     def __init__(
         self,
@@ -58,8 +59,7 @@ class Dispatcher:
     ) -> None:
         """`config` returns the current configuration; `restart` is set to restart this process.
 
-        Raises `RuntimeError` for a method without a handler or a handler without a method: such a
-        gateway does not start.
+        Raises `RuntimeError` for a method without a handler or a handler without a method.
         """
         if missing := sorted(set(methods) - set(handlers)):
             raise RuntimeError(f"methods without a handler: {', '.join(missing)}")
@@ -70,18 +70,18 @@ class Dispatcher:
         self._config = config
         self._handlers = handlers
         self._methods = methods
-        self._tools = {one.tool: one for one in methods.values() if isinstance(one, Tool)}
+        self._tools = {each.tool: each for each in methods.values() if isinstance(each, Tool)}
         self._restart = restart
         self._parts = parts
         self.transfers = Transfers()
 
     async def agent_of_token(self, sid: str, digest: str) -> Agent | None:
-        """Return the agent that a token is for; None once the session has a newer agent."""
+        """Return the agent whose token has `digest`; None once the session has a newer agent."""
         agent = Agent(sid, digest)
         return agent if await self._session_of_agent(agent) else None
 
     async def tools(self, principal: Principal) -> list[Tool]:
-        """Return the tools that a principal is shown; for an agent, the same ones in every turn."""
+        """Return the tools that a principal is shown. An agent is shown the same in every turn."""
         with _errors_as_refusals("tools"):
             caller = await self._caller(principal)
         if isinstance(principal, Operator):
@@ -100,10 +100,10 @@ class Dispatcher:
         session_key: str | None = None,
         subscriber: Subscriber | None = None,
     ) -> tuple[Result, list[dict[str, Any]]]:
-        """Answer one call of a method or tool; return the result and the side effects.
+        """Answer one call of a method or tool; return its result and its side effects.
 
-        A call with a `call_id` that was used before has no second effect. Operators may name by
-        `session_key` the session that the call is about. Raises `CallRefused`.
+        Calls with the same `call_id` have one effect. Operators may set `session_key` to the
+        session that the call is about. Raises `CallRefused`.
         """
         method = self._methods.get(name) or self._tools.get(name)
         if method is None:
@@ -111,13 +111,13 @@ class Dispatcher:
         with _errors_as_refusals(method.name):
             caller = await self._caller(principal)
             self._authorize(principal, caller, method)
-            given, config = checked(method, params), self._config()
-            narrowed = Narrowed.of(principal, self._fleet, self._home.host_id, config)
-            if narrowed:
-                await narrowed.check(method, given, session_key)
-                config = narrowed.config
+            checked_params, config = checked(method, params), self._config()
+            agent_scope = AgentScope.of(principal, self._fleet, self._home.host_id, config)
+            if agent_scope:
+                await agent_scope.check(method, checked_params, session_key)
+                config = agent_scope.config
             call = Call(
-                id=_name_of(principal, method, given, call_id),
+                id=_call_id_of(principal, method, checked_params, call_id),
                 method=method,
                 principal=principal,
                 caller=caller,
@@ -131,10 +131,10 @@ class Dispatcher:
                 restart=self._restart,
                 gateway_parts=self._parts,
             )
-            return await self._handlers[method.name](call, given), call.side_effects
+            return await self._handlers[method.name](call, checked_params), call.side_effects
 
     async def _caller(self, principal: Principal) -> Caller | None:
-        """Return the session that an agent calls for; None for operators."""
+        """Return the session of a calling agent; None for operators."""
         if isinstance(principal, Operator):
             return None
         caller = await self._session_of_agent(principal)
@@ -169,19 +169,22 @@ class Dispatcher:
         check_branch(self._config(), caller, method)
 
     def _shown(self, caller: Caller) -> frozenset[str]:
-        """Return the tools that are granted to an agent's process and still listed."""
+        """Return the names of tools that are granted to an agent's process and still listed."""
         if caller.grant is None:
             return frozenset()
         tools = self._tools.values()
         try:
             key, depth = caller.launch_of
-            still_listed = listed(self._config(), key, tools, depth=depth)
+            still_listed = listed_tools(self._config(), key, tools, depth=depth)
         except ConfigError:  # the agent is not configured any more
             return frozenset()
         return still_listed & caller.grant.tools
 
     async def _session(self, caller: Caller | None, session_key: str | None) -> SessionKey | None:
-        """Return the session that a call is about if its parameters name no session."""
+        """Return the session that a call is about if its parameters name none.
+
+        None for an operator's call without `session_key`.
+        """
         if caller is not None:
             if session_key is not None and session_key != str(caller.session):
                 raise CallRefused("FORBIDDEN", "An agent calls for its own session alone.")
@@ -196,7 +199,7 @@ class Dispatcher:
 
 @contextlib.contextmanager
 def _errors_as_refusals(name: str) -> Iterator[None]:
-    """Turn any error within into a `CallRefused` with a code."""
+    """Convert every exception of the block into a `CallRefused`."""
     try:
         yield
     except CallRefused:
@@ -208,30 +211,30 @@ def _errors_as_refusals(name: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - a bug in one method must not stop the gateway
         log.error("%s: %s", name, frames_of(error))
         raise CallRefused(
-            "INTERNAL", "It failed in the gateway, whose log has the reason."
+            "INTERNAL", "The call failed in the gateway. Its log has the reason."
         ) from None
 
 
-def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:
-    """Return the name of a call.
+def _call_id_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:
+    """Return the internal id of a call.
 
-    Ids are scoped to caller and method; for agents, to the parameters too, because some models
-    reuse ids within a turn.
+    The caller's `call_id` is scoped to the caller and the method. For agents it is also scoped to
+    the parameters, because some models reuse ids within a turn.
     """
     if call_id is None:
         return secrets.token_hex(16)
-    whose = principal.credential if isinstance(principal, Operator) else principal.sid
-    asked = "" if isinstance(principal, Operator) else params.model_dump_json()
-    name = f"{whose}\0{method.name}\0{asked}\0{call_id}".encode("utf-8", "surrogatepass")
+    owner = principal.credential if isinstance(principal, Operator) else principal.sid
+    scope = "" if isinstance(principal, Operator) else params.model_dump_json()
+    name = f"{owner}\0{method.name}\0{scope}\0{call_id}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(name).hexdigest()[:32]
 
 
-#: How many problems a refusal names.
+#: A refusal lists at most this many problems.
 MAX_PROBLEMS = 5
-#: pydantic's name for a parameter, whose own name stands before.
+#: The beginning of pydantic's messages, which the parameter's own name replaces.
 _SUBJECT = re.compile(r"^(Input|String|Tuple|Value) should ")
-#: pydantic's sentences with Python's words, in JSON's.
-_PLAIN = {
+#: Messages in terms of JSON, for pydantic's error types whose messages use terms of Python.
+_JSON_MESSAGES = {
     "extra_forbidden": "is no parameter",
     "tuple_type": "must be a list",
     "dict_type": "must be an object",
@@ -241,20 +244,22 @@ _PLAIN = {
 
 
 def checked(method: Method, params: Mapping[str, Any]) -> Params:
-    """Return the parameters; raises `CallRefused` with what is wrong with them, and where."""
+    """Return the validated parameters. Raises `CallRefused`, which lists the problems."""
     try:
         return method.params.model_validate(params)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        problems = [_problem(one["type"], one["loc"], one["msg"]) for one in found]
-        rest = len(problems) - MAX_PROBLEMS
-        more = f" (and {rest} more)" if rest > 0 else ""
-        told = "; ".join(problems[:MAX_PROBLEMS])
+        errors = error.errors(include_url=False, include_input=False, include_context=False)
+        problems = [_problem(each["type"], each["loc"], each["msg"]) for each in errors]
+        omitted = len(problems) - MAX_PROBLEMS
+        more = f" (and {omitted} more)" if omitted > 0 else ""
+        listed_problems = "; ".join(problems[:MAX_PROBLEMS])
         name = method.tool or method.name
-        raise CallRefused("INVALID_REQUEST", f"{name}: {told}{more}.") from None
+        raise CallRefused("INVALID_REQUEST", f"{name}: {listed_problems}{more}.") from None
 
 
-def _problem(kind: str, where: Sequence[str | int], message: str) -> str:
-    plain = _SUBJECT.sub("must ", message.removeprefix("Value error, "))
-    named = [str(part) for part in where if "constrained-" not in str(part)]  # a type's, not a name
-    return f"{'.'.join(named)[:100]} {_PLAIN.get(kind, plain)}".strip()
+def _problem(error_type: str, location: Sequence[str | int], message: str) -> str:
+    """Return a pydantic error as a clause that begins with the parameter's name."""
+    clause = _SUBJECT.sub("must ", message.removeprefix("Value error, "))
+    # Parts such as `constrained-str` name a type of a union, no parameter.
+    names = [str(part) for part in location if "constrained-" not in str(part)]
+    return f"{'.'.join(names)[:100]} {_JSON_MESSAGES.get(error_type, clause)}".strip()

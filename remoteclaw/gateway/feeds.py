@@ -1,7 +1,7 @@
 """Feeds of session events, for subscribed clients.
 
-Each session is followed once, for all its subscribers. Each of them gets every outcome once; live
-text may be left out.
+This process subscribes to each session once, for all its clients. Each client receives every
+outcome exactly once. Live text may be dropped.
 """
 
 import asyncio
@@ -19,205 +19,215 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.request import Request
 from remoteclaw.fleet.subscriptions import Listener, Subscriptions
-from remoteclaw.gateway.asks import shown
+from remoteclaw.gateway.asks import ask_of
 from remoteclaw.gateway.task_tree import tree_of
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import Work
+from remoteclaw.messages import TaskStatus
 
 #: The events of a session.
 EVENTS = ("session.live", "session.ask", "session.outcome", "session.work")
-#: How many of a session's newest entries are read when announcements may have been missed.
-LOOKED_AT = 32
-#: How many entries are remembered as sent: more than are read.
-REMEMBERED = 128
-#: The least pause between two reports of what works for a session, in seconds.
-WORK_S = 1.0
+#: When announcements may have been missed, the outcomes of this many newest entries are read.
+MAX_MISSED_ENTRIES = 32
+#: This many entries are remembered as sent: more than `MAX_MISSED_ENTRIES`.
+MAX_REMEMBERED = 128
+#: The minimum pause between two `session.work` events of a session, in seconds.
+WORK_INTERVAL_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
-class Audience(Protocol):
-    """A client that gets events of sessions."""
+class EventReceiver(Protocol):
+    """A client that receives events."""
 
-    def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        """Queue an event for sending."""
+    def send_event(
+        self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
+    ) -> None:
+        """Queue an event. It may be dropped for a slow client if `is_droppable`."""
 
 
 class Feeds:
-    """The sessions that clients of this gateway follow."""
+    """The sessions that clients of this gateway are subscribed to."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._news = Subscriptions(fleet.scripts)
-        self._followed: dict[str, _Followed] = {}
+        self._subscriptions = Subscriptions(fleet.scripts)
+        self._feeds: dict[str, _SessionFeed] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._beginning = asyncio.Lock()
-        self._news.hear(keys.ASKING, self._heard_asking)
-        self._news.hear(keys.WORK, self._heard_work)
+        self._follow_lock = asyncio.Lock()
+        self._subscriptions.add_listener(keys.ASKING, self._on_ask)
+        self._subscriptions.add_listener(keys.TASK_UPDATES, self._on_task_changes)
 
-    def hear(self, channel: str, listener: Listener) -> None:
-        """Call this one, too, with each announcement on a channel; it must not wait."""
-        self._news.hear(channel, listener)
+    def add_listener(self, channel: str, listener: Listener) -> None:
+        """Call `listener`, too, with each announcement on a channel. It must not block."""
+        self._subscriptions.add_listener(channel, listener)
 
-    def ignore(self, channel: str) -> None:
-        """Call no one any more with a channel's announcements."""
-        self._news.ignore(channel)
+    def remove_listeners(self, channel: str) -> None:
+        """Stop calling any listener with a channel's announcements."""
+        self._subscriptions.remove_listeners(channel)
 
     async def run(self) -> None:
         """Receive announcements, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            await self._news.run()
+            await self._subscriptions.run()
 
-    async def subscribe(self, audience: Audience, sid: str, session_key: str) -> None:
-        """Send an audience a session's events from now on."""
-        async with self._beginning:
-            followed = self._followed.get(sid)
-            if followed is None:
-                followed = await self._follow(sid, session_key)
-            followed.audience.add(audience)
-        await followed.tell_shown([audience])
-        await followed.tell_asks([audience])
-        await followed.tell_work([audience])
+    async def subscribe(self, client: EventReceiver, sid: str, session_key: str) -> None:
+        """Start sending a session's events to a client, beginning with its current state."""
+        async with self._follow_lock:
+            feed = self._feeds.get(sid)
+            if feed is None:
+                feed = await self._follow(sid, session_key)
+            feed.clients.add(client)
+        await feed.send_live_text([client])
+        await feed.send_asks([client])
+        await feed.send_tasks([client])
 
-    async def _follow(self, sid: str, session_key: str) -> "_Followed":
+    async def _follow(self, sid: str, session_key: str) -> "_SessionFeed":
         assert self._tasks is not None, "it runs"
-        followed = _Followed(self._fleet, self._tasks, sid, session_key)
-        await followed.look(is_first=True)
-        self._followed[sid] = followed
-        self._news.follow(sid, live=followed.heard_live, done=followed.heard_done)
-        return followed
+        feed = _SessionFeed(self._fleet, self._tasks, sid, session_key)
+        await feed.send_missed_outcomes(is_first=True)
+        self._feeds[sid] = feed
+        self._subscriptions.follow(sid, on_live_text=feed.on_live_text, on_outcome=feed.on_outcome)
+        return feed
 
-    def _heard_asking(self, ask_id: bytes | None) -> None:
-        """Tell the followers of a session of a request, or of all that may have been missed."""
+    def _on_ask(self, ask_id: bytes | None) -> None:
+        """Send an announced request to its session's clients.
+
+        None means that announcements may have been missed: send the requests of all sessions.
+        """
         assert self._tasks is not None, "it runs"
-        self._tasks.create_task(self._tell_asking((ask_id or b"").decode(errors="replace")))
+        self._tasks.create_task(self._send_announced_ask((ask_id or b"").decode(errors="replace")))
 
-    async def _tell_asking(self, ask_id: str) -> None:
+    async def _send_announced_ask(self, ask_id: str) -> None:
         if not ask_id:
-            for followed in list(self._followed.values()):
-                await followed.tell_asks(list(followed.audience))
+            for feed in list(self._feeds.values()):
+                await feed.send_asks(list(feed.clients))
             return
-        with _surviving("a request"):
+        with _errors_logged("a request"):
             request = await self._fleet.asks.find(ask_id)
-            if request and (asking := self._followed.get(request.session.sid)):
-                asking.tell_ask(request, list(asking.audience))
+            if request and (own := self._feeds.get(request.session.sid)):
+                own.send_ask(request, list(own.clients))
 
-    def _heard_work(self, sids: bytes | None) -> None:
-        """Have those told who follow a session below which something has changed."""
-        named = set(self._followed) if sids is None else set(sids.decode().split(","))
-        for sid in named & set(self._followed):
-            self._followed[sid].heard_work()
+    def _on_task_changes(self, sids: bytes | None) -> None:
+        """Send the task trees of the announced sessions; None means those of all sessions."""
+        changed = set(self._feeds) if sids is None else set(sids.decode().split(","))
+        for sid in changed & set(self._feeds):
+            self._feeds[sid].on_task_change()
 
-    def unsubscribe(self, audience: Audience, sid: str) -> None:
-        """Send an audience no more of a session's events."""
-        followed = self._followed.get(sid)
-        if followed is None:
+    def unsubscribe(self, client: EventReceiver, sid: str) -> None:
+        """Stop sending a session's events to a client."""
+        feed = self._feeds.get(sid)
+        if feed is None:
             return
-        followed.audience.discard(audience)
-        if not followed.audience:
-            del self._followed[sid]
-            self._news.unfollow(sid)
+        feed.clients.discard(client)
+        if not feed.clients:
+            del self._feeds[sid]
+            self._subscriptions.unfollow(sid)
 
 
 @contextlib.contextmanager
-def _surviving(what: str) -> Iterator[None]:
-    """Log an error and go on: an odd record must not end the process."""
+def _errors_logged(subject: str) -> Iterator[None]:
+    """Log an error of the block and suppress it: a broken record must not end the process."""
     try:
         yield
     except (RedisUnavailable, RedisRefused):
-        pass  # the next look tells
+        pass  # after reconnecting, everything that may have been missed is sent
     except Exception as error:  # noqa: BLE001 - any record may be in Redis
-        log.error("%s can't be followed: %s", what, frames_of(error))
+        log.error("%s can't be followed: %s", subject, frames_of(error))
 
 
-class _Followed:
-    """One session that is followed."""
+class _SessionFeed:
+    """The feed of one session, to all its clients."""
 
     def __init__(self, fleet: Fleet, tasks: asyncio.TaskGroup, sid: str, key: str) -> None:
-        self.audience: set[Audience] = set()
+        self.clients: set[EventReceiver] = set()
         self._fleet = fleet
         self._tasks = tasks
         self._sid = sid
         self._key = key
-        self._told: OrderedDict[str, None] = OrderedDict()
-        """Entries whose outcome was sent."""
-        self._heard = 0
-        """How often live text was heard: what was read before is older."""
-        self._work: tuple[Work, ...] | None = None
-        """What worked for the session when all were told last; None if not all were."""
-        self._has_work_news = False
-        self._is_telling_work = False
+        self._sent_outcomes: OrderedDict[str, None] = OrderedDict()
+        """The ids of entries whose outcome was sent, oldest first."""
+        self._live_texts = 0
+        """How many announcements of live text arrived; it shows that text read earlier is older."""
+        self._sent_tasks: tuple[TaskStatus, ...] | None = None
+        """The task tree, without ages, that all clients were sent last; None if they differ."""
+        self._has_task_change = False
+        self._is_sending_tasks = False
 
-    def heard_live(self, text: bytes | None) -> None:
-        """Pass on the live text of an answer, or what may have been missed of it."""
-        with _surviving(f"session {self._sid[:8]}"):
-            self._heard += 1
-            if text is None:  # what is shown since before may stay for minutes
-                self._tasks.create_task(self.tell_shown(list(self.audience)))
+    def on_live_text(self, text: bytes | None) -> None:
+        """Send announced live text. None means that announcements may have been missed."""
+        with _errors_logged(f"session {self._sid[:8]}"):
+            self._live_texts += 1
+            if text is None:  # the next announcement may be minutes away
+                self._tasks.create_task(self.send_live_text(list(self.clients)))
             else:
-                self._tell_live(orjson.loads(text), self.audience)
+                self._send_live_text(orjson.loads(text), self.clients)
 
-    async def tell_shown(self, audience: Collection[Audience]) -> None:
-        """Send these, who are among the audience, what was shown last of a turn that runs."""
-        with _surviving(f"session {self._sid[:8]}"):
-            heard = self._heard
-            shown = await self._fleet.replies.shown(self._sid)
-            if shown and heard == self._heard:
-                self._tell_live(shown, audience)
+    async def send_live_text(self, clients: Collection[EventReceiver]) -> None:
+        """Send some of the clients the newest live text of the running turn."""
+        with _errors_logged(f"session {self._sid[:8]}"):
+            before = self._live_texts
+            live_text = await self._fleet.replies.live_text(self._sid)
+            if live_text and before == self._live_texts:
+                self._send_live_text(live_text, clients)
 
-    async def tell_asks(self, audience: Collection[Audience]) -> None:
-        """Send these, who are among the audience, what people can answer."""
-        with _surviving(f"session {self._sid[:8]}"):
+    async def send_asks(self, clients: Collection[EventReceiver]) -> None:
+        """Send some of the clients the session's open requests."""
+        with _errors_logged(f"session {self._sid[:8]}"):
             for request in await self._fleet.asks.of_session(self._sid):
-                self.tell_ask(request, audience)
+                self.send_ask(request, clients)
 
-    def tell_ask(self, request: Request, audience: Collection[Audience]) -> None:
-        """Send these a request to people."""
-        self._tell("session.ask", shown(request).told(), audience)
+    def send_ask(self, request: Request, clients: Collection[EventReceiver]) -> None:
+        """Send some of the clients a request to people."""
+        self._send("session.ask", ask_of(request).to_json(), clients)
 
-    def heard_work(self) -> None:
-        """Tell before long what works for the session."""
-        self._has_work_news = True
-        if not self._is_telling_work:
-            self._is_telling_work = True
-            self._tasks.create_task(self._tell_work_changes())
+    def on_task_change(self) -> None:
+        """Send the task tree soon, because it has changed."""
+        self._has_task_change = True
+        if not self._is_sending_tasks:
+            self._is_sending_tasks = True
+            self._tasks.create_task(self._send_task_changes())
 
-    async def _tell_work_changes(self) -> None:
+    async def _send_task_changes(self) -> None:
         try:
-            while self._has_work_news and self.audience:
-                self._has_work_news = False
-                await self.tell_work()
-                await asyncio.sleep(WORK_S)
+            while self._has_task_change and self.clients:
+                self._has_task_change = False
+                await self.send_tasks()
+                await asyncio.sleep(WORK_INTERVAL_S)
         finally:
-            self._is_telling_work = False
+            self._is_sending_tasks = False
 
-    async def tell_work(self, audience: Collection[Audience] | None = None) -> None:
-        """Tell those who are new what works for the session; the others only of changes."""
-        with _surviving(f"session {self._sid[:8]}"):
-            below = await self._fleet.work.below(self._sid)
-            if audience is None and below.looks == self._work:
+    async def send_tasks(self, clients: Collection[EventReceiver] | None = None) -> None:
+        """Send the task tree to new clients; without `clients`, to all if it has changed."""
+        with _errors_logged(f"session {self._sid[:8]}"):
+            tree = await self._fleet.task_trees.read(self._sid)
+            if clients is None and tree.without_ages == self._sent_tasks:
                 return
-            self._work = below.looks if audience is None else None
-            if below.items or audience is None:
-                told = tree_of(self._key, below).told()
-                self._tell("session.work", told, audience, may_be_missed=bool(below.unfinished))
+            self._sent_tasks = tree.without_ages if clients is None else None
+            if tree.items or clients is None:
+                payload = tree_of(self._key, tree).to_json()
+                self._send("session.work", payload, clients, is_droppable=bool(tree.unfinished))
 
-    def _tell_live(self, shown: dict[str, Any], audience: Collection[Audience]) -> None:
-        self._tell("session.live", {**shown, "at": now_ms()}, audience, may_be_missed=True)
+    def _send_live_text(
+        self, live_text: dict[str, Any], clients: Collection[EventReceiver]
+    ) -> None:
+        self._send("session.live", {**live_text, "at": now_ms()}, clients, is_droppable=True)
 
-    def heard_done(self, entry_id: bytes | None) -> None:
-        """Send the outcome of an entry, or all that may have been missed."""
+    def on_outcome(self, entry_id: bytes | None) -> None:
+        """Send the outcome of an announced entry; None means all that may have been missed."""
         if entry_id is None:
-            self._tasks.create_task(self._retried_look())
+            self._tasks.create_task(self._try_missed_outcomes())
         else:
-            self._tasks.create_task(self._follow_up(entry_id.decode(errors="replace")))
+            self._tasks.create_task(self._send_outcome_of(entry_id.decode(errors="replace")))
 
-    async def look(self, *, is_first: bool = False) -> None:
-        """Send the newest outcomes that weren't sent yet; the first time, only note them."""
+    async def send_missed_outcomes(self, *, is_first: bool = False) -> None:
+        """Send the newest outcomes that were not sent yet.
+
+        With `is_first`, only remember them as sent: they are older than the subscription.
+        """
         view = await self._fleet.sessions.view(self._sid)
         entry_id = view.last_entry if view else None
         outcomes = []
-        for _ in range(LOOKED_AT):
+        for _ in range(MAX_MISSED_ENTRIES):
             outcome = entry_id and await self._fleet.outcomes.read(self._sid, entry_id)
             if not outcome:
                 break
@@ -225,23 +235,23 @@ class _Followed:
             entry_id = outcome.previous
         for outcome in reversed(outcomes):
             if is_first and outcome.is_final:
-                self._told[outcome.entry_id] = None
+                self._sent_outcomes[outcome.entry_id] = None
             else:
-                self._tell_of(outcome)
+                self._send_outcome(outcome)
 
-    async def _retried_look(self) -> None:
-        with _surviving(f"session {self._sid[:8]}"):
-            await self.look()
+    async def _try_missed_outcomes(self) -> None:
+        with _errors_logged(f"session {self._sid[:8]}"):
+            await self.send_missed_outcomes()
 
-    async def _follow_up(self, entry_id: str) -> None:
-        """Send an entry's outcome."""
-        with _surviving(f"session {self._sid[:8]}"):
+    async def _send_outcome_of(self, entry_id: str) -> None:
+        """Read an entry's outcome and send it."""
+        with _errors_logged(f"session {self._sid[:8]}"):
             if outcome := await self._fleet.outcomes.read(self._sid, entry_id):
-                self._tell_of(outcome)
+                self._send_outcome(outcome)
 
-    def _tell_of(self, outcome: Outcome) -> None:
-        """Send an outcome, once."""
-        if not outcome.is_final or outcome.entry_id in self._told:
+    def _send_outcome(self, outcome: Outcome) -> None:
+        """Send a final outcome, unless it was sent before."""
+        if not outcome.is_final or outcome.entry_id in self._sent_outcomes:
             return
         texts = [str(part["text"]) for part in outcome.reply if part["text"]]
         ended = {
@@ -252,18 +262,20 @@ class _Followed:
             "error": (outcome.error or {}).get("category"),
             "usage": outcome.usage.plain() if outcome.usage else None,
         }
-        self._tell("session.outcome", ended)
-        self._told[outcome.entry_id] = None
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._send("session.outcome", ended)
+        self._sent_outcomes[outcome.entry_id] = None
+        while len(self._sent_outcomes) > MAX_REMEMBERED:
+            self._sent_outcomes.popitem(last=False)
 
-    def _tell(
+    def _send(
         self,
         event: str,
         payload: dict[str, Any],
-        audience: Collection[Audience] | None = None,
+        clients: Collection[EventReceiver] | None = None,
         *,
-        may_be_missed: bool = False,
+        is_droppable: bool = False,
     ) -> None:
-        for one in list(self.audience if audience is None else audience):
-            one.tell(event, {"sessionKey": self._key, **payload}, may_be_missed=may_be_missed)
+        for client in list(self.clients if clients is None else clients):
+            client.send_event(
+                event, {"sessionKey": self._key, **payload}, is_droppable=is_droppable
+            )

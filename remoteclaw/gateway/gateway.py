@@ -1,6 +1,6 @@
-"""The gateway: what its doors share.
+"""The gateway object that all doors share.
 
-It keeps no state but its clients' connections, so any number of gateways serve the same fleet.
+Its only state is its clients' connections, so any number of gateways can serve the same fleet.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.gateway.audit import Auditing
+from remoteclaw.gateway.audit import Auditor
 from remoteclaw.gateway.auth import Authenticator
 from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.dispatch import Dispatcher
-from remoteclaw.gateway.feeds import Audience, Feeds
+from remoteclaw.gateway.feeds import EventReceiver, Feeds
 from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Calls
-from remoteclaw.gateway.metrics import Meters
+from remoteclaw.gateway.metrics import GatewayMetrics
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.token_file import token_files
@@ -30,32 +30,32 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.tools.base import Method, Result
 from remoteclaw.tools.catalog import METHODS
 
-#: Interval of the events that show clients that the connection lives, in seconds.
+#: Interval of the `tick` events, which show clients that the connection is alive, in seconds.
 TICK_S = 30.0
 #: Interval of the check that clients' tokens are still valid, in seconds.
-WATCH_S = 1.0
-#: Interval of the look for changes of the configuration that somebody else has allowed, in seconds.
-CARRY_OUT_S = 2.0
-#: How long running calls are given when the gateway ends, and then its clients to be told, in
-#: seconds: a process that was asked to end should do so within two.
+TOKEN_CHECK_S = 1.0
+#: Interval of the check for allowed changes of this host's configuration, in seconds.
+CHANGES_CHECK_S = 2.0
+#: How long running calls may take to finish when the gateway ends, and then its connections to
+#: close, in seconds: a process should end within two seconds of the request.
 FINISH_S, FAREWELL_S = 0.8, 0.3
 
 log = logging.getLogger(__name__)
 
 
-class Client(Audience, Protocol):
+class GatewayClient(EventReceiver, Protocol):
     """A connection that lives longer than one call."""
 
     @property
     def principal(self) -> Principal | None:
-        """The client's principal; None while it is not known."""
+        """The client's principal; None until it has authenticated."""
 
     def end(self, code: int, reason: str) -> None:
-        """Begin to close it."""
+        """Start closing the connection."""
 
 
 class Gateway:
-    """Answers calls and sends events of sessions, whichever door they come through."""
+    """Answers calls from all doors, and sends events to its clients."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Gateway:
         self.fleet = fleet
         self.home = home
         self.config = config
-        self.meters = Meters()
+        self.metrics = GatewayMetrics()
         self.restart = asyncio.Event()
         self.calls = Calls()
         self.feeds = Feeds(fleet)
@@ -93,10 +93,10 @@ class Gateway:
         self.authenticator = Authenticator(
             fleet, self.dispatcher, token_files(home.path), lambda: config().gateway
         )
-        self._auditing = Auditing(fleet.audit)
-        self.clients: set[Client] = set()
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
+        self._auditor = Auditor(fleet.audit)
+        self.clients: set[GatewayClient] = set()
+        self._has_no_clients = asyncio.Event()
+        self._has_no_clients.set()
 
     async def call(
         self,
@@ -109,13 +109,13 @@ class Gateway:
         subscriber: Subscriber | None = None,
         address: str = "",
     ) -> tuple[Result, list[dict[str, Any]]]:
-        """Answer one call within the limits, as `Dispatcher.call()` does, and count it.
+        """Answer one call as `Dispatcher.call()` does, within the limits; count and audit it.
 
-        `address` is where it comes from, which the audit keeps.
+        `address` is the caller's address, for the audit. Raises `CallRefused`.
         """
         outcome, result = "CANCELLED", None
         try:
-            async with self.calls.one(principal):
+            async with self.calls.limited(principal):
                 answer = await self.dispatcher.call(
                     principal,
                     name,
@@ -130,54 +130,54 @@ class Gateway:
             outcome = refusal.code
             raise
         finally:
-            self.meters.called(name, outcome)
-            await self._auditing.note(principal, name, params, outcome, result, address)
+            self.metrics.count_call(name, outcome)
+            await self._auditor.note(principal, name, params, outcome, result, address)
 
     async def run(self) -> None:
-        """Send events and end connections whose token is no longer valid, until cancelled."""
+        """Run the gateway's background tasks, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run())
             tasks.create_task(self.consoles.run())
-            tasks.create_task(self._carry_out())
+            tasks.create_task(self._apply_allowed_changes())
             tasks.create_task(self.page_chats.run())
             tasks.create_task(self.terminals.run())
-            tasks.create_task(self._watch())
-            tasks.create_task(self._tick())
+            tasks.create_task(self._check_tokens())
+            tasks.create_task(self._send_ticks())
 
-    async def _carry_out(self) -> None:
-        """Make the changes of this host's configuration that were allowed and are not made yet."""
+    async def _apply_allowed_changes(self) -> None:
+        """Write the changes of this host's configuration that were allowed and not written yet."""
         while True:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await carry_out_changes(self.fleet, self.home)
-            await asyncio.sleep(CARRY_OUT_S)
+            await asyncio.sleep(CHANGES_CHECK_S)
 
     @contextlib.contextmanager
-    def connected(self, client: Client) -> Iterator[None]:
-        """Send a client the events that all clients get."""
+    def connected(self, client: GatewayClient) -> Iterator[None]:
+        """Send the events for all clients to this one, too, while the block runs."""
         self.clients.add(client)
-        self._is_empty.clear()
+        self._has_no_clients.clear()
         try:
             yield
         finally:
             self.clients.discard(client)
             if not self.clients:
-                self._is_empty.set()
+                self._has_no_clients.set()
 
     async def end(self, reason: Literal["stopped", "restarting"], *, within_s: float) -> None:
-        """Tell the clients, let running calls finish, cut off the others, and end connections."""
+        """Notify clients, wait `within_s` for running calls, cancel the rest, close connections."""
         for client in list(self.clients):
-            client.tell("shutdown", {"reason": reason})
+            client.send_event("shutdown", {"reason": reason})
         await self.calls.finish(within_s=within_s)
         for client in list(self.clients):
             client.end(1012, "The gateway ends.")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
-                await self._is_empty.wait()
+                await self._has_no_clients.wait()
 
-    async def _watch(self) -> None:
-        """End the connections whose token is no longer valid, or gives other rights."""
+    async def _check_tokens(self) -> None:
+        """Close the connections whose token is no longer valid or grants other rights."""
         while True:
-            await asyncio.sleep(WATCH_S)
+            await asyncio.sleep(TOKEN_CHECK_S)
             valid: dict[Principal, bool] = {}
             for client in list(self.clients):
                 principal = client.principal
@@ -192,13 +192,13 @@ class Gateway:
         try:
             return await self.authenticator.is_valid(principal)
         except (RedisUnavailable, RedisRefused):
-            return True  # without Redis nothing can be done with it either; the next look tells
-        except Exception as error:  # noqa: BLE001 - one odd record must not end the process
+            return True  # without Redis no call has an effect; the next check decides
+        except Exception as error:  # noqa: BLE001 - a broken record must not end the process
             log.error("a token can't be checked: %s", frames_of(error))
             return False
 
-    async def _tick(self) -> None:
+    async def _send_ticks(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             for client in list(self.clients):
-                client.tell("tick", {})
+                client.send_event("tick", {})

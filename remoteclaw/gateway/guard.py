@@ -1,8 +1,8 @@
-"""The guard: checks a request's Host and Origin before anything else.
+"""The guard: checks the Host and Origin headers of each request before anything else.
 
-A web page in the owner's browser can reach loopback. It can't hide its origin, and a name that
-was made to lead here (DNS rebinding) is in the header Host. So both are compared with lists.
-X-Forwarded-* and other headers that any client can write are ignored.
+Any web page in the owner's browser can send requests to loopback addresses. The browser reports its
+origin, and with DNS rebinding the Host header has a foreign name. So both headers are compared with
+lists. X-Forwarded-* and other headers that any client can set are ignored.
 """
 
 import math
@@ -21,30 +21,30 @@ from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import CallError, CallRefused, MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.frames import explained
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.limits import MAX_BYTES
+from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
 from remoteclaw.gateway.principals import Principal
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
-#: The names of this computer, for itself.
+#: The host names of this machine's loopback addresses.
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-#: How the paths begin that the gateway's own page uses.
+#: The prefix of paths that only the gateway's own page may use.
 PAGE = "/page/"
-#: How the paths begin that pages of `[gateway] origins` may use and read, with a token.
+#: The prefix of paths that pages of `[gateway] origins` may use and read, with a token.
 API = "/api/"
-#: What such a page may send, and what it is told beside the answer.
-_ALLOWED = {
+#: CORS: the headers of a preflight response, and the response headers that a page may read.
+_PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
     "Access-Control-Max-Age": "600",
 }
-_EXPOSED = "Location, Retry-After"
+_READABLE_HEADERS = "Location, Retry-After"
 NOT_OWN = (
-    "Only the gateway's own page may use this, and this origin has another name than the header "
-    "Host: what stands before the gateway has to pass that header on."
+    "Only the gateway's own page may use this, and this origin differs from the header Host. A "
+    "proxy in front of the gateway has to pass that header on."
 )
-#: How each refusal is said over HTTP.
+#: The HTTP status of each refusal.
 _STATUS: dict[CallError, int] = {
     "INVALID_REQUEST": 400,
     "UNAUTHORIZED": 401,
@@ -70,7 +70,10 @@ def refusal(
     status: int | None = None,
     retry_after_s: float | None = None,
 ) -> Response:
-    """Return a refusal, behind which the connection is closed: more of a body may be coming."""
+    """Return the response to a refused request.
+
+    It closes the connection, because the client may still be sending the body.
+    """
     headers = {"connection": "close"}
     if code == "UNAUTHORIZED":
         headers["www-authenticate"] = "Bearer"
@@ -81,14 +84,14 @@ def refusal(
 
 
 class Guard:
-    """Lets a request through that is sent to us, from no page or one that may."""
+    """Passes on requests whose Host is this gateway's and whose origin, if any, is allowed."""
 
     def __init__(self, app: ASGIApp, config: Callable[[], GatewayConfig]) -> None:
         self._app = app
         self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have it answered."""
+        """Refuse a request, or pass it to the application."""
         problem = self._problem(scope)
         if problem is not None and scope["type"] == "websocket":
             await send({"type": "websocket.close"})  # answers the upgrade with 403
@@ -98,51 +101,54 @@ class Guard:
             await (problem or self._app)(scope, receive, send)
 
     async def _answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a page of an allowed origin, with the headers by which it may read that."""
+        """Answer a request below `API`, with CORS headers that let a page read the response."""
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         allowed = {"Vary": "Origin"}
         if origin is not None:
             allowed |= {
                 "Access-Control-Allow-Origin": origin,
-                "Access-Control-Expose-Headers": _EXPOSED,
+                "Access-Control-Expose-Headers": _READABLE_HEADERS,
             }
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(allowed)
             await send(message)
 
         is_preflight = scope["method"] == "OPTIONS" and origin is not None
         if is_preflight and "access-control-request-method" in headers:
-            await Response(status_code=204, headers=_ALLOWED)(scope, receive, sending)
+            await Response(status_code=204, headers=_PREFLIGHT_HEADERS)(
+                scope, receive, send_with_headers
+            )
         else:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_with_headers)
 
     def _problem(self, scope: Scope) -> Response | None:
         headers, config = Headers(scope=scope), self._config()
         hosts = headers.getlist("host")
         if len(hosts) != 1:
-            return refusal("INVALID_REQUEST", "It needs the header Host, once.")
+            return refusal("INVALID_REQUEST", "A request needs exactly one header Host.")
         if not is_own_name(hosts[0].lower(), config):
             return refusal(
                 "FORBIDDEN",
-                "The header Host has a name that isn't this gateway's: [gateway] hosts names more.",
+                "The header Host has a name that isn't this gateway's: add it to [gateway] hosts.",
             )
         origins = {origin.lower() for origin in headers.getlist("origin")}
-        if scope["path"].startswith(PAGE):  # there a cookie counts, and it is the page's alone
+        if scope["path"].startswith(PAGE):  # authenticates by a cookie, which browsers always send
             if origins - {f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"}:
                 return refusal("FORBIDDEN", NOT_OWN)
         elif origins - set(config.origins):
             return refusal(
                 "FORBIDDEN",
-                "Pages of this origin may not use this gateway; [gateway] origins says which may.",
+                "Pages of this origin may not use this gateway: [gateway] origins lists those that "
+                "may.",
             )
         return None
 
 
 def is_own_name(host: str, config: GatewayConfig) -> bool:
-    """Whether the header Host, in lower case, has a name of this computer or a configured one."""
+    """Whether the header Host, in lower case, has a loopback name or a configured one."""
     if host in config.hosts:
         return True
     match = _HOST.fullmatch(host)
@@ -151,34 +157,36 @@ def is_own_name(host: str, config: GatewayConfig) -> bool:
 
 
 def address_of(scope: Scope) -> str:
-    """Return from where a request comes: of one through something in front, where that is."""
+    """Return the address of a request's TCP client, which may be a proxy."""
     client = scope.get("client")
     return str(client[0]) if client else "this host"
 
 
 async def authenticate(gateway: Gateway, scope: Scope) -> Principal:
-    """Return who sends a request. Raises `CallRefused` if its token is not valid."""
-    given = Headers(scope=scope).getlist("authorization")
-    scheme, _, token = (given[0] if len(given) == 1 else "").partition(" ")
+    """Return the principal of a request. Raises `CallRefused` if its token is not valid."""
+    values = Headers(scope=scope).getlist("authorization")
+    scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        gateway.meters.auth_failures += 1
-        raise CallRefused("UNAUTHORIZED", "It needs `Authorization: Bearer …` with a token.")
+        gateway.metrics.auth_failures += 1
+        raise CallRefused(
+            "UNAUTHORIZED", "A request needs the header `Authorization: Bearer TOKEN`."
+        )
     principal = await gateway.authenticator.principal(token)
     if principal is None:
-        gateway.meters.auth_failures += 1
+        gateway.metrics.auth_failures += 1
         raise CallRefused("UNAUTHORIZED", "This token is not valid.")
     return principal
 
 
 class Bearer:
-    """Authenticates a request for another application: `scope["state"]["principal"]`."""
+    """Authenticates requests for an application and sets their `scope["state"]["principal"]`."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have it answered."""
+        """Authenticate a request and pass it to the application. Raises `CallRefused`."""
         scope.setdefault("state", {})["principal"] = await authenticate(self._gateway, scope)
         await self._app(scope, receive, send)
 
@@ -190,21 +198,18 @@ class TooLarge(CallRefused):
         super().__init__("TOO_LARGE", message)
 
 
-async def body_of(request: Request, most: int = MAX_BYTES) -> bytes:
-    """Return the body of a request.
-
-    Raises `TooLarge` beyond `most` bytes, and `ClientDisconnect`.
-    """
+async def body_of(request: Request, max_bytes: int = MAX_REQUEST_BYTES) -> bytes:
+    """Return the body of a request. Raises `TooLarge` or `ClientDisconnect`."""
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > most:
-            raise TooLarge(f"The body is larger than {most} bytes.")
+        if len(body) > max_bytes:
+            raise TooLarge(f"The body is larger than {max_bytes} bytes.")
     return bytes(body)
 
 
 async def parsed(request: Request, model: type[Model], body: bytes | None = None) -> Model:
-    """Return what the body of a request says as JSON. Raises `CallRefused`, and as `body_of()`."""
+    """Return a request's JSON body as a model. Raises `CallRefused` or `ClientDisconnect`."""
     try:
         return model.model_validate(orjson.loads(await body_of(request) if body is None else body))
     except orjson.JSONDecodeError:
@@ -214,7 +219,7 @@ async def parsed(request: Request, model: type[Model], body: bytes | None = None
 
 
 async def answer_of_error(_request: Request, error: Exception) -> Response:
-    """Return the answer to a request that ended with one of `ERRORS`."""
+    """Return the response for an exception of one of the types in `ERRORS`."""
     match error:
         case ClientDisconnect():
             return Response(status_code=400)
@@ -226,5 +231,5 @@ async def answer_of_error(_request: Request, error: Exception) -> Response:
             return refusal("UNAVAILABLE", str(error))
 
 
-#: What a door may raise in place of answering.
+#: The exceptions that a door may raise instead of returning a response.
 ERRORS = (CallRefused, MessageRefused, RedisUnavailable, RedisRefused, ClientDisconnect)

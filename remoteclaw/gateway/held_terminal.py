@@ -1,4 +1,4 @@
-"""One terminal of this host: attached, shown, renewed while it lives, and ended when it should."""
+"""One terminal of this host: attaches to it, shows it, renews its lease and ends it when due."""
 
 import asyncio
 import contextlib
@@ -14,31 +14,32 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.terminal_state import Held, Renewed
-from remoteclaw.gateway.viewers import Room
-from remoteclaw.holder.terminal_client import Ended, TerminalClient
+from remoteclaw.fleet.terminal_state import HeldLease, LeaseRenewal
+from remoteclaw.gateway.viewers import TerminalViewers
+from remoteclaw.holder.terminal_client import TerminalClient, TerminalEnded
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.messages import stream_order
 from remoteclaw.session.terminal_asks import TerminalAsks
 from remoteclaw.tty import handover
-from remoteclaw.tty.handover import Standing
+from remoteclaw.tty.handover import TerminalStatus
 from remoteclaw.tty.program import watch_of
-from remoteclaw.tty.renewal import RENEWALS, end, is_stopped, renew
-from remoteclaw.tty.transcript_events import TranscriptTale
-from remoteclaw.tty.watch import Watching
+from remoteclaw.tty.renewal import RENEWALS, end_program, is_stopped, renew_lease
+from remoteclaw.tty.transcript_events import TranscriptPublisher
+from remoteclaw.tty.watch import WatchedTerminal
 
-#: Interval of the look at who waits, who has left and what has changed, in seconds.
-TEND_S = 1.0
-#: After how long without a sign of the program it is said that a dialog may be open, in seconds.
+#: Interval of the check for waiting messages, viewers that have left and changes, in seconds.
+MAINTAIN_S = 1.0
+#: If the program has not reported that it is ready within this time, in seconds, the terminal shows
+#: that a dialog may be open.
 READY_S = 10.0
-#: How often it is looked whether the holder's process is gone behind its last word, which takes
-#: milliseconds, and the pause from one look to the next, in seconds.
-GONE_LOOKS, GONE_S = 40, 0.05
-#: The pause from a person's new window to the program's new size, in seconds: windows are drawn
-#: larger in many steps.
+#: How many times to check whether the holder's process has exited after its last message, and the
+#: pause between two checks, in seconds. The exit takes milliseconds.
+GONE_CHECKS, GONE_S = 40, 0.05
+#: The pause between a new size of a viewer's window and the resize of the program, in seconds: a
+#: window that is dragged changes its size in many steps.
 RESIZE_S = 0.1
-#: The longest pause from one look at the screen to the next while somebody watches, in seconds: a
-#: program may hold its screen back for half a second.
+#: The maximum pause between two reads of the screen while it has viewers, in seconds: a program may
+#: hold its screen back for half a second.
 DRAW_S = 0.5
 
 NEEDS = "The program has not said that it is ready: it may be asking something at its start."
@@ -47,63 +48,65 @@ log = logging.getLogger(__name__)
 
 
 class HeldTerminal:
-    """A terminal whose session belongs to its holder."""
+    """An open terminal of this host, which this gateway attaches to and maintains."""
 
     def __init__(
         self,
         fleet: Fleet,
-        held: Held,
-        room: Room,
+        held: HeldLease,
+        viewers: TerminalViewers,
         config: Callable[[], Config],
     ) -> None:
         """`config` returns the current configuration."""
         self.held = held
-        self.room = room
-        self.watching: Watching | None = None
-        """None while it is not attached."""
+        self.viewers = viewers
+        self.watching: WatchedTerminal | None = None
+        """The attached terminal; None while this gateway is not attached."""
         self._fleet = fleet
         self._config = config
         self._asks = TerminalAsks(fleet, held, config)
         self._is_asked = False
-        """Whether people are asked in a chat what the program asks."""
-        self._written: dict[str, Any] = {}
-        self._renewed: Renewed | None = None
+        """Whether the program's question was sent to people in a chat."""
+        self._saved: dict[str, Any] = {}
+        """The fields of the record in Redis, as this gateway wrote them last."""
+        self._renewed: LeaseRenewal | None = None
         self._renew_at = 0.0
         self._idle_since: float | None = None
-        self._said_for = ""
-        self._drawn, self._news = asyncio.Event(), asyncio.Event()
+        self._noted_about = ""
+        """What the newest notice in the chat was about."""
+        self._drawn, self._wake = asyncio.Event(), asyncio.Event()
         self._size: tuple[int, int] | None = None
-        self._owners: dict[str, str | None] = {}
-        """Whose else the conversations are to which it has gone."""
-        self._tale = TranscriptTale(fleet.terminals, held.sid, held.epoch, held.place)
+        self._other_owners: dict[str, str | None] = {}
+        """The other session of each conversation that the program has switched to; None if none."""
+        self._publisher = TranscriptPublisher(fleet.terminals, held.sid, held.epoch, held.place)
 
     async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
-        """Watch over it until it has ended, or another gateway has it.
+        """Maintain the terminal until it has ended or another gateway has attached to it.
 
-        Where there are no screens, it is renewed and nothing else.
+        Without `has_screens`, only renew its lease and save its record.
         """
         if not has_screens:
-            await self._tend()
+            await self._maintain()
         client = await TerminalClient.attach(self._path, key=self.held.place.key)
         if client is None:
             await self._release()
             return "ended"
-        self.watching = watching = Watching(
+        self.watching = watching = WatchedTerminal(
             client, watch_of(self.held.place), self, scrollback=self._config().terminals.scrollback
         )
         await watching.restore()
-        self.room.show(watching.screen)
-        duties = [asyncio.create_task(duty) for duty in (self._tend(), self._draw())]
+        self.viewers.show(watching.screen)
+        tasks = [asyncio.create_task(task) for task in (self._maintain(), self._draw())]
         try:
             end = await watching.run()
         finally:
-            for duty in duties:
-                duty.cancel()
-            await asyncio.wait(duties)
-            self.room.hide()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            self.viewers.hide()
             self.watching = None
             await watching.leave()
-        if isinstance(end, Ended):
+        if isinstance(end, TerminalEnded):
             await self._release()
             return "ended"
         return "replaced"
@@ -113,8 +116,8 @@ class HeldTerminal:
         return Path(self.held.place.path)
 
     async def _release(self) -> None:
-        """Settle the turn of a terminal that has ended, at once."""
-        for _ in range(GONE_LOOKS):
+        """Release the lease of a terminal that has ended, so that its turn is settled at once."""
+        for _ in range(GONE_CHECKS):
             if not is_alive(self.held.holder):
                 break
             await asyncio.sleep(GONE_S)
@@ -123,36 +126,31 @@ class HeldTerminal:
                 self.held.place.host, is_alive, end_left=end_strays
             )
 
-    # -- what Watching hears -------------------------------------------------------------------
+    # -- called by WatchedTerminal -------------------------------------------------------------
 
-    def drawn(self) -> None:
-        """The screen may have changed."""
+    def screen_changed(self) -> None:
+        """Send the screen, which may have changed."""
         self._drawn.set()
 
-    def changed(self) -> None:
-        """The program has said something of itself."""
-        self._news.set()
-        self._look()
+    def status_changed(self) -> None:
+        """Send and save the activity, title or conversation, which may have changed."""
+        self._wake.set()
+        self._show_state()
 
-    def rang(self) -> None:
-        """Tell the viewers that the bell has rung."""
-        self.room.tell("terminal.bell", {"sid": self.held.sid})
+    def bell_rang(self) -> None:
+        """Send the viewers that the bell has rung."""
+        self.viewers.send_event("terminal.bell", {"sid": self.held.sid})
 
-    def offered(self, text: str) -> None:
-        """Offer the viewers a text for the clipboard."""
+    def clipboard_offered(self, text: str) -> None:
+        """Send the viewers a text that the program offers for the clipboard."""
         if self._config().terminals.clipboard != "off":
-            self.room.tell("terminal.clipboard", {"sid": self.held.sid, "text": text})
+            self.viewers.send_event("terminal.clipboard", {"sid": self.held.sid, "text": text})
 
-    def heard(self) -> None:
-        """Something was announced of the session: a message, a stop."""
-        self._renew_at = 0.0
-        self._news.set()
-
-    def _look(self) -> None:
-        """Show the viewers what is known."""
+    def _show_state(self) -> None:
+        """Update the state that viewers see from what the program has reported."""
         if (watching := self.watching) is None:
             return
-        watch, now, before = watching.watch, boottime(), self.room.record
+        watch, now, before = watching.watch, boottime(), self.viewers.record
         if watch.activity != "idle":
             self._idle_since = None
         elif self._idle_since is None:
@@ -160,7 +158,7 @@ class HeldTerminal:
             self._idle_since = now - max(since_s, 0.0)
         is_live = watch.is_ready or before.state == "live"
         is_late = now_ms() - self.held.place.started_ms > READY_S * 1000
-        self.room.change(
+        self.viewers.change(
             state="live" if is_live else "starting",
             needs=NEEDS if is_late and not is_live else "",
             activity=watch.activity if is_live else "unknown",
@@ -169,21 +167,28 @@ class HeldTerminal:
             conversation=watch.conversation or before.conversation,
         )
 
-    # -- for those who type --------------------------------------------------------------------
+    # -- called by HostTerminals ---------------------------------------------------------------
+
+    def check_session(self) -> None:
+        """Check at once for a message or a stop, because one was announced for the session."""
+        self._renew_at = 0.0
+        self._wake.set()
+
+    # -- called by handlers --------------------------------------------------------------------
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change its size in a moment."""
+        """Resize the program after `RESIZE_S`."""
         self._size = (cols, rows)
         self._drawn.set()
 
     async def park(self) -> None:
-        """End it so that it can be opened again."""
-        await end(self.held, interrupt=self._idle_since is None)
+        """End the program; its conversation can be opened again."""
+        await end_program(self.held, interrupt=self._idle_since is None)
 
-    # -- duties --------------------------------------------------------------------------------
+    # -- periodic tasks ------------------------------------------------------------------------
 
     async def _draw(self) -> None:
-        """Send who watches what they have to see, and the program its size."""
+        """Send frames to the viewers and new sizes to the program, until cancelled."""
         resize_at: float | None = None
         while True:
             self._drawn.clear()
@@ -192,88 +197,91 @@ class HeldTerminal:
             if self._size and resize_at is not None and boottime() >= resize_at:
                 size, self._size, resize_at = self._size, None, None
                 await self._resize(*size)
-            left = self.room.draw()
-            waits = [DRAW_S if self.room.count else None, left]
-            waits.append(max(resize_at - boottime(), 0.0) if resize_at is not None else None)
+            next_frame_s = self.viewers.draw()
+            waits_s = [DRAW_S if self.viewers.count else None, next_frame_s]
+            waits_s.append(max(resize_at - boottime(), 0.0) if resize_at is not None else None)
+            wait_s = min((each for each in waits_s if each is not None), default=None)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min((w for w in waits if w is not None), default=None)):
+                async with asyncio.timeout(wait_s):
                     await self._drawn.wait()
 
     async def _resize(self, cols: int, rows: int) -> None:
         assert self.watching is not None, "it is shown"
         with contextlib.suppress(OSError):
             await self.watching.resize(cols, rows)
-            self.room.change(cols=cols, rows=rows)
+            self.viewers.change(cols=cols, rows=rows)
 
-    async def _tend(self) -> None:
-        """Renew it, write what people see of it, and end it when it should."""
+    async def _maintain(self) -> None:
+        """Renew the lease, save the record and end the terminal when due, until it is over."""
         while True:
-            self._news.clear()
-            self.room.seen()
-            self.room.tell_state()
-            self._look()
+            self._wake.clear()
+            self.viewers.refresh()
+            self.viewers.send_state()
+            self._show_state()
             try:
-                await self._tend_once()
+                await self._maintain_once()
             except LeaseLost:
                 if await self._is_over():
                     return
             except (RedisUnavailable, RedisRefused, OSError):
-                pass  # it works on, and is told later
+                pass  # the program works on; the next round saves the record
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TEND_S):
-                    await self._news.wait()
+                async with asyncio.timeout(MAINTAIN_S):
+                    await self._wake.wait()
 
     async def _is_over(self) -> bool:
-        """Whether the turn is over whose lease was lost; else it may be the holder's again."""
+        """Whether the turn is over after its lease was lost; if not, renewing may work again."""
         self._renew_at = 0.0
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             return not await self._fleet.terminals.is_placed(self.held.sid, self.held.place.path)
         return False
 
-    async def _tend_once(self) -> None:
+    async def _maintain_once(self) -> None:
         if boottime() >= self._renew_at:
             await self._renew()
-        await self._write()
+        await self._save()
         if self.watching is not None:
             watch = self.watching.watch
             if other := await self._other_with(watch.conversation):
-                await self._say(f"{self.held.place.turn}-{other}", handover.has_strayed(other))
+                await self._notify_chat(
+                    f"{self.held.place.turn}-{other}", handover.stray_notice(other)
+                )
                 if watch.activity not in ("busy", "waiting"):
                     await self._stop()
                 return
-            self._tale.follow(watch.conversation, watch.transcript)
-            await self._tale.tell()
-            self._is_asked = await self._asks.look(watch)
+            self._publisher.follow(watch.conversation, watch.transcript)
+            await self._publisher.publish()
+            self._is_asked = await self._asks.sync(watch)
             await self._end_if_due()
 
     async def _other_with(self, conversation: str | None) -> str | None:
-        """Return the other session that has the conversation which is open, if one has.
+        """Return the id of another session that owns the open conversation; None if none does.
 
-        That one may be at work in it, and two programs must not have it open.
+        That session may be using the conversation, and two programs must not have it open.
         """
         if conversation is None or conversation == self.held.place.conversation:
             return None
-        if conversation not in self._owners:
-            self._owners[conversation] = await self._fleet.terminals.other_with(
+        if conversation not in self._other_owners:
+            self._other_owners[conversation] = await self._fleet.terminals.other_session_with(
                 conversation, but=self.held.sid
             )
-        return self._owners[conversation]
+        return self._other_owners[conversation]
 
     async def _renew(self) -> None:
         hold_s = self._config().terminals.hold_s
-        self._renewed = await renew(self._fleet.terminals, self.held, hold_s=hold_s)
+        self._renewed = await renew_lease(self._fleet.terminals, self.held, hold_s=hold_s)
         self._renew_at = boottime() + hold_s / RENEWALS
         if is_stopped(replace(self.held, stop_entry=self._renewed.stop)):
             await self.park()
 
-    async def _write(self) -> None:
-        """Write what people see of it, and tell cockpits what they should know."""
-        record = self.room.record
-        told = {
+    async def _save(self) -> None:
+        """Save the changed fields of the record in Redis, with an event of what cockpits show."""
+        record = self.viewers.record
+        fields = {
             name: getattr(record, name)
             for name in ("state needs activity waiting_for title writer viewers cols rows").split()
         }
-        changes = {name: value for name, value in told.items() if self._written.get(name) != value}
+        changes = {name: value for name, value in fields.items() if self._saved.get(name) != value}
         if not changes:
             return
         event = None
@@ -288,68 +296,69 @@ class HeldTerminal:
         elif "writer" in changes:
             event = {"type": "writer", "writer": record.writer}
         await self._fleet.terminals.change(self.held.sid, self.held.epoch, event=event, **changes)
-        self._written |= changes
+        self._saved |= changes
 
-    # -- when it should end --------------------------------------------------------------------
+    # -- ending --------------------------------------------------------------------------------
 
     async def _end_if_due(self) -> None:
-        """Park it when it was not needed for long, or for a message that waits behind it."""
-        settings, standing = self._config().terminals, self._standing()
-        if handover.is_forgotten(standing, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
+        """Park the terminal if it was unused for long, or if a message waits for its turn."""
+        settings, status = self._config().terminals, self._status()
+        if handover.is_abandoned(status, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
             await self._stop()
-        await self._hand_over(standing)
+        await self._hand_over(status)
 
-    async def _hand_over(self, standing: Standing) -> None:
-        waiting = standing.activity == "waiting"
+    async def _hand_over(self, status: TerminalStatus) -> None:
+        waiting = status.activity == "waiting"
         if waiting and not self._is_asked:
             assert self.watching is not None, "it is attached"
-            about = f"{self.held.place.turn}-{self.watching.waits}"
-            await self._say(about, handover.needs_person(standing.waiting_for))
-        if self._renewed is None or not self._is_behind(self._renewed.newest):
+            about = f"{self.held.place.turn}-{self.watching.wait_count}"
+            await self._notify_chat(about, handover.needs_person_notice(status.waiting_for))
+        if self._renewed is None or not self._is_after_start(self._renewed.newest):
             return
-        verdict = handover.decide(standing, handover_s=self._config().terminals.handover_s)
+        verdict = handover.decide(status, handover_s=self._config().terminals.handover_s)
         if verdict == "park" and await self._has_waiting():
             log.info("the terminal of %s is parked for a message", self.held.sid[:8])
             await self._stop()
-        elif verdict == "tell" and self._is_behind(self._renewed.said):
-            await self._say(self._renewed.said, handover.waits(standing))
+        elif verdict == "notify" and self._is_after_start(self._renewed.newest_message):
+            await self._notify_chat(self._renewed.newest_message, handover.waiting_notice(status))
 
     async def _stop(self) -> None:
-        """End it, and let those know who open it meanwhile: they wait for that."""
+        """End the terminal, and mark it as ending so that calls that open it wait for the end."""
         await self._fleet.terminals.stop(self.held.sid)
         await self.park()
 
-    def _standing(self) -> Standing:
-        record, watching, now = self.room.record, self.watching, boottime()
+    def _status(self) -> TerminalStatus:
+        record, watching, now = self.viewers.record, self.watching, boottime()
         assert watching is not None, "it is attached"
-        return Standing(
+        return TerminalStatus(
             activity=watching.watch.activity if record.state == "live" else "unknown",
             waiting_for=record.waiting_for,
-            who=record.writer or record.by,
-            viewers=self.room.count,
+            user=record.writer or record.by,
+            viewers=self.viewers.count,
             idle_s=now - self._idle_since if self._idle_since is not None else 0.0,
-            alone_s=0.0 if self.room.count else now - self.room.alone_since,
+            unwatched_s=0.0 if self.viewers.count else now - self.viewers.alone_since,
             has_draft=watching.has_draft,
-            same_s=(now_ms() - record.since_ms) / 1000,
+            unchanged_s=(now_ms() - record.since_ms) / 1000,
         )
 
-    def _is_behind(self, entry: str) -> bool:
+    def _is_after_start(self, entry: str) -> bool:
+        """Whether an entry is newer than the one that opened the terminal."""
         return bool(entry) and stream_order(entry) > stream_order(self.held.place.turn)
 
     async def _has_waiting(self) -> bool:
         view = await self._fleet.sessions.view(self.held.sid)
         return view is not None and view.waiting > 1
 
-    async def _say(self, about: str, words: str) -> None:
-        """Say something in the session's chat, once for what it is about on all hosts."""
-        if self._said_for == about:
+    async def _notify_chat(self, about: str, text: str) -> None:
+        """Send a notice to the session's chat, once per `about` across all gateways."""
+        if self._noted_about == about:
             return
         session = self.held.session
         name = f"terminal-{self.held.sid}-{about}"
-        payload = reply_payload(session.place, words, sid=self.held.sid, call=name)
+        payload = reply_payload(session.place, text, sid=self.held.sid, call=name)
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         with contextlib.suppress(CallRefused):
-            await self._fleet.calls.messages(
+            await self._fleet.calls.send_messages(
                 None, digest, [(session.provider, session.account, payload)], note=None
             )
-            self._said_for = about
+            self._noted_about = about

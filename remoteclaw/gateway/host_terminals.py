@@ -1,7 +1,7 @@
-"""The terminals of this host: watched over by this gateway, and shown to its clients.
+"""The terminals of this host: maintained by this gateway, and shown to its clients.
 
-It is the one client of each holder that reads output; of several gateways of a host, the one that
-attached last has it. Any of them may be killed: the next one begins where it was.
+A holder sends a terminal's output to one gateway only: of several gateways on a host, the one that
+attached last. If that gateway is killed, the next one continues where it was.
 """
 
 import asyncio
@@ -16,23 +16,24 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, TerminalsOff
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.terminal_state import Held, TerminalRecord
+from remoteclaw.fleet.terminal_state import HeldLease, TerminalRecord
 from remoteclaw.gateway.feeds import Feeds
 from remoteclaw.gateway.held_terminal import HeldTerminal
-from remoteclaw.gateway.resumable import Resumable
-from remoteclaw.gateway.viewers import Room, Watcher
+from remoteclaw.gateway.resumable import ResumableTerminals
+from remoteclaw.gateway.viewers import TerminalViewers, ViewerConnection
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.saved_state import last_screen
 from remoteclaw.tty.screen import Screen, warm_up
-from remoteclaw.tty.watch import Watching
+from remoteclaw.tty.watch import WatchedTerminal
 
-#: Interval of the look at what is open on this host, in seconds, and the shortest one after news.
-LOOK_S, SOON_S = 1.0, 0.05
-#: How many times to check whether a live terminal is attached, with the pause above.
-ATTACH_LOOKS = 60
-#: For how long no other gateway of this host has said that it is there, in seconds, until this one
-#: takes back a terminal that it had to let go: more than twice as often as they say so.
+#: Interval of the check which terminals are open on this host, in seconds, and the minimum pause
+#: between two checks when changes are announced.
+CHECK_S, PAUSE_S = 1.0, 0.05
+#: How many times a call checks whether a live terminal is attached, with `PAUSE_S` in between.
+MAX_ATTACH_CHECKS = 60
+#: How long no other gateway of this host must have announced itself before this one attaches again
+#: to a terminal that another gateway took, in seconds: over twice the interval of announcements.
 ALONE_S = 12.0
 
 NOT_OPEN = "No terminal is open in this session."
@@ -50,84 +51,95 @@ class HostTerminals:
     ) -> None:
         """`config` returns the current configuration."""
         self.address: str | None = None
-        """Where this gateway is, if that is announced."""
-        self.resumable = Resumable(home.host_id)
+        """This gateway's address, if it is announced to other processes."""
+        self.resumable = ResumableTerminals(home.host_id)
         self._fleet = fleet
         self._home = home
         self._host = home.host_id
         self._config = config
         self._feeds = feeds
-        self._rooms: dict[str, Room] = {}
+        self._viewers: dict[str, TerminalViewers] = {}
         self._held: dict[str, HeldTerminal] = {}
-        self._let_go: set[str] = set()
-        """The epochs of those that another gateway has."""
-        self._alone_since = boottime()
-        self._off: str | None = None
-        """Why there are no screens; empty if there are, None while nobody has looked."""
-        self._news = asyncio.Event()
+        self._replaced: set[str] = set()
+        """The epochs of the terminals that another gateway of this host has attached to."""
+        self._other_seen_at = boottime()
+        """When another gateway of this host was announced last, or when this one started."""
+        self._screen_problem: str | None = None
+        """Why screens can't be shown on this host; empty if they can, None before the check."""
+        self._wake = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
-        feeds.hear(keys.TERMINAL, lambda _sid: self._news.set())
+        feeds.add_listener(keys.TERMINAL, lambda _sid: self._wake.set())
 
     async def run(self) -> None:
-        """Watch over them, until cancelled."""
+        """Maintain the terminals of this host, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
-                self._news.clear()
+                self._wake.clear()
                 try:
-                    await self._look()
+                    await self._check_terminals()
                 except (RedisUnavailable, RedisRefused):
                     pass
-                except Exception as error:  # noqa: BLE001 - an odd record must not end the gateway
-                    log.error("terminals can't be looked at: %s", frames_of(error))
-                await asyncio.sleep(SOON_S)
+                except Exception as error:  # noqa: BLE001 - a broken record must not end it
+                    log.error("terminals can't be checked: %s", frames_of(error))
+                await asyncio.sleep(PAUSE_S)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._news.wait()
+                    async with asyncio.timeout(CHECK_S):
+                        await self._wake.wait()
 
-    # -- for those who watch -------------------------------------------------------------------
+    # -- called by handlers and doors ----------------------------------------------------------
 
-    def watch(self, watcher: Watcher, who: Typist, record: TerminalRecord) -> Room:
-        """Show a terminal to a viewer, also one that starts. Raises `CallRefused`."""
+    def watch(
+        self, connection: ViewerConnection, typist: Typist, record: TerminalRecord
+    ) -> TerminalViewers:
+        """Add a viewer to an open terminal, which may still start. Raises `CallRefused`."""
         self._check_here(record)
-        if record.sid not in self._rooms:
-            self._rooms[record.sid] = Room(record)
-        room = self._rooms[record.sid]
-        room.join(watcher, who)
-        return room
+        if record.sid not in self._viewers:
+            self._viewers[record.sid] = TerminalViewers(record)
+        viewers = self._viewers[record.sid]
+        viewers.join(connection, typist)
+        return viewers
 
-    def leave(self, watcher: Watcher, sid: str | None = None, *, for_good: bool = False) -> None:
-        """Remove a viewer from a terminal, or from all; `for_good` if its user has said so."""
-        for room in [self._rooms.get(sid)] if sid else list(self._rooms.values()):
-            if room is not None:
-                room.leave(watcher, for_good=for_good)
+    def leave(
+        self, connection: ViewerConnection, sid: str | None = None, *, for_good: bool = False
+    ) -> None:
+        """Remove a viewer from the terminal of `sid`, or from all terminals.
 
-    def known(self, sid: str) -> TerminalRecord | None:
-        """Return a terminal of this gateway, without asking Redis."""
-        terminal = self._held.get(sid)
-        return terminal.room.record if terminal else None
-
-    def seen(self, record: TerminalRecord) -> TerminalRecord:
-        """Return a terminal as it is known here, which may be newer than what is kept of it."""
-        terminal = self._held.get(record.sid)
-        is_known = terminal is not None and terminal.held.place.turn == record.entry
-        return terminal.room.record if terminal and is_known and record.is_open else record
-
-    async def shown(self, record: TerminalRecord) -> tuple[HeldTerminal, Watching]:
-        """Return one that has a screen here. Raises `CallRefused`.
-
-        A gateway that has just been started is given a moment to attach.
+        `for_good` if its user left on purpose.
         """
-        for _ in range(ATTACH_LOOKS if record.state == "live" else 1):
+        for viewers in [self._viewers.get(sid)] if sid else list(self._viewers.values()):
+            if viewers is not None:
+                viewers.leave(connection, for_good=for_good)
+
+    def held_record(self, sid: str) -> TerminalRecord | None:
+        """Return the record of a terminal that this gateway maintains, without reading Redis."""
+        terminal = self._held.get(sid)
+        return terminal.viewers.record if terminal else None
+
+    def newest_record(self, record: TerminalRecord) -> TerminalRecord:
+        """Return this gateway's record of the terminal, which may be newer than Redis has it.
+
+        Return `record` itself if this gateway does not maintain the terminal.
+        """
+        terminal = self._held.get(record.sid)
+        is_same = terminal is not None and terminal.held.place.turn == record.entry
+        return terminal.viewers.record if terminal and is_same and record.is_open else record
+
+    async def attached(self, record: TerminalRecord) -> tuple[HeldTerminal, WatchedTerminal]:
+        """Return a terminal that this gateway is attached to. Raises `CallRefused`.
+
+        If the terminal is live, wait for a gateway that has just started to attach to it.
+        """
+        for _ in range(MAX_ATTACH_CHECKS if record.state == "live" else 1):
             self._check_here(record)
             terminal = self._held.get(record.sid)
             if terminal is not None and terminal.watching is not None:
                 return terminal, terminal.watching
-            await asyncio.sleep(SOON_S)
+            await asyncio.sleep(PAUSE_S)
         raise CallRefused("CONFLICT", NOT_HERE_YET)
 
     async def last_screen(self, record: TerminalRecord) -> Screen:
-        """Return the screen with which a terminal of this host ended. Raises `CallRefused`."""
-        if record.host == self._host and await self._has_screens():
+        """Return the last screen of an ended terminal of this host. Raises `CallRefused`."""
+        if record.host == self._host and await self._can_show_screens():
             screen = await asyncio.to_thread(last_screen, self._home.terminals / record.sid)
             if screen is not None:
                 return screen
@@ -136,12 +148,12 @@ class HostTerminals:
     async def output(
         self, record: TerminalRecord, offset: int | None
     ) -> AsyncGenerator[tuple[int, bytes | Screen], None]:
-        """Yield the raw output from an offset on, each part with its own, until the terminal ends.
+        """Yield the raw output after `offset` in parts, each with its own offset, until the end.
 
-        Output that is not kept is replaced by the screen, as it is at the offset beside it.
-        Raises `CallRefused`.
+        If `offset` is None, or the output there is no longer kept, the first part is the screen as
+        it is at the offset yielded with it. Raises `CallRefused`.
         """
-        _, watching = await self.shown(record)
+        _, watching = await self.attached(record)
         tail = watching.tail
         while True:
             data = None if offset is None else tail.since(offset)
@@ -154,7 +166,7 @@ class HostTerminals:
             elif tail.is_closed:
                 return
             else:
-                await tail.more()
+                await tail.wait_for_more()
 
     def _check_here(self, record: TerminalRecord) -> None:
         if not record.is_open:
@@ -164,95 +176,95 @@ class HostTerminals:
                 "CONFLICT",
                 f"The terminal is open on {record.host}: only that host's gateway shows it.",
             )
-        if self._off:
-            raise CallRefused("UNAVAILABLE", self._off)
-        if self._let_go and record.sid not in self._held:
+        if self._screen_problem:
+            raise CallRefused("UNAVAILABLE", self._screen_problem)
+        if self._replaced and record.sid not in self._held:
             raise CallRefused("UNAVAILABLE", ANOTHER)
 
-    # -- looking after them --------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _check_terminals(self) -> None:
         assert self._tasks is not None, "it runs"
-        every = await self._fleet.terminals.held(self._host)
-        await self._see_others({held.epoch for held in every})
-        for held in every:
-            is_known = held.sid in self._held or held.epoch in self._let_go
+        open_terminals = await self._fleet.terminals.held(self._host)
+        await self._retake({held.epoch for held in open_terminals})
+        for held in open_terminals:
+            is_known = held.sid in self._held or held.epoch in self._replaced
             if not is_known and await self._begin(held):
-                self._tasks.create_task(self._look_after(self._held[held.sid]))
-        await self._look_at_rooms()
+                self._tasks.create_task(self._maintain(self._held[held.sid]))
+        await self._update_viewers()
 
-    async def _see_others(self, open_now: set[str]) -> None:
-        """Take back what another gateway of this host had, once there is none."""
-        self._let_go &= open_now
-        if not self._let_go:
+    async def _retake(self, open_epochs: set[str]) -> None:
+        """Attach again to terminals that another gateway of this host took, once it has ended."""
+        self._replaced &= open_epochs
+        if not self._replaced:
             return
         address = await self._fleet.gateways.address(self._host)
         if self.address is None or address != self.address:
-            self._alone_since = boottime()
-        elif boottime() - self._alone_since > ALONE_S:
-            self._let_go.clear()
+            self._other_seen_at = boottime()
+        elif boottime() - self._other_seen_at > ALONE_S:
+            self._replaced.clear()
 
-    async def _begin(self, held: Held) -> bool:
-        """Begin to watch over a terminal; return whether it is still the session's."""
+    async def _begin(self, held: HeldLease) -> bool:
+        """Begin to maintain a terminal; return whether it is still the session's terminal."""
         record = await self._fleet.terminals.record(held.sid)
         if record is None or record.entry != held.place.turn:
             return False
-        room = self._rooms.get(held.sid)
-        if room and room.record.entry != record.entry:
-            room.end()  # it shows the one before
-            room = None
-        if room is None:
-            room = self._rooms[held.sid] = Room(record)
-        self._held[held.sid] = HeldTerminal(self._fleet, held, room, self._config)
+        viewers = self._viewers.get(held.sid)
+        if viewers and viewers.record.entry != record.entry:
+            viewers.end()  # they watch the session's previous terminal
+            viewers = None
+        if viewers is None:
+            viewers = self._viewers[held.sid] = TerminalViewers(record)
+        self._held[held.sid] = HeldTerminal(self._fleet, held, viewers, self._config)
         return True
 
-    async def _look_after(self, terminal: HeldTerminal) -> None:
+    async def _maintain(self, terminal: HeldTerminal) -> None:
         held, bell = terminal.held, keys.bell(terminal.held.sid)
-        self._feeds.hear(bell, lambda _: terminal.heard())
-        how: Literal["ended", "replaced"] = "ended"
+        self._feeds.add_listener(bell, lambda _: terminal.check_session())
+        end: Literal["ended", "replaced"] = "ended"
         try:
-            how = await terminal.run(has_screens=await self._has_screens())
-        except Exception as error:  # noqa: BLE001 - one terminal's failure is not the others'
+            end = await terminal.run(has_screens=await self._can_show_screens())
+        except Exception as error:  # noqa: BLE001 - must not affect other terminals
             log.error("the terminal of %s is not watched: %s", held.sid[:8], frames_of(error))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         finally:
-            self._feeds.ignore(bell)
+            self._feeds.remove_listeners(bell)
             del self._held[held.sid]
-        if how == "replaced":
-            self._let_go.add(held.epoch)
-            self._alone_since = boottime()
-            self._rooms.pop(held.sid).end()
-        self._news.set()
+        if end == "replaced":
+            self._replaced.add(held.epoch)
+            self._other_seen_at = boottime()
+            self._viewers.pop(held.sid).end()
+        self._wake.set()
 
-    async def _has_screens(self) -> bool:
-        if self._off is None:
-            self._off = await asyncio.to_thread(_problem)
-            if self._off:
-                log.warning("%s", self._off)
-        return not self._off
+    async def _can_show_screens(self) -> bool:
+        if self._screen_problem is None:
+            self._screen_problem = await asyncio.to_thread(_problem_of_screens)
+            if self._screen_problem:
+                log.warning("%s", self._screen_problem)
+        return not self._screen_problem
 
-    async def _look_at_rooms(self) -> None:
-        """Tell those who watch one that is not there yet, or not any more."""
-        sids = [sid for sid in self._rooms if sid not in self._held]
+    async def _update_viewers(self) -> None:
+        """Update the viewers of terminals that are still starting or have ended."""
+        sids = [sid for sid in self._viewers if sid not in self._held]
         records = {each.sid: each for each in await self._fleet.terminals.records(sids)}
         for sid in sids:
-            room, record = self._rooms[sid], records.get(sid)
+            viewers, record = self._viewers[sid], records.get(sid)
             if sid in self._held:
                 continue
-            if record is None or record.entry != room.record.entry:
-                self._rooms.pop(sid).end()
+            if record is None or record.entry != viewers.record.entry:
+                self._viewers.pop(sid).end()
                 continue
-            known = asdict(record)
-            del known["viewers"], known["writer"]
-            room.change(**{**known, "key": record.key})
+            fields = asdict(record)
+            del fields["viewers"], fields["writer"]
+            viewers.change(**{**fields, "key": record.key})
             if not record.is_open:
-                self._rooms.pop(sid).end()
-            elif not room.count:
-                del self._rooms[sid]
+                self._viewers.pop(sid).end()
+            elif not viewers.count:
+                del self._viewers[sid]
 
 
-def _problem() -> str:
-    """Return why there are no screens here; empty if there are."""
+def _problem_of_screens() -> str:
+    """Return why screens can't be shown on this host; empty if they can."""
     try:
         warm_up()
     except TerminalsOff as error:

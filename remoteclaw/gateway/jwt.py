@@ -1,7 +1,7 @@
-"""JSON Web Tokens: what another cockpit has signed with a key of the configuration.
+"""JSON Web Tokens, which another application signs with a key of the configuration.
 
-Its `kid` names the key, its scope and agents are the narrower of what it says and what the key may,
-and whoever sends one is never told why it is not valid.
+A token's `kid` names the key. Its scope and agents are limited to those of the key. A client never
+learns why its token is not valid.
 """
 
 import hashlib
@@ -22,24 +22,25 @@ from remoteclaw.gateway.principals import Claims, Operator
 from remoteclaw.host.tokens import is_same
 from remoteclaw.tools.base import SCOPES, Id, Scope
 
-#: The one algorithm: whoever can check a token could also sign one.
+#: The only accepted algorithm. It is symmetric: the secret that checks tokens can also sign them.
 ALGORITHM = "HS256"
 AUDIENCE = "remoteclaw"
-#: The fewest bytes of a secret, and the most that are read of its file.
-FEWEST, MOST = 32, 4096
+#: The minimum and maximum length of a secret, in bytes.
+MIN_SECRET_BYTES, MAX_SECRET_BYTES = 32, 4096
 LEEWAY_S = JWT_LEEWAY_MS // 1000
-#: What a header may have. Others, such as `crit`, `jku` and `jwk`, ask for something else.
-HEADER = frozenset(("alg", "kid", "typ"))
-#: The form of one. Agents' and operators' tokens have no dot.
+#: The fields that a token's header may have. Others, such as `crit`, `jku` and `jwk`, would require
+#: or name another way to check it.
+ALLOWED_HEADER_FIELDS = frozenset(("alg", "kid", "typ"))
+#: The form of a JSON Web Token. Tokens of agents and operators contain no dot.
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 
 log = logging.getLogger(__name__)
 
 
 class _Payload(BaseModel):
-    """The claims as they are written: numbers are whole, and nothing is taken for something else.
+    """The claims of a token, strictly typed: values of other types are not converted.
 
-    What it says beside that counts for nothing.
+    Other claims are ignored.
     """
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
@@ -54,13 +55,13 @@ class _Payload(BaseModel):
     agents: Annotated[list[Id], Field(min_length=1, max_length=100)] | None = None
 
 
-def looks_signed(token: str) -> bool:
-    """Whether a token is a JSON Web Token by its form; then it is none of another kind."""
+def looks_like_jwt(token: str) -> bool:
+    """Whether a token has the form of a JSON Web Token, which no other kind of token has."""
     return _FORM.fullmatch(token) is not None
 
 
 def check_keys(config: GatewayConfig) -> None:
-    """Read the secret of each key. Raises `ConfigError` with the reason if one can't be used."""
+    """Read the secret of each key. Raises `ConfigError` if a secret can't be used."""
     for name, key in config.jwt.items():
         try:
             _secret_of(key.secret_file)
@@ -69,20 +70,24 @@ def check_keys(config: GatewayConfig) -> None:
 
 
 class Jwt:
-    """Checks tokens; nothing is cached, so a key that is removed counts no more at once."""
+    """Checks JSON Web Tokens, without a cache, so that a removed key stops working at once."""
 
     def __init__(self, tokens: Tokens, config: Callable[[], GatewayConfig]) -> None:
         self._tokens = tokens
         self._config = config
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
+        """The keys whose unusable secret was logged."""
 
     async def principal(self, token: str) -> Operator | None:
-        """Return whose token it is; None if it is not valid. Raises as `holder()` does."""
-        claims = self._claims(token)
-        return await self.holder(claims) if claims else None
+        """Return the operator that `token` authenticates; None if it is not valid.
 
-    async def holder(self, claims: Claims) -> Operator | None:
-        """Return who holds a token with these claims, by the current configuration; None if no one.
+        Raises `RedisUnavailable` or `RedisRefused`.
+        """
+        claims = self._claims(token)
+        return await self.operator_of(claims) if claims else None
+
+    async def operator_of(self, claims: Claims) -> Operator | None:
+        """Return the operator of a token with these claims; None if it is not valid any more.
 
         Raises `RedisUnavailable` or `RedisRefused`.
         """
@@ -97,20 +102,20 @@ class Jwt:
         name, issued_ms = f"{claims.key}/{claims.subject}", claims.issued_s * 1000
         if await self._tokens.is_jwt_revoked(claims.id, user=name, issued_ms=issued_ms):
             return None
-        agents = _both(claims.agents, key.agents or None)
+        agents = _common_agents(claims.agents, key.agents or None)
         if agents == ():
             return None
         scope = min(claims.scope, key.scope, key=SCOPES.index)
         return Operator(name, scope, f"jwt:{name}", agents, claims)
 
     def _claims(self, token: str) -> Claims | None:
-        """Return what a token says, if it was signed with a key of ours and is valid by itself."""
-        import jwt  # slow: with cryptography about, it is imported
+        """Return a token's claims; None if its signature, form or times are not valid."""
+        import jwt  # slow, because it imports cryptography if that is installed
 
         try:
             header = jwt.get_unverified_header(token)
             name = header.get("kid")
-            if not isinstance(name, str) or not header.keys() <= HEADER:
+            if not isinstance(name, str) or not header.keys() <= ALLOWED_HEADER_FIELDS:
                 return None
             key = self._config().jwt.get(name)
             secret = self._secret(name, key) if key else None
@@ -142,20 +147,22 @@ class Jwt:
         )
 
     def _secret(self, name: str, key: JwtConfig) -> bytes | None:
-        """Return a key's secret; None, and a line in the log, while it can't be used."""
+        """Return a key's secret; None, with an error in the log, while it can't be used."""
         try:
             secret = _secret_of(key.secret_file)
         except StateDirectoryError as error:
-            if name not in self._told:
+            if name not in self._reported:
                 log.error("[gateway.jwt.%s] secret_file: %s", name, error)
-            self._told.add(name)
+            self._reported.add(name)
             return None
-        self._told.discard(name)
+        self._reported.discard(name)
         return secret
 
 
-def _both(one: Iterable[str] | None, other: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the agents that are in both; None stands for all."""
+def _common_agents(
+    one: Iterable[str] | None, other: Iterable[str] | None
+) -> tuple[str, ...] | None:
+    """Return the agents that are in both collections. None stands for all agents."""
     if one is None or other is None:
         narrower = one if other is None else other
         return None if narrower is None else tuple(sorted(narrower))
@@ -169,20 +176,21 @@ def _digest(secret: bytes) -> str:
 def _secret_of(path: Path) -> bytes:
     """Return the secret in a file. Raises `StateDirectoryError` if it can't be used."""
     try:
-        with open(path, "rb", opener=_opened) as file:
-            found, secret = os.fstat(file.fileno()), file.read(MOST + 3).rstrip(b"\r\n")
+        with open(path, "rb", opener=_open_without_blocking) as file:
+            stat, secret = os.fstat(file.fileno()), file.read(MAX_SECRET_BYTES + 3).rstrip(b"\r\n")
     except OSError as error:
         raise StateDirectoryError(f"{path} can't be read ({error.strerror}).") from None
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if stat.st_uid != os.getuid() or stat.st_mode & 0o077:
         raise StateDirectoryError(f"{path} isn't yours alone: `chmod 600` it.")
-    if not FEWEST <= len(secret) <= MOST:
+    if not MIN_SECRET_BYTES <= len(secret) <= MAX_SECRET_BYTES:
+        size = min(len(secret), MAX_SECRET_BYTES)
         raise StateDirectoryError(
-            f"{path} has {min(len(secret), MOST)} bytes: a secret has {FEWEST} at least, such as "
-            f"`openssl rand -hex 32` prints, and {MOST} at most."
+            f"{path} has {size} bytes: a secret has at least {MIN_SECRET_BYTES}, such as "
+            f"`openssl rand -hex 32` prints, and at most {MAX_SECRET_BYTES}."
         )
     return secret
 
 
-def _opened(path: str, flags: int) -> int:
-    """Open a file without waiting for who writes to a FIFO."""
+def _open_without_blocking(path: str, flags: int) -> int:
+    """Open a file. Opening a FIFO does not wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)

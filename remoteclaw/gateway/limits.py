@@ -1,4 +1,4 @@
-"""Limits on calls, whichever door they come through: size, number, duration, and files held."""
+"""Limits on calls through all doors: size, number, duration, and files held in memory."""
 
 import asyncio
 import contextlib
@@ -9,21 +9,21 @@ from weakref import WeakValueDictionary
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.principals import Agent, Principal
 
-#: How large a request may be, in bytes: a frame, a body.
-MAX_BYTES = 2 * 1024 * 1024
-#: How many calls run at once, each of which may hold a connection to Redis: agents' and operators',
-#: so that operators get in when agents have taken all of theirs.
-MAX_OF_AGENTS, MAX_OF_OPERATORS = 448, 64
-#: How many calls of one agent or of one token run at once: the others want some too.
-MAX_OF_ONE = 32
-#: How long one call may take, in seconds: methods that wait end a little earlier by themselves.
+#: The maximum size of a request, as a WebSocket frame or an HTTP body, in bytes.
+MAX_REQUEST_BYTES = 2 * 1024 * 1024
+#: The maximum number of calls that run at once, of agents and of operators. Each call may hold a
+#: connection to Redis. The limits are separate so that agents can't lock operators out.
+MAX_AGENT_CALLS, MAX_OPERATOR_CALLS = 448, 64
+#: The maximum number of calls of one agent or one token that run at once.
+MAX_CALLS_PER_CALLER = 32
+#: The maximum duration of a call, in seconds. Methods that wait have shorter timeouts of their own.
 CALL_S = 120.0
-#: How long a call may take to end once it is cut off, in seconds.
+#: How long a cancelled call may take to end, in seconds.
 CUT_S = 0.2
 
 
 class Calls:
-    """The calls that run."""
+    """The running calls."""
 
     def __init__(self) -> None:
         self._running: Counter[str] = Counter()
@@ -31,67 +31,69 @@ class Calls:
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_cut = False
+        """Whether the gateway has cancelled the running calls."""
 
     @contextlib.asynccontextmanager
-    async def one(self, principal: Principal) -> AsyncIterator[None]:
-        """Count one call, and bound its duration.
+    async def limited(self, principal: Principal) -> AsyncIterator[None]:
+        """Run the block as a call of `principal`, within the limits on number and duration.
 
-        Raises `CallRefused` if too many run, it takes too long, or the gateway ends.
+        Raises `CallRefused` if too many calls run, the call takes too long, or the gateway ends.
         """
         timeout = asyncio.timeout(CALL_S)
-        with self._counted(principal):
+        with self._count(principal):
             self._timeouts.add(timeout)
             self._idle.clear()
             try:
                 async with timeout:
                     yield
             except TimeoutError:
-                raise self._ended() from None
+                raise self._refusal() from None
             finally:
                 self._timeouts.discard(timeout)
                 if not self._timeouts:
                     self._idle.set()
 
     @contextlib.contextmanager
-    def _counted(self, principal: Principal) -> Iterator[None]:
+    def _count(self, principal: Principal) -> Iterator[None]:
         if isinstance(principal, Agent):
-            who, pool, most = principal.sid, "agents", MAX_OF_AGENTS
+            caller, pool, max_calls = principal.sid, "agents", MAX_AGENT_CALLS
         else:
-            who, pool, most = principal.credential, "operators", MAX_OF_OPERATORS
-        if self._running[who] >= MAX_OF_ONE:
+            caller, pool, max_calls = principal.credential, "operators", MAX_OPERATOR_CALLS
+        if self._running[caller] >= MAX_CALLS_PER_CALLER:
             raise CallRefused(
-                "UNAVAILABLE", f"{MAX_OF_ONE} of your calls are running: wait until one ends."
+                "UNAVAILABLE",
+                f"{MAX_CALLS_PER_CALLER} of your calls are running: wait until one ends.",
             )
-        if self._running[pool] >= most:
+        if self._running[pool] >= max_calls:
             raise CallRefused("UNAVAILABLE", "The gateway has too much to do: ask again later.")
-        self._running.update((who, pool))
+        self._running.update((caller, pool))
         try:
             yield
         finally:
-            self._running.subtract((who, pool))
-            if not self._running[who]:
-                del self._running[who]
+            self._running.subtract((caller, pool))
+            if not self._running[caller]:
+                del self._running[caller]
 
-    def _ended(self) -> CallRefused:
+    def _refusal(self) -> CallRefused:
         unknown = "Whether it was done is unknown: look before you repeat it."
         if self._is_cut:
             return CallRefused("UNAVAILABLE", f"The gateway ended during the call. {unknown}")
         return CallRefused("TIMEOUT", f"The call took longer than {CALL_S:.0f} s. {unknown}")
 
     async def finish(self, *, within_s: float) -> None:
-        """Wait until no call runs; cut off those that take too long.
+        """Wait until no call runs, and cancel those that run longer than `within_s`.
 
-        What such a call has begun may be done nevertheless: it can be repeated by its id.
+        A cancelled call may have had its effect. It can be repeated by its id.
         """
         if not await self._is_idle(within_s):
             self.cut()
             await self._is_idle(CUT_S)
 
     def cut(self) -> None:
-        """End the calls that run; each is answered with an error."""
+        """Cancel the running calls. Each caller gets an error."""
         self._is_cut = True
         for timeout in self._timeouts:
-            with contextlib.suppress(RuntimeError):  # it has expired: its call is ending already
+            with contextlib.suppress(RuntimeError):  # the timeout has expired: the call is ending
                 timeout.reschedule(0)
 
     async def _is_idle(self, within_s: float) -> bool:
@@ -101,33 +103,33 @@ class Calls:
         return self._idle.is_set()
 
 
-#: How many files are held at once, each of 20 MB at most.
+#: The maximum number of files held in memory at once, each of at most 20 MB.
 MAX_FILES = 6
-#: How long a call waits for its turn, in seconds.
+#: How long a call waits until it may hold a file, in seconds.
 WAIT_S = 10.0
 BUSY = "Too many files are being sent at once: send it again in a moment."
 
 
 class Transfers:
-    """Makes calls that send files wait for each other.
+    """Limits how many files are held in memory at once.
 
-    One caller sends one file at a time, so that a slow server can't take the places of all.
+    Each caller transfers one file at a time, so that one caller can't take all the slots.
     """
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(MAX_FILES)
+        self._slots = asyncio.Semaphore(MAX_FILES)
         self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def one(self, principal: Principal) -> AsyncIterator[None]:
-        """Hold one file; raises `CallRefused` if others are held for too long."""
-        who = principal.sid if isinstance(principal, Agent) else principal.credential
-        own = self._callers.setdefault(who, asyncio.Lock())
+    async def slot(self, principal: Principal) -> AsyncIterator[None]:
+        """Hold one file while the block runs. Raises `CallRefused` after waiting `WAIT_S`."""
+        caller = principal.sid if isinstance(principal, Agent) else principal.credential
+        own = self._callers.setdefault(caller, asyncio.Lock())
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(WAIT_S):
                     await held.enter_async_context(own)
-                    await held.enter_async_context(self._places)
+                    await held.enter_async_context(self._slots)
             except TimeoutError:
                 raise CallRefused("UNAVAILABLE", BUSY) from None
             yield

@@ -1,6 +1,6 @@
-"""Principals: an operator with a token and its scopes, or the agent of one session.
+"""Principals: operators with a token of some scope, and agents of sessions.
 
-What a principal may do comes from its token alone, never from what it says of itself.
+The rights of a principal come from its token alone, never from other data that it sends.
 """
 
 from dataclasses import dataclass, field
@@ -10,19 +10,20 @@ from remoteclaw.tools.base import SCOPES, Scope
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a JSON Web Token says that was signed with a key of the configuration."""
+    """The claims of a JSON Web Token that was signed with a key of the configuration."""
 
     key: str
     """The key's name."""
     secret: str
-    """The digest of the secret that it was signed with."""
+    """The digest of the secret that signed the token."""
     subject: str
     scope: Scope
     agents: tuple[str, ...] | None
+    """The agents that the token is for; None for all agents of the key."""
     issued_s: int
     expires_s: int
     id: str | None
-    """By which it can be revoked."""
+    """The id by which the token can be revoked, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +31,22 @@ class Operator:
     """A person, or a program of theirs."""
 
     name: str
-    """What the token is called; "gateway" for the one of the state directory."""
+    """The token's name: "gateway" or "connector" for a token file of the state directory."""
     scope: Scope
     credential: str
-    """Identifies the token: a connection lives no longer than its own."""
+    """Identifies the token. A connection is closed when its token is no longer valid."""
     agents: tuple[str, ...] | None = None
     """The agents that the token is for; None for all."""
     claims: "Claims | None" = field(default=None, repr=False)
-    """What a JSON Web Token says, where it is one."""
+    """The claims of a JSON Web Token; None for other tokens."""
 
     @property
     def known_as(self) -> str:
-        """What others are told who it was: a token of the state directory is nobody's own."""
+        """The name that other people are shown. A token file belongs to nobody in particular."""
         return self.name if "/" in self.credential else "the operator"
 
     def has(self, scope: Scope) -> bool:
-        """Whether the token's scope is this one or includes it."""
+        """Whether the token's scope is `scope` or includes it."""
         return SCOPES.index(scope) <= SCOPES.index(self.scope)
 
     def is_for(self, agent: str) -> bool:
@@ -55,12 +56,12 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent process, by the token that it was started with."""
+    """An agent process, identified by the token that it was started with."""
 
     sid: str
-    """The session that it works for."""
+    """The id of the agent's session."""
     digest: str
-    """SHA-256 of the token: the session names the one that counts."""
+    """SHA-256 of the token. The session stores the digest of its current agent's token."""
 
 
 Principal = Operator | Agent

@@ -1,9 +1,10 @@
-"""The check whether ended terminals can be resumed, with all that was said.
+"""The check whether ended terminals can be resumed with their conversations.
 
-Their CLIs' own files decide that now; what they said when the terminal ended may be outdated.
+The CLI's own files decide that. What the record says since the terminal's end may be outdated.
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,53 +14,63 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.runtimes import create_cli_runtime
 
-#: For how long what was found holds for lists, in seconds: a cockpit asks often, of many.
-HOLDS_S = 30.0
-#: How many are remembered.
-MOST = 1000
+#: How long results are reused for lists, in seconds: a cockpit lists many terminals often.
+CACHE_S = 30.0
+#: The cache is cleared once it has more results than this.
+MAX_CACHED = 1000
+#: The entry of a terminal that was not checked yet.
+_NEVER = (-math.inf, False)
 
 
-class Resumable:
-    """The conversations that this host's files still have."""
+class ResumableTerminals:
+    """Checks whether ended terminals of this host can be resumed, and caches the results."""
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._found: dict[str, tuple[float, bool]] = {}
-        """By entry, when it was looked, and whether it was there."""
+        self._results: dict[str, tuple[float, bool]] = {}
+        """By entry: when its terminal was checked, and whether it could be resumed."""
 
-    async def look(self, records: Sequence[TerminalRecord]) -> list[TerminalRecord]:
-        """Return terminals as they are now, those of a list as they were a while ago."""
+    async def check(self, records: Sequence[TerminalRecord]) -> list[TerminalRecord]:
+        """Return the records with `resumable` updated for ended terminals of this host.
+
+        A single record is always checked. The results of several may be `CACHE_S` old.
+        """
         now = boottime()
-        holds_s = HOLDS_S if len(records) > 1 else 0.0
+        max_age_s = CACHE_S if len(records) > 1 else 0.0
+        if len(self._results) > MAX_CACHED:
+            self._results.clear()
         due = [
-            one
-            for one in records
-            if self._can_look(one) and now - self._found.get(one.entry, (0.0, True))[0] > holds_s
+            record
+            for record in records
+            if self._is_checkable(record)
+            and now - self._results.get(record.entry, _NEVER)[0] > max_age_s
         ]
         if due:
-            there = await asyncio.to_thread(lambda: [_is_there(one) for one in due])
-            if len(self._found) > MOST:
-                self._found.clear()
-            self._found |= {one.entry: (now, it) for one, it in zip(due, there, strict=True)}
+            results = await asyncio.to_thread(lambda: [_can_resume(record) for record in due])
+            self._results |= {
+                record.entry: (now, result) for record, result in zip(due, results, strict=True)
+            }
         return [
-            replace(one, resumable=self._found[one.entry][1]) if self._can_look(one) else one
-            for one in records
+            replace(record, resumable=self._results[record.entry][1])
+            if self._is_checkable(record)
+            else record
+            for record in records
         ]
 
-    def _can_look(self, record: TerminalRecord) -> bool:
+    def _is_checkable(self, record: TerminalRecord) -> bool:
         return not record.is_open and record.host == self._host and bool(record.conversation)
 
 
-def _is_there(record: TerminalRecord) -> bool:
-    """Whether the CLI has a conversation that it can go on with."""
+def _can_resume(record: TerminalRecord) -> bool:
+    """Whether the CLI still has the terminal's conversation."""
     try:
         where = orjson.loads(record.where)
         program = create_cli_runtime(where["runtime"]).terminal
-        assert record.conversation is not None, "it was looked"
+        assert record.conversation is not None, "only ended conversations are checked"
         return program is not None and (
             program.transcript(
                 record.conversation, workspace=where["workspace"], env=where["places"]
-            ).is_there
+            ).is_resumable
         )
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -1,4 +1,4 @@
-"""Rights of an agent's turn: its tools, the sessions it sees, and the chats it sends to."""
+"""The rights of an agent's turn: the tools, sessions and chats that it may use."""
 
 from collections.abc import Sequence
 
@@ -11,49 +11,49 @@ from remoteclaw.tools.base import Tool
 
 
 def subject_of_caller(caller: Caller) -> tool_policy.Subject:
-    """Return for whom, and where, the turn that a caller is in uses tools."""
+    """Return on whose behalf, and where, the caller's turn uses tools."""
     assert caller.turn is not None, "only a turn has senders"
     key, depth = caller.launch_of
     return tool_policy.subject_of(key, caller.turn.entries, depth=depth)
 
 
 def is_for_owner(config: Config, caller: Caller) -> bool:
-    """Whether the turn that a caller is in is on behalf of owners alone."""
+    """Whether the caller's turn is on behalf of owners alone."""
     return tool_policy.is_owner(config, subject_of_caller(caller))
 
 
 def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:
-    """Raise `CallRefused` unless a tool is granted to the process and allowed to its turn."""
+    """Raise `CallRefused` unless a tool is granted to the process and allowed in its turn."""
     assert caller.turn is not None, "only a turn has senders"
-    is_owner = True  # nothing more is said of a tool that the process was not granted
+    is_owner = True  # a refusal of a tool that was not granted does not mention owners
     if caller.grant is not None and tool.tool in caller.grant.tools:
         try:
-            (ruling,) = tool_policy.rule(config, subject_of_caller(caller), [tool])
-            # Entries that can't be read may be of people with fewer rights.
+            (ruling,) = tool_policy.rule_on_tools(config, subject_of_caller(caller), [tool])
+            # Unreadable entries of the turn may be from people with fewer rights.
             if ruling.allowed and caller.turn.is_whole:
                 return
             is_owner = is_for_owner(config, caller)
         except ConfigError:  # the agent is not configured any more
             pass
-    why = "."
+    reason = "."
     if tool.owner_only and not is_owner:
-        why = (
+        reason = (
             ": it answers only to an owner, and this turn is not, or not only, an owner's. "
             "Say so in your answer."
         )
-    raise CallRefused("FORBIDDEN", f"The policy doesn't allow {tool.tool} here{why}")
+    raise CallRefused("FORBIDDEN", f"The policy doesn't allow {tool.tool} here{reason}")
 
 
 def check_branch(config: Config, caller: Caller, tool: Tool) -> None:
-    """Raise `CallRefused` for a tool that does more than read, in a branch that may only read."""
+    """Raise `CallRefused` if a branch that may only read calls a tool that changes something."""
     if not caller.is_branch or tool.effect == "none":
         return
     _, settings = config.agent(caller.session.agent)
     if settings.branches == "read":
         raise CallRefused(
             "FORBIDDEN",
-            f"A branch only looks: {tool.tool} changes something. Say in your answer what is to be "
-            "done (branches in the agent's table allows more).",
+            f"A branch may only read: {tool.tool} changes something. Say in your answer what is to "
+            "be done (branches in the agent's table allows more).",
         )
 
 
@@ -65,10 +65,10 @@ def may_see(
     is_owner: bool,
     above: Sequence[SessionKey] = (),
 ) -> bool:
-    """Whether a session's agent may look at, and write to, another session in a turn.
+    """Whether the agent of session `own` may read, and write to, session `other` in a turn.
 
-    `above` are the sessions above the other one; `is_owner` says that the turn is on behalf of
-    owners alone. Raises `ConfigError` if there is no such agent.
+    `above` are the ancestors of `other` in its tree of tasks. `is_owner` is set if the turn is on
+    behalf of owners alone. Raises `ConfigError` if the agent is not configured.
     """
     _, settings = config.agent(own.agent)
     sees = settings.sees_sessions or "agent"
@@ -83,9 +83,10 @@ def may_see(
 def may_send(
     config: Config, own: SessionKey, channel: str, chat: str, *, account: str, is_owner: bool
 ) -> bool:
-    """Whether a session's agent may send to a chat in a turn: to its own, for owners to any.
+    """Whether the agent of session `own` may send to a chat in a turn.
 
-    Threads of its own chat are its own. Raises `ConfigError` if there is no such agent.
+    It may send to its own chat and its threads, to the chats of `sends_to`, and in a turn on behalf
+    of owners alone (`is_owner`) to any. Raises `ConfigError` if the agent is not configured.
     """
     if is_owner or (channel, account, chat) == (own.provider, own.account, own.channel_id):
         return True

@@ -1,4 +1,4 @@
-"""The search in what was said: through the records of the newest sessions, within bounds."""
+"""The search for text in the records of the newest sessions, within limits."""
 
 import asyncio
 import re
@@ -11,75 +11,75 @@ from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.session.record import read_lines
 from remoteclaw.tools.oversight import Excerpt
 
-#: The most sessions that a list or a search looks through.
-MAX_LOOKED_AT = 1000
-#: How much is searched at most, in bytes: that takes a quarter of a second.
-MAX_BYTES = 64 * 1024 * 1024
-#: How many records are read in one step.
-AT_ONCE = 10
-#: Searches wait for each other here: many at once would take the time of all who ask for anything.
-_LOOKING = ThreadPoolExecutor(1, thread_name_prefix="search")
-#: How much is shown before and behind what was found, in characters.
-BEFORE, BEHIND = 60, 140
+#: A list or a search covers at most this many of the newest sessions.
+MAX_SESSIONS = 1000
+#: A search reads at most this many bytes of records, which takes a quarter of a second.
+MAX_SEARCHED_BYTES = 64 * 1024 * 1024
+#: The number of records that are read and searched in one step.
+BATCH = 10
+#: Runs one search step at a time: many searches at once would delay all other calls.
+_EXECUTOR = ThreadPoolExecutor(1, thread_name_prefix="search")
+#: The number of characters that an excerpt shows before and after the start of a match.
+CHARS_BEFORE, CHARS_AFTER = 60, 140
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a search has found."""
+class RecordMatches:
+    """The sessions in whose records a search has found the text."""
 
     views: Sequence[SessionView]
     excerpts: Mapping[str, Excerpt]
-    """The newest place of each, by the session's id."""
+    """The newest match of each session, by the session's id."""
     searched: int | None
-    """How many sessions were searched, if the others would have been too much."""
+    """How many sessions were searched; None if the limit did not cut the search short."""
 
 
 async def search_records(
-    fleet: Fleet, views: Sequence[SessionView], words: str, *, most: int
-) -> Found:
-    """Return those of some sessions, in their order, in which words were said: `most` of them."""
+    fleet: Fleet, views: Sequence[SessionView], query: str, *, limit: int
+) -> RecordMatches:
+    """Return the first `limit` of some sessions whose records contain `query`, in their order."""
     sizes = await fleet.records.sizes([view.sid for view in views])
-    room, within = MAX_BYTES, len(views)
-    for place, size in enumerate(sizes):
-        if (room := room - size) < 0:
-            within = place
+    bytes_left, searchable = MAX_SEARCHED_BYTES, len(views)
+    for index, size in enumerate(sizes):
+        if (bytes_left := bytes_left - size) < 0:
+            searchable = index
             break
-    found: dict[str, Excerpt] = {}
-    for first in range(0, within, AT_ONCE):
-        sids = [view.sid for view in views[first : min(first + AT_ONCE, within)]]
+    excerpts: dict[str, Excerpt] = {}
+    for first in range(0, searchable, BATCH):
+        sids = [view.sid for view in views[first : min(first + BATCH, searchable)]]
         records = await fleet.records.of_all(sids)
-        # It takes a while, and others are answered meanwhile.
+        # Searching is slow, so it runs in a thread and does not block the event loop.
         loop = asyncio.get_running_loop()
-        excerpts = await loop.run_in_executor(_LOOKING, _excerpts, records, words)
-        found |= {sid: one for sid, one in zip(sids, excerpts, strict=True) if one}
-        if len(found) >= most:
+        found = await loop.run_in_executor(_EXECUTOR, _excerpts, records, query)
+        excerpts |= {sid: excerpt for sid, excerpt in zip(sids, found, strict=True) if excerpt}
+        if len(excerpts) >= limit:
             break
-    fitting = [view for view in views if view.sid in found][:most]
-    is_cut = within < len(views) and len(found) < most
-    return Found(fitting, found, within if is_cut else None)
+    matching = [view for view in views if view.sid in excerpts][:limit]
+    is_cut = searchable < len(views) and len(excerpts) < limit
+    return RecordMatches(matching, excerpts, searchable if is_cut else None)
 
 
-def _excerpts(records: Sequence[bytes], words: str) -> list[Excerpt | None]:
-    return [_excerpt(record, words) for record in records]
+def _excerpts(records: Sequence[bytes], query: str) -> list[Excerpt | None]:
+    return [_excerpt(record, query) for record in records]
 
 
-def _excerpt(record: bytes, words: str) -> Excerpt | None:
-    """Return the newest place of a record where a person or the agent has said something."""
-    wanted = words.casefold()
+def _excerpt(record: bytes, query: str) -> Excerpt | None:
+    """Return an excerpt around the newest match in a record; None if there is no match."""
+    wanted = query.casefold()
     for line in reversed([*read_lines(record)]):
         text = str(line.get("text") or "")
         if wanted in text.casefold():
             return Excerpt(
                 at=int(line.get("at") or 0),
                 who=str(line.get("from") or line.get("role")),
-                text=_around(text, words),
+                text=_around(text, query),
             )
     return None
 
 
-def _around(text: str, words: str) -> str:
-    match = re.search(re.escape(words), text, re.IGNORECASE)
-    at = match.start() if match else 0
-    first, last = max(0, at - BEFORE), at + BEHIND
+def _around(text: str, query: str) -> str:
+    match = re.search(re.escape(query), text, re.IGNORECASE)
+    start = match.start() if match else 0
+    first, last = max(0, start - CHARS_BEFORE), start + CHARS_AFTER
     part = " ".join(text[first:last].split())
     return f"{'… ' if first else ''}{part}{' …' if last < len(text) else ''}"

@@ -1,4 +1,4 @@
-"""Sends messages of calls, and their files, each once, and notes them with the turn."""
+"""Sends the messages and files of calls, each exactly once, and records them with the turn."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from remoteclaw.bridge.attachments import unwanted
+from remoteclaw.bridge.attachments import refusal_of
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.bridge.untrusted import as_data
@@ -31,22 +31,22 @@ from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name
 from remoteclaw.protocols import FILES
 from remoteclaw.tools.chats import MessageSent
 
-#: The part of a message that the conversation of its chat is told, in characters.
-MAX_TOLD = 1000
+#: The conversations of the chat receive at most this many characters of a sent message.
+MAX_CONTEXT_CHARS = 1000
 #: How long a call waits for the receipts of its messages, in seconds.
 RECEIPT_S = 10.0
 
 NOT_YET = "The adapter of {channel} has not delivered it yet."
-NOBODY_THERE = "No adapter reads {channel} now: it is delivered once one does."
+NO_ADAPTER = "No adapter reads {channel} now: it is delivered once one does."
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a call sends."""
+    """The message that a call sends."""
 
     text: str
     source: str | None = None
-    """A file to send with it, as the call names it."""
+    """The path or URL of a file to send with the message."""
     reply_to_id: str | None = None
     effect: str | None = None
 
@@ -59,55 +59,56 @@ async def send(
     *,
     noted_to: ChatPlace | None,
 ) -> list[MessageSent]:
-    """Have one message delivered to some chats, once per call id.
+    """Send one message to some chats, once per call id, and wait for the receipts.
 
-    `noted_to` is the chat that the turn's record names; None for many. Raises `CallRefused`.
+    `noted_to` is the chat that the turn's record names; None for several chats. Raises
+    `CallRefused`.
     """
     for place in places:
         _check_may_send(call, place)
     if message.source is None and not message.text.strip():
-        raise CallRefused("INVALID_REQUEST", "There is nothing in the message.")
+        raise CallRefused("INVALID_REQUEST", "The message is empty.")
     parts = [
-        _cut(call.config.channel(place.provider), _attributed(call, place, message.text))
-        or [""]  # a file needs no words
+        _chunks(call.config.channel(place.provider), _attributed(call, place, message.text))
+        or [""]  # a file needs no text
         for place in places
     ]
-    note = _note(call, message, noted_to)
-    made = await call.fleet.calls.made(call.caller, call.id)
-    if made is None:
+    note = _record_note(call, message, noted_to)
+    message_ids = await call.fleet.calls.result_of(call.caller, call.id)
+    if message_ids is None:
         source = message.source
         files = [await store(call, places[0].provider, source)] if source is not None else []
-        made = await call.fleet.calls.messages(
+        message_ids = await call.fleet.calls.send_messages(
             call.caller,
             call.id,
-            _on_streams(call, places, parts, message, files),
+            _stream_messages(call, places, parts, message, files),
             note=note,
             blobs=[file.blob for file in files],
-            said=_said(call, message),
-            sessions=_others_at(call, places),
+            chat_note=_context_of(call, message),
+            sessions=_other_sessions_at(call, places),
         )
-    if len(made) != sum(map(len, parts)):
+    if len(message_ids) != sum(map(len, parts)):
         raise CallRefused("INVALID_REQUEST", "Another call had this id before.")
     ids: list[list[str]] = []
     for texts in parts:
-        ids.append(made[: len(texts)])
-        made = made[len(texts) :]
-    is_there = [readers.is_there(place.provider, place.account) for place in places]
-    answers = await _answers(call, itertools.compress(ids, is_there))
-    sent = [
-        _sent(place, each, answers, is_there=there)
-        for place, each, there in zip(places, ids, is_there, strict=True)
+        ids.append(message_ids[: len(texts)])
+        message_ids = message_ids[len(texts) :]
+    has_adapter = [readers.is_read(place.provider, place.account) for place in places]
+    receipts = await _receipts(call, itertools.compress(ids, has_adapter))
+    results = [
+        _result_of(place, part_ids, receipts, has_adapter=has_one)
+        for place, part_ids, has_one in zip(places, ids, has_adapter, strict=True)
     ]
-    if any(one.status != "failed" for one in sent):
+    if any(result.status != "failed" for result in results):
         call.note(note)
     elif call.caller:
         with contextlib.suppress(CallRefused):  # the turn is over
-            await call.fleet.calls.failed(call.caller, call.id)
-    return sent
+            await call.fleet.calls.note_failure(call.caller, call.id)
+    return results
 
 
 def _check_may_send(call: Call, place: ChatPlace) -> None:
-    """Refuse what an agent would send to a chat that is not for the people of its turn."""
+    """Raise `CallRefused` if the agent's turn may not send to a chat."""
     if call.caller is None:
         return
     own, at = call.caller.session, (place.provider, place.chat)
@@ -122,7 +123,7 @@ def _check_may_send(call: Call, place: ChatPlace) -> None:
 
 
 def _attributed(call: Call, place: ChatPlace, text: str) -> str:
-    """Return a text that says from which chat it comes, if it goes to another one."""
+    """Return a text, with a line in front that names its origin if it goes to another chat."""
     if call.caller is None:
         return text
     own = call.caller.session
@@ -131,25 +132,25 @@ def _attributed(call: Call, place: ChatPlace, text: str) -> str:
     return f"(From {own.provider}:{own.channel_id}, by {own.agent}:)\n{text}".rstrip()
 
 
-async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, PlatformReceipt]:
-    """Wait for the receipts of these messages; return those of others, too."""
+async def _receipts(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, PlatformReceipt]:
+    """Wait for the receipts of the messages `ids`. Return all receipts of the call's messages."""
     awaited = list(itertools.chain.from_iterable(ids))
     timeout_s = RECEIPT_S if awaited else 0.0
     name = call_name(call.caller, call.id)
     try:
         return await call.fleet.receipts.wait(name, awaited, timeout_s=timeout_s)
     except (RedisUnavailable, RedisRefused):
-        return {}  # they are stored
+        return {}  # the messages are on their streams and will be delivered
 
 
-def _on_streams(
+def _stream_messages(
     call: Call,
     places: Sequence[ChatPlace],
     parts: Sequence[Sequence[str]],
     message: Message,
     files: Sequence[Attachment],
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return a message as it stands on reply streams; files go with its last part."""
+    """Return the entries of the reply streams for a message. Files go with its last part."""
     name = call_name(call.caller, call.id)
     messages: list[tuple[str, str, dict[str, Any]]] = []
     for place, texts in zip(places, parts, strict=True):
@@ -171,60 +172,65 @@ def _on_streams(
     return messages
 
 
-def _sent(
-    place: ChatPlace, ids: Sequence[str], answers: Mapping[str, PlatformReceipt], *, is_there: bool
+def _result_of(
+    place: ChatPlace,
+    ids: Sequence[str],
+    receipts: Mapping[str, PlatformReceipt],
+    *,
+    has_adapter: bool,
 ) -> MessageSent:
-    """Return what came of a message, which may have several parts."""
-    told = [answers[each] for each in ids if each in answers]
-    failed = [answer["error"] for answer in told if not answer["delivered"]]
+    """Return the result of a message, which may have several parts."""
+    known = [receipts[each] for each in ids if each in receipts]
+    failed = [receipt["error"] for receipt in known if not receipt["delivered"]]
     status: Literal["delivered", "accepted", "failed"]
     if failed:
         status, error = "failed", failed[0]
-        if len(failed) < len(told):
+        if len(failed) < len(known):
             error = f"Only a part of it was delivered: {error}"
-    elif len(told) < len(ids):
-        status, error = "accepted", NOT_YET if is_there else NOBODY_THERE
+    elif len(known) < len(ids):
+        status, error = "accepted", NOT_YET if has_adapter else NO_ADAPTER
         error = error.format(channel=place.provider)
     else:
-        status, error = "delivered", " ".join(filter(None, (each["error"] for each in told)))
+        status, error = "delivered", " ".join(filter(None, (receipt["error"] for receipt in known)))
     return MessageSent(
         status=status,
         channel=place.provider,
         target=place.chat,
         id=ids[0].rpartition(" ")[2],
-        message_id=next((a["messageId"] for a in told if a["messageId"] is not None), None),
+        message_id=next((r["messageId"] for r in known if r["messageId"] is not None), None),
         error=error or None,
     )
 
 
-def _cut(channel: ChannelConfig, text: str) -> list[str]:
-    """Return a text in the pieces that a channel takes, as answers are cut."""
+def _chunks(channel: ChannelConfig, text: str) -> list[str]:
+    """Return a text in chunks of the channel's maximum size, as answers are split."""
     chunker = Chunker(channel.chunk_limit, channel.chunk_unit)
     return [chunk for chunk in (*chunker.feed(text), chunker.finish()) if chunk]
 
 
-def _others_at(call: Call, places: Sequence[ChatPlace]) -> list[SessionKey]:
-    """Return the sessions that may have one of these chats, besides the caller's own."""
+def _other_sessions_at(call: Call, places: Sequence[ChatPlace]) -> list[SessionKey]:
+    """Return the sessions to which one of the chats may belong, except the caller's own."""
     own = call.caller.session if call.caller else None
-    found = dict.fromkeys(key for place in places for key in conversations_at(call, place))
-    return [key for key in found if key != own]
+    sessions = dict.fromkeys(key for place in places for key in conversations_at(call, place))
+    return [key for key in sessions if key != own]
 
 
-def _said(call: Call, message: Message) -> dict[str, Any]:
-    """Return what the conversation of a chat is told of a message that others have sent there."""
+def _context_of(call: Call, message: Message) -> dict[str, Any]:
+    """Return the description of a message for the conversations of the chats that receive it."""
     text = message.text
     if message.source is not None:
-        text = f"{text}\n(with the file {as_data(file_name(message.source), longest=NAME)})".strip()
+        name = as_data(file_name(message.source), max_chars=MAX_NAME_CHARS)
+        text = f"{text}\n(with the file {name})".strip()
     return {
         "at": now_ms(),
         "from": str(call.caller.session) if call.caller else "an operator",
-        "sent": shortened(text, MAX_TOLD),
+        "sent": shortened(text, MAX_CONTEXT_CHARS),
     }
 
 
-def _note(call: Call, message: Message, place: ChatPlace | None) -> dict[str, Any]:
-    """Return what the turn's record says of a call."""
-    where = (
+def _record_note(call: Call, message: Message, place: ChatPlace | None) -> dict[str, Any]:
+    """Return the note of a call for the turn's record."""
+    target = (
         {
             "provider": place.provider,
             "accountId": place.account,
@@ -237,44 +243,45 @@ def _note(call: Call, message: Message, place: ChatPlace | None) -> dict[str, An
     return {
         "type": "message_sent",
         "tool": call.method.tool,
-        **where,
+        **target,
         "text": message.text,
         "mediaUrl": message.source,
         "ts": now_ms(),
     }
 
 
-#: How much of a file's name is said, in characters.
-NAME = 60
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+#: A sentence shows at most this many characters of a file's name.
+MAX_NAME_CHARS = 60
+_URL_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 async def store(call: Call, provider: str, source: str) -> Attachment:
-    """Read or fetch a file and keep it for a channel's adapter; an hour, until a message names it.
+    """Read or fetch a file and store it for a channel's adapter.
 
-    Raises `CallRefused` with the reason if it can't be sent there.
+    The file is kept for an hour unless a message refers to it. Raises `CallRefused` if it can't be
+    sent to the channel.
     """
     sid = call.caller.session.sid if call.caller else OPERATOR
     try:
-        async with call.transfers.one(call.principal):
+        async with call.transfers.slot(call.principal):
             name, content = await _content(call, source)
             channel = call.config.channel(provider)
-            if problem := unwanted(channel, mime_type_of(name, content), len(content)):
+            if problem := refusal_of(channel, mime_type_of(name, content), len(content)):
                 raise UnfitFile(problem)
             chat = call.caller.session if call.caller else None
             return await call.fleet.blobs.put(sid, name, content, chat=chat)
     except UnfitFile as problem:
-        told = as_data(file_name(source), longest=NAME)
-        raise CallRefused("INVALID_REQUEST", f"The file {told} can't be sent: {problem}.") from None
+        name = as_data(file_name(source), max_chars=MAX_NAME_CHARS)
+        raise CallRefused("INVALID_REQUEST", f"The file {name} can't be sent: {problem}.") from None
 
 
 async def _content(call: Call, source: str) -> tuple[str, bytes]:
-    """Return a file's name and content; raises `UnfitFile`."""
-    outgoing = await _outgoing(call, call.caller.session) if call.caller else None
+    """Return a file's name and content. Raises `UnfitFile`."""
+    outgoing = await _outgoing_rule(call, call.caller.session) if call.caller else None
     if outgoing:
         outgoing.check_permissions()
-    if address := _ADDRESS.match(source):
-        if address[1].lower() != "https":
+    if scheme := _URL_SCHEME.match(source):
+        if scheme[1].lower() != "https":
             raise UnfitFile("its address does not begin with https://")
         return await fetch(source)
     if outgoing is None:
@@ -283,15 +290,15 @@ async def _content(call: Call, source: str) -> tuple[str, bytes]:
     return path.name, await asyncio.to_thread(outgoing.read, path)
 
 
-async def _outgoing(call: Call, session: SessionKey) -> Outgoing:
-    """Return the rule for the files that a session's agent sends."""
+async def _outgoing_rule(call: Call, session: SessionKey) -> Outgoing:
+    """Return the rules for files that a session's agent sends."""
     view = await call.fleet.sessions.view(session.sid)
     agent, settings = call.config.agent(session.agent, view.turn_project if view else None)
     workspace = call.home.workspace_path(agent, settings)
     files_dir = None
     if view and view.agent_path:
         run_dir = Path(view.agent_path).parent
-        # Of another host's agent, nothing is here.
+        # The run directory of another host's agent does not exist on this host.
         if run_dir.parent == call.home.runs:
             files_dir = run_dir / FILES
     return Outgoing(call.home, settings.permissions, workspace, files_dir)

@@ -1,4 +1,4 @@
-"""The gateway process: it listens, announces its address, and ends on request."""
+"""The gateway process: listens, announces its address, and ends on request."""
 
 import asyncio
 import contextlib
@@ -20,24 +20,25 @@ from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import FINISH_S, Gateway
 from remoteclaw.gateway.jwt import check_keys
-from remoteclaw.gateway.limits import MAX_BYTES
+from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import token_files
 
-#: How large the head of a request may be, in bytes.
+#: The maximum size of a request's head, in bytes.
 MAX_HEAD_BYTES = 16 * 1024
 #: How long an idle connection is kept for the next request, in seconds: agents call in bursts.
 IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
 PING_S = 20.0
-#: How long what starts together with the gateway has the processor for itself: shorter than the
-#: time in which a person types a first message.
-STARTED_S = 2.0
-#: Before a restart, how long requests are waited for that are on their way over connections made
-#: already, in seconds, and how often while one of these has asked nothing yet; and how long calls
-#: that run are given, in seconds. New connections wait meanwhile.
-ARRIVE_S, ARRIVE_LOOKS, RESTART_S = 0.2, 10, 5.0
-#: The most descriptors: more cost memory and are never used.
+#: How long the import of the MCP door is delayed after the start, in seconds, so that it does not
+#: slow down other processes that start: less than a person needs to type a first message.
+MCP_DELAY_S = 2.0
+#: Before a restart, the gateway waits for the first requests over connections that were already
+#: accepted: the interval of the check in seconds, and the maximum number of checks.
+ARRIVE_S, ARRIVE_CHECKS = 0.2, 10
+#: How long running calls may take to finish before a restart, in seconds. New connections wait.
+RESTART_S = 5.0
+#: The limit on descriptors: more cost memory and are never used.
 MAX_DESCRIPTORS = 65536
 
 log = logging.getLogger(__name__)
@@ -50,18 +51,21 @@ async def serve(
     stop: asyncio.Event,
     sockets: Sequence[socket.socket] = (),
     is_alone: bool = True,
-    said: Callable[[str], None] = log.info,
+    on_listening: Callable[[str], None] = log.info,
 ) -> Sequence[socket.socket] | None:
-    """Be a gateway until `stop` is set or a restart is asked for. `said` is told once where it is.
+    """Run a gateway until `stop` is set or a restart is requested.
 
-    `sockets` are those that listen already, the one that has an address and then the private one;
-    without them, they are opened. After a restart was asked for, they are returned, still open, for
-    the gateway that follows; connections wait there meanwhile. Otherwise they are closed, and the
-    private one is removed if the gateway `is_alone`: else it belongs to `up`.
-    Raises `RemoteClawError` for a start that can't be: a port in use, a token or a secret that
-    must not be used, no Redis.
+    `sockets` are the listening TCP socket and the private socket; without them, both are opened.
+    `on_listening` is called once, with the gateway's URL.
+
+    After a request for a restart, the sockets are returned, still open, for the next gateway; new
+    connections wait in their backlog. Otherwise None is returned and the sockets are closed. The
+    private socket is also removed if the gateway `is_alone`; if not, it belongs to `up`.
+
+    Raises `RemoteClawError` if the gateway can't start: a port is in use, a token or secret can't
+    be used, or Redis can't be reached.
     """
-    _raise_descriptors()
+    _raise_descriptor_limit()
     for file in token_files(home.path):
         file.create()
     check_keys(config.gateway)
@@ -69,7 +73,7 @@ async def serve(
     private = path_of(sockets[1], home)
     restarts = False
     try:
-        restarts = await _serve(home, config, sockets, stop=stop, said=said)
+        restarts = await _serve(home, config, sockets, stop=stop, on_listening=on_listening)
         return sockets if restarts else None
     finally:
         if not restarts:
@@ -85,9 +89,9 @@ async def _serve(
     sockets: Sequence[socket.socket],
     *,
     stop: asyncio.Event,
-    said: Callable[[str], None],
+    on_listening: Callable[[str], None],
 ) -> bool:
-    """Answer what comes to sockets; return whether a restart ended it. They stay open."""
+    """Answer requests on sockets, which stay open; return whether a restart was requested."""
     url = home.redis_url(config)
     fleet = Fleet.open(url, memory_limit=config.redis.memory_limit)
     try:
@@ -99,13 +103,13 @@ async def _serve(
         def restarts() -> bool:
             return gateway.restart.is_set() and not stop.is_set()
 
-        announced = fleet.gateways.announced(home.host_id, address, stays=restarts)
+        announced = fleet.gateways.announced(home.host_id, address, is_restarting=restarts)
         gateway.terminals.address = address
         async with served(gateway, *sockets) as server, announced:
-            said(address)
-            await _first(stop, gateway.restart)
+            on_listening(address)
+            await _wait_for_any(stop, gateway.restart)
             if restarts():
-                await server.accept_no_more()
+                await server.stop_accepting()
                 await gateway.end("restarting", within_s=RESTART_S)
             else:
                 await gateway.end("stopped", within_s=FINISH_S)
@@ -114,14 +118,14 @@ async def _serve(
         await fleet.aclose()
 
 
-def _raise_descriptors() -> None:
-    """Have as many descriptors as the system allows this process: clients may be many."""
+def _raise_descriptor_limit() -> None:
+    """Raise the limit on descriptors as far as the system allows: each client needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def _wait_for_any(*events: asyncio.Event) -> None:
     """Wait until one of several events is set."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
@@ -133,25 +137,25 @@ async def _first(*events: asyncio.Event) -> None:
 
 @contextlib.asynccontextmanager
 async def served(gateway: Gateway, *sockets: socket.socket) -> AsyncIterator["_Server"]:
-    """Have a gateway answer what comes to its sockets, which stay open."""
-    mcp = _Mcp(gateway)
-    server = _Server(_ending(create_app(gateway, mcp=mcp), gateway))
+    """Run a gateway that answers requests on sockets, which stay open, while the block runs."""
+    mcp = _LazyMcpDoor(gateway)
+    server = _Server(_closing_after_restart(create_app(gateway, mcp=mcp), gateway))
     async with asyncio.TaskGroup() as tasks:
-        duties = [tasks.create_task(gateway.run()), tasks.create_task(mcp.run())]
-        serving = tasks.create_task(server.serve([listening.dup() for listening in sockets]))
+        background = [tasks.create_task(gateway.run()), tasks.create_task(mcp.run())]
+        serve_task = tasks.create_task(server.serve([listening.dup() for listening in sockets]))
         try:
             yield server
         finally:
             # It closes idle connections first, so that no client is refused over one.
             server.should_exit = True
             asyncio.get_running_loop().call_later(FINISH_S, gateway.calls.cut)
-            await asyncio.wait((serving,))
-            for duty in duties:
-                duty.cancel()
+            await asyncio.wait((serve_task,))
+            for task in background:
+                task.cancel()
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without signals, compression and what it says of itself."""
+    """Uvicorn without signal handlers, compression and a Server header."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(
@@ -159,7 +163,7 @@ class _Server(uvicorn.Server):
                 app,
                 http="h11",
                 ws="websockets-sansio",
-                ws_max_size=MAX_BYTES,
+                ws_max_size=MAX_REQUEST_BYTES,
                 ws_per_message_deflate=False,  # a small frame could become a gigabyte
                 ws_ping_interval=PING_S,
                 ws_ping_timeout=PING_S,
@@ -174,62 +178,63 @@ class _Server(uvicorn.Server):
             )
         )
 
-    async def accept_no_more(self) -> None:
-        """Leave new connections to the gateway that follows, and wait for requests over the others.
+    async def stop_accepting(self) -> None:
+        """Stop accepting connections, and wait for the first requests over accepted ones.
 
-        The listeners stay open: asyncio drops what it accepts in the moment of their end.
+        The listeners stay open, because asyncio drops connections that it accepts while they close.
+        New connections wait in the backlog for the next gateway.
         """
         for listener in self.servers:
             for listening in listener.sockets:
                 asyncio.get_running_loop().remove_reader(listening.fileno())
-        for _ in range(ARRIVE_LOOKS):
+        for _ in range(ARRIVE_CHECKS):
             await asyncio.sleep(ARRIVE_S)
-            if not any(map(_is_silent, self.server_state.connections)):
+            if not any(map(_has_had_no_request, self.server_state.connections)):
                 return
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none: the process has handlers of its own."""
+        """Capture no signals: the process has its own handlers."""
         yield
 
 
-def _is_silent(connection: object) -> bool:
-    """Whether a connection has had no request yet; a WebSocket has had its own."""
+def _has_had_no_request(connection: object) -> bool:
+    """Whether a connection has had no request yet; a WebSocket began with one."""
     return getattr(connection, "cycle", connection) is None
 
 
-def _ending(app: ASGIApp, gateway: Gateway) -> ASGIApp:
-    """Close each connection behind its answer once the gateway is to restart.
+def _closing_after_restart(app: ASGIApp, gateway: Gateway) -> ASGIApp:
+    """Wrap an application so that responses close their connection before a restart.
 
-    A client that goes on asking does so over a new one, where the next gateway answers.
+    The client's next request then arrives over a new connection, which the next gateway answers.
     """
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        async def closing(message: Message) -> None:
+        async def send_closing(message: Message) -> None:
             if message["type"] == "http.response.start" and gateway.restart.is_set():
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 
-        await app(scope, receive, closing)
+        await app(scope, receive, send_closing)
 
     return wrapped
 
 
-class _Mcp:
-    """The MCP door, whose import takes a second of processor time, for which nothing else waits.
+class _LazyMcpDoor:
+    """The MCP door, opened late because its import takes a second of processor time.
 
-    It is opened for the first request, which waits for it, or once the start has passed.
+    It is opened for the first request, which waits for it, or after `MCP_DELAY_S`.
     """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._door: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
-        self._is_asked = asyncio.Event()
+        self._is_needed = asyncio.Event()
 
     async def run(self) -> None:
-        """Have the door open, until cancelled."""
+        """Open the door and keep it open, until cancelled."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_asked.wait(), STARTED_S)
+            await asyncio.wait_for(self._is_needed.wait(), MCP_DELAY_S)
         module = await asyncio.to_thread(importlib.import_module, "remoteclaw.gateway.doors.mcp")
         door = module.McpDoor(self._gateway)
         async with door.running():
@@ -237,7 +242,7 @@ class _Mcp:
             await asyncio.Event().wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        self._is_asked.set()
+        """Answer a request, once the door is open."""
+        self._is_needed.set()
         door = await asyncio.shield(self._door)
         await door(scope, receive, send)

@@ -1,18 +1,18 @@
-"""The tasks and branches that work for a session, as the gateway and the command line show them."""
+"""The tasks and branches of a session, in the form that clients and the command line receive."""
 
 from remoteclaw.bridge.task_lines import doing_of
-from remoteclaw.fleet.task_tree import WorkBelow
+from remoteclaw.fleet.task_tree import TaskTree
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import TreeResult, WorkItem
 
 
-def tree_of(session_key: str, below: WorkBelow) -> TreeResult:
-    """Return what works for a session; only operators may see all of it."""
+def tree_of(session_key: str, tree: TaskTree) -> TreeResult:
+    """Return a session's tasks and branches. Only operators may see all of them."""
     keys = {SessionKey.parse(session_key).sid: session_key}
-    keys |= {item.session.sid: str(item.session) for item in below.items}
+    keys |= {item.session.sid: str(item.session) for item in tree.items}
     return TreeResult(
         session_key=session_key,
-        at_ms=below.at_ms,
+        at_ms=tree.at_ms,
         work=tuple(
             WorkItem.of(
                 item,
@@ -22,10 +22,10 @@ def tree_of(session_key: str, below: WorkBelow) -> TreeResult:
                 agent=item.session.agent,
                 seconds=item.age_ms / 1000,
                 doing=doing_of(item) or None,
-                said=item.said or None,
+                said=item.last_text or None,
                 progress=item.progress or None,
             )
-            for item in below.items
+            for item in tree.items
         ),
-        left_out=below.left_out,
+        left_out=tree.left_out,
     )

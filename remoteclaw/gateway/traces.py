@@ -1,4 +1,4 @@
-"""Traces: every state that a message passed through, and what people were asked for meanwhile."""
+"""Traces: every state that a message passed through, and the requests to people of its turn."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,54 +8,55 @@ from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.outcomes import Outcome, Step
 from remoteclaw.fleet.request import Request
-from remoteclaw.gateway.asks import shown
+from remoteclaw.gateway.asks import ask_of
 from remoteclaw.host.terminal import one_line
 from remoteclaw.tools.oversight import MessageTrace, TraceStep
 
-#: How much of what was asked for is in a step, in characters.
-MAX_SHOWN = 120
+#: A step shows at most this many characters of a request or of its answer.
+MAX_DETAIL_CHARS = 120
 
 
 async def find_message(fleet: Fleet, what: str) -> tuple[str, str]:
-    """Return session and entry of the message that `what` names, by a reference or as newest.
+    """Return the session and entry of a message.
 
-    Raises `NotFound`.
+    `what` is a message's reference, a reply's PROVIDER/ACCOUNT/CHAT/MESSAGE_ID, or a session, which
+    stands for its newest message. Raises `NotFound`.
     """
     if match := re.fullmatch(r"([0-9a-f]{1,32})-(\d+-\d+)", what):
         return await fleet.sessions.find(match[1]), match[2]
     match what.split("/"):
         case [provider, account, chat, message_id]:
-            said = await fleet.replies.said(provider, account, chat, message_id)
-            if said is not None:
-                return said.sid, [said.turn, *said.entries][-1]
+            reply = await fleet.replies.message_origin(provider, account, chat, message_id)
+            if reply is not None:
+                return reply.sid, [reply.turn, *reply.entries][-1]
     view = await fleet.sessions.named(what)
     if view.last_entry is None:
         raise NotFound(f"There is no {what!r}, or its record has expired.")
     return view.sid, view.last_entry
 
 
-async def traced(fleet: Fleet, sid: str, entry_id: str, *, most: int = 1) -> Sequence[Outcome]:
-    """Return a message's outcome and those of messages before it, newest first.
+async def read_trace(fleet: Fleet, sid: str, entry_id: str, *, limit: int = 1) -> Sequence[Outcome]:
+    """Return the outcomes of a message and of the messages before it, newest first.
 
-    Their steps have what people were asked for in their turns. Raises `NotFound` if nothing is
-    known of the message any more.
+    Their steps include the requests to people of their turns. Raises `NotFound` if the message's
+    record has expired.
     """
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     next_id: str | None = entry_id
-    while next_id and len(found) < most:
+    while next_id and len(outcomes) < limit:
         outcome = await fleet.outcomes.read(sid, next_id)
         if outcome is None:
             break
-        found.append(await _with_moved(fleet, outcome))
+        outcomes.append(await _with_branch_steps(fleet, outcome))
         next_id = outcome.previous
-    if not found:
+    if not outcomes:
         raise NotFound(f"There is no message {sid[:8]}-{entry_id}, or its record has expired.")
-    asked = [one for one in await fleet.asks.all() if one.session.sid == sid]
-    return [_with_asked(outcome, asked) for outcome in found]
+    requests = [request for request in await fleet.asks.all() if request.session.sid == sid]
+    return [_with_request_steps(outcome, requests) for outcome in outcomes]
 
 
-def told(sid: str, outcome: Outcome) -> MessageTrace:
-    """Return a message's trace as clients read it."""
+def message_trace(sid: str, outcome: Outcome) -> MessageTrace:
+    """Return a message's trace in the form that clients receive."""
     return MessageTrace(
         reference=f"{sid[:8]}-{outcome.entry_id}",
         status=outcome.status,
@@ -66,33 +67,33 @@ def told(sid: str, outcome: Outcome) -> MessageTrace:
     )
 
 
-async def _with_moved(fleet: Fleet, outcome: Outcome) -> Outcome:
-    """Return the outcome of a message with what a branch did with it, if it was moved to one."""
+async def _with_branch_steps(fleet: Fleet, outcome: Outcome) -> Outcome:
+    """Return an outcome; if its message was moved to a branch, with the steps there."""
     moved = next((step for step in outcome.steps if step.name == "moved"), None)
     if moved is None:
         return outcome
     sid, _, entry_id = moved.detail.partition("-")
-    there = await fleet.outcomes.read(sid, entry_id)
-    more = (
-        [step for step in there.steps if step.name not in ("accepted", "finished")] if there else []
-    )
+    branch_outcome = await fleet.outcomes.read(sid, entry_id)
+    branch_steps = branch_outcome.steps if branch_outcome else ()
+    more = [step for step in branch_steps if step.name not in ("accepted", "finished")]
     steps = sorted((*outcome.steps, *more), key=lambda step: step.at_ms)
     return replace(outcome, steps=tuple(steps))
 
 
-def _with_asked(outcome: Outcome, asked: Sequence[Request]) -> Outcome:
-    more = [step for one in asked if one.turn == outcome.turn for step in _steps(one)]
+def _with_request_steps(outcome: Outcome, requests: Sequence[Request]) -> Outcome:
+    own = [request for request in requests if request.turn == outcome.turn]
+    more = [step for request in own for step in _request_steps(request)]
     steps = sorted((*outcome.steps, *more), key=lambda step: step.at_ms)
     return replace(outcome, steps=tuple(steps))
 
 
-def _steps(request: Request) -> Iterator[Step]:
-    """Yield that people were asked for something, and what came of it."""
-    what = f"{request.id} {request.tool}: {one_line(request.what, most=MAX_SHOWN)}"
-    yield Step(request.asked_ms, "asked", None, what)
-    if answer := shown(request).answer:
-        words = f": {one_line(answer.words, most=MAX_SHOWN)}" if answer.words else ""
-        told = f"{request.id} {answer.verdict}, by {answer.by}{words}"
-        yield Step(answer.at_ms, "answered", None, told)
+def _request_steps(request: Request) -> Iterator[Step]:
+    """Yield the steps of a request: that people were asked, and the answer or the end."""
+    detail = f"{request.id} {request.tool}: {one_line(request.what, max_chars=MAX_DETAIL_CHARS)}"
+    yield Step(request.asked_ms, "asked", None, detail)
+    if answer := ask_of(request).answer:
+        words = f": {one_line(answer.words, max_chars=MAX_DETAIL_CHARS)}" if answer.words else ""
+        detail = f"{request.id} {answer.verdict}, by {answer.by}{words}"
+        yield Step(answer.at_ms, "answered", None, detail)
     if request.ended_ms and request.state not in ("answered", "given"):
         yield Step(request.ended_ms, request.state, None, request.id)

@@ -1,4 +1,4 @@
-"""Rooms: who watches a terminal of this gateway, who types in it, and what they are told."""
+"""The viewers of a terminal at this gateway: who watches, who types, and the events they get."""
 
 import functools
 from collections import OrderedDict
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.terminal_state import TerminalRecord
-from remoteclaw.gateway.feeds import Audience
+from remoteclaw.gateway.feeds import EventReceiver
 from remoteclaw.tools.terminals import Terminal
 from remoteclaw.tty.keyboard import Keyboard, Typist
-from remoteclaw.tty.pacing import MAX_VIEWERS, Pictured, Viewer, Viewers
+from remoteclaw.tty.pacing import MAX_VIEWERS, FrameSource, Viewer, Viewers
 
-#: The events of terminals.
+#: The events of a terminal.
 EVENTS = (
     "terminal.screen",
     "terminal.state",
@@ -21,150 +21,159 @@ EVENTS = (
     "terminal.clipboard",
     "terminal.gone",
 )
-#: How many calls that have typed are remembered of a terminal: they may come again by their names.
-MAX_TYPED = 1000
+#: At most this many ids of calls that have typed are remembered for a terminal. A client that got
+#: no answer may repeat a call by its id.
+MAX_TYPED_CALLS = 1000
 
 
-class Watcher(Audience, Protocol):
+class ViewerConnection(EventReceiver, Protocol):
     """A connection over which a terminal is watched."""
 
     @property
     def is_slow(self) -> bool:
-        """Whether much of what it was sent has not been read."""
+        """Whether the client has not yet read much of what it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seat:
-    who: Typist
-    viewer: Viewer
+class _ConnectedViewer:
+    typist: Typist
+    pacing: Viewer
 
 
 @dataclass(eq=False, slots=True)
-class Room:
-    """The viewers of one terminal, also while it starts."""
+class TerminalViewers:
+    """The viewers of one terminal, even while it starts."""
 
     record: TerminalRecord
-    """The terminal as they see it."""
+    """The terminal's record, as viewers see it."""
     keyboard: Keyboard = field(default_factory=Keyboard)
     alone_since: float = field(default_factory=boottime)
-    """Since when it has no viewer."""
-    _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    """The names of the newest calls that have typed something."""
-    _seats: dict[Watcher, _Seat] = field(default_factory=dict)
-    _viewers: Viewers | None = None
-    _is_untold: bool = False
+    """When the last viewer left, or when this object was made, on the clock of `boottime()`."""
+    _typed_calls: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """The ids of the newest calls that have typed something."""
+    _connected: dict[ViewerConnection, _ConnectedViewer] = field(default_factory=dict)
+    _pacing: Viewers | None = None
+    """Sends frames of the screen; None while no screen is shown."""
+    _has_unsent_state: bool = False
 
     @property
     def count(self) -> int:
-        """How many watch."""
-        return len(self._seats)
+        """The number of viewers."""
+        return len(self._connected)
 
-    # -- who watches ---------------------------------------------------------------------------
+    # -- watching ------------------------------------------------------------------------------
 
-    def join(self, watcher: Watcher, who: Typist) -> None:
-        """Add a viewer, who first gets the whole screen.
+    def join(self, connection: ViewerConnection, typist: Typist) -> None:
+        """Add a viewer and send it the whole screen.
 
-        Raises `CallRefused` if it is full.
+        Raises `CallRefused` if the terminal has `MAX_VIEWERS` viewers already.
         """
-        if watcher not in self._seats:
-            if len(self._seats) >= MAX_VIEWERS:
+        if connection not in self._connected:
+            if len(self._connected) >= MAX_VIEWERS:
                 raise CallRefused(
                     "UNAVAILABLE",
-                    f"{MAX_VIEWERS} viewers watch this terminal already, the most there may be.",
+                    f"{MAX_VIEWERS} viewers watch this terminal already: that is the maximum.",
                 )
-            send = functools.partial(self._send, watcher)
-            self._seats[watcher] = _Seat(who, Viewer(send, lambda: watcher.is_slow))
-        if self._viewers:
-            self._viewers.join(self._seats[watcher].viewer, boottime())
-        self.seen()
+            send = functools.partial(self._send, connection)
+            pacing = Viewer(send, lambda: connection.is_slow)
+            self._connected[connection] = _ConnectedViewer(typist, pacing)
+        if self._pacing:
+            self._pacing.join(self._connected[connection].pacing, boottime())
+        self.refresh()
 
-    def leave(self, watcher: Watcher, *, for_good: bool) -> None:
-        """Remove a viewer; `for_good` if its user has said so."""
-        self.keyboard.left(id(watcher), now=boottime(), for_good=for_good)
-        if seat := self._seats.pop(watcher, None):
-            if self._viewers:
-                self._viewers.all.remove(seat.viewer)
-            if not self._seats:
+    def leave(self, connection: ViewerConnection, *, for_good: bool) -> None:
+        """Remove a viewer; `for_good` if its user left the terminal on purpose."""
+        self.keyboard.note_disconnect(id(connection), now=boottime(), for_good=for_good)
+        if viewer := self._connected.pop(connection, None):
+            if self._pacing:
+                self._pacing.all.remove(viewer.pacing)
+            if not self._connected:
                 self.alone_since = boottime()
-        self.seen()
+        self.refresh()
 
-    def _send(self, watcher: Watcher, frame: dict[str, Any]) -> None:
-        watcher.tell("terminal.screen", {"sid": self.record.sid, **frame})
+    def _send(self, connection: ViewerConnection, frame: dict[str, Any]) -> None:
+        connection.send_event("terminal.screen", {"sid": self.record.sid, **frame})
 
-    # -- who types -----------------------------------------------------------------------------
+    # -- typing --------------------------------------------------------------------------------
 
-    def has_typed(self, call: str) -> bool:
-        """Whether a call has typed already: the same call may come again."""
-        return call in self._typed
+    def has_typed(self, call_id: str) -> bool:
+        """Whether a call has typed already; clients may repeat a call by its id."""
+        return call_id in self._typed_calls
 
-    def typed(self, call: str) -> None:
-        """Note that a call has typed."""
-        self._typed[call] = None
-        while len(self._typed) > MAX_TYPED:
-            self._typed.popitem(last=False)
+    def note_typed(self, call_id: str) -> None:
+        """Remember that a call has typed."""
+        self._typed_calls[call_id] = None
+        while len(self._typed_calls) > MAX_TYPED_CALLS:
+            self._typed_calls.popitem(last=False)
 
-    # -- what they see -------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
-    def show(self, screen: Pictured) -> None:
-        """Show a screen from now on."""
-        self._viewers = Viewers(screen)
-        for seat in self._seats.values():
-            self._viewers.join(seat.viewer, boottime())
+    def show(self, screen: FrameSource) -> None:
+        """Start sending a screen to all viewers."""
+        self._pacing = Viewers(screen)
+        for viewer in self._connected.values():
+            self._pacing.join(viewer.pacing, boottime())
 
     def hide(self) -> None:
-        """Show how the screen is now to all, and then no more of it."""
-        if self._viewers:
-            for viewer in self._viewers.all:
+        """Send the current screen to all viewers, then stop sending it."""
+        if self._pacing:
+            for viewer in self._pacing.all:
                 viewer.next_at, viewer.is_typing = 0.0, True
-            self._viewers.send(boottime())
-            self._viewers = None
+            self._pacing.send_due(boottime())
+            self._pacing = None
 
     def draw(self) -> float | None:
-        """Send what is due; return in how many seconds to look again, None if nothing is left."""
-        return self._viewers.send(boottime()) if self._viewers else None
+        """Send the frames that are due.
 
-    def seen(self) -> None:
-        """Update who watches and who types; the number of viewers is told a while later."""
-        self.keyboard.lapse(now=boottime())
-        for seat in self._seats.values():
-            seat.viewer.is_typing = self.keyboard.is_held_by(seat.who)
+        Return the seconds until the next frame is due; None if no frame is left to send.
+        """
+        return self._pacing.send_due(boottime()) if self._pacing else None
+
+    def refresh(self) -> None:
+        """Update who types, and send that to all viewers if it has changed.
+
+        A changed number of viewers alone is sent with the next change, or by `send_state()`.
+        """
+        self.keyboard.release_if_away(now=boottime())
+        for viewer in self._connected.values():
+            viewer.pacing.is_typing = self.keyboard.is_held_by(viewer.typist)
         if self.record.viewers != self.count:
             self.record = replace(self.record, viewers=self.count)
-            self._is_untold = True
+            self._has_unsent_state = True
         self.change(writer=self.keyboard.name)
 
     def change(self, **changes: Any) -> None:
-        """Change what all see of the terminal, and tell them if it was otherwise."""
+        """Change fields of the record, and send it to all viewers if it differs from before."""
         changed = replace(self.record, **changes)
         if changed == self.record:
             return
         if (changed.state, changed.activity) != (self.record.state, self.record.activity):
             changed = replace(changed, since_ms=changes.get("since_ms", now_ms()))
-        self.record, self._is_untold = changed, True
-        self.tell_state()
+        self.record, self._has_unsent_state = changed, True
+        self.send_state()
 
-    def tell_state(self) -> None:
-        """Tell all what they have not been told of the terminal."""
-        if self._is_untold:
-            self._is_untold = False
-            self.tell("terminal.state", terminal_of(self.record).told())
+    def send_state(self) -> None:
+        """Send the record to all viewers if it has changed since it was sent."""
+        if self._has_unsent_state:
+            self._has_unsent_state = False
+            self.send_event("terminal.state", terminal_of(self.record).to_json())
 
-    def tell(self, event: str, payload: dict[str, Any]) -> None:
-        """Tell all of an event."""
-        for watcher in list(self._seats):
-            watcher.tell(event, payload)
+    def send_event(self, event: str, payload: dict[str, Any]) -> None:
+        """Send an event to all viewers."""
+        for connection in list(self._connected):
+            connection.send_event(event, payload)
 
     def end(self) -> None:
-        """Tell all that the terminal is gone from here, and let them go."""
+        """Send all viewers that this gateway no longer shows the terminal, and remove them."""
         self.hide()
-        self.tell(
-            "terminal.gone", {"sid": self.record.sid, "record": terminal_of(self.record).told()}
+        self.send_event(
+            "terminal.gone", {"sid": self.record.sid, "record": terminal_of(self.record).to_json()}
         )
-        self._seats.clear()
+        self._connected.clear()
 
 
 def terminal_of(record: TerminalRecord) -> Terminal:
-    """Return a terminal as methods and events tell of it."""
+    """Return a terminal in the form that methods and events report."""
     return Terminal.of(
         record,
         session_key=str(record.key),

@@ -1,7 +1,7 @@
-"""The program that keeps one agent process alive, and the client that drives it.
+"""The holder, a program that keeps one agent process alive, and the clients that drive it.
 
-`program.py` is a process of its own, started by exec; it imports nothing of ours and little of the
-standard library, because every agent that starts waits for it. `pipes.py` and `terminal.py` are its
-two modes, `output.py` keeps a terminal's output, `tree.py` knows the processes below it.
-`client.py` is what a drain uses, `terminal_client.py` what drives a terminal.
+The program is `program.py` with its two modes `pipes.py` and `terminal.py`; `output.py` keeps a
+terminal's output, and `tree.py` finds and signals the processes below the holder. It imports
+nothing else of RemoteClaw and little of the standard library, because each start of an agent waits
+for it. Drains use `client.py`; `terminal_client.py` drives a terminal.
 """

@@ -1,7 +1,7 @@
-"""The holder's client: start, attach, beat, PARK and END.
+"""The client of a holder in the mode `pipes`: start, attach, beat, park and end.
 
-The connection itself is the dead man's switch: if this process dies or closes it without PARK, the
-agent's tree is ended.
+The holder ends the agent's tree when the connection closes without PARK, for instance because this
+process has died.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from remoteclaw.holder.wire import (
     ANSWER_S,
     END_S,
     PROTOCOL,
-    Connection,
-    joined,
+    HolderConnection,
+    encode_fields,
     reap_holders,
     start_holder,
 )
@@ -32,11 +32,11 @@ class HolderLaunch:
     env: Mapping[str, str]
     cwd: str
     run_dir: Path
-    """A 0700 directory of this process alone; the holder removes it when it ends."""
+    """A new directory of this holder with the mode 0700; the holder removes it at its end."""
     key: str
-    """The secret that clients attach with."""
+    """The secret with which clients attach."""
     lifeline: str = ""
-    """Path of a FIFO; when its writer is gone, the agent ends. Empty for none."""
+    """The path of a FIFO; the parked agent ends when its writer is gone. Empty for no lifeline."""
 
     @property
     def socket_path(self) -> Path:
@@ -44,30 +44,31 @@ class HolderLaunch:
         return self.run_dir / "holder.sock"
 
 
-class HolderClient(Connection):
-    """An attached holder: the CLI's pipes, and a connection that keeps the CLI alive."""
+class HolderClient(HolderConnection):
+    """A client that is attached to a holder: it has the CLI's pipes and keeps the CLI alive."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:
         super().__init__(sock, path)
         self.state = b""
-        """The state that the last worker left when it parked the agent; empty for a new one."""
+        """The state that the last client gave `park()`; empty for a new agent."""
         self.output = b""
         """The output of the CLI while it was parked."""
 
-    # -- coming --------------------------------------------------------------------------------
+    # -- starting and attaching ----------------------------------------------------------------
 
     @classmethod
     async def start(cls, launch: HolderLaunch, *, epoch: int, deadline: float) -> Self:
-        """Start a holder and its CLI, attached; `deadline` is on `boottime()`.
+        """Start a holder and its CLI; return an attached client.
 
-        Raises `LaunchFailed` when the CLI can't be executed and TimeoutError when the holder does
-        not answer.
+        `epoch` is that of the caller's lease, and the agent ends at `deadline`, on `boottime()`,
+        unless `beat()` moves it. Raises `LaunchFailed` if the CLI can't be executed, and
+        TimeoutError if the holder doesn't answer.
         """
         holder = cls(start_holder(launch.run_dir), launch.socket_path)
         try:
             body = _launch_data(launch, epoch, deadline)
             await holder._send(f"START {PROTOCOL} pipes {len(body)}\n".encode() + body)
-            await holder._started()
+            await holder._read_launch()
         except BaseException:
             holder._close()
             raise
@@ -75,23 +76,25 @@ class HolderClient(Connection):
 
     @classmethod
     async def attach(cls, path: Path, *, key: str, epoch: int, deadline: float) -> Self | None:
-        """Attach to a parked agent; None when it has ended, or had to be ended, or refuses.
+        """Return a client that has attached to a parked agent.
 
-        Raises TimeoutError when the holder does not answer.
+        None if the agent has ended, if it had to be ended because an older client is attached, or
+        if the holder refuses. Raises TimeoutError if the holder doesn't answer.
         """
-        return await cls._attached(path, f"ATTACH {PROTOCOL} {epoch} {key} {deadline}\n")
+        return await cls._attach(path, f"ATTACH {PROTOCOL} {epoch} {key} {deadline}\n")
 
     def take_pipes(self) -> tuple[int, ...]:
         """Return the CLI's standard input, output and error; the caller closes them."""
         pipes, self.descriptors = self.descriptors, ()
         return pipes
 
-    # -- staying -------------------------------------------------------------------------------
+    # -- while attached ------------------------------------------------------------------------
 
     def beat(self, deadline: float) -> None:
         """Let the agent live until `deadline` on `boottime()`.
 
-        Too late or too full to be sent is the same as not sent: the agent ends.
+        A beat that can't be sent, because the connection is closed or its buffer is full, is lost;
+        then the agent ends at its earlier deadline.
         """
         with contextlib.suppress(OSError):
             self._sock.send(f"BEAT {deadline}\n".encode())
@@ -99,8 +102,8 @@ class HolderClient(Connection):
     async def gone(self) -> int | None:
         """Wait until the agent has ended by itself; return its exit status.
 
-        None means that the holder was killed, and that processes of the agent may be left.
-        Not to be awaited while `park()` or `end()` runs.
+        None if the holder was killed, in which case processes of the agent may be left. Must not
+        run at the same time as `park()` or `end()`.
         """
         status = None
         with contextlib.suppress(OSError, EOFError):
@@ -111,13 +114,13 @@ class HolderClient(Connection):
         self._close()
         return status
 
-    # -- going ---------------------------------------------------------------------------------
+    # -- parking and ending --------------------------------------------------------------------
 
     async def park(self, *, epoch: int, warm_s: float, state: bytes) -> bool:
-        """Leave the agent warm for `warm_s` seconds; False when it is gone instead.
+        """Leave the agent to the holder for `warm_s` seconds; return False if the agent is gone.
 
-        The caller has closed the pipes: from here on the holder reads them.
-        Raises TimeoutError when the holder does not answer.
+        The caller has closed the pipes, which the holder reads from now on. The next client gets
+        `state`. Raises TimeoutError if the holder doesn't answer.
         """
         if self._sock.fileno() < 0:
             return False
@@ -133,9 +136,9 @@ class HolderClient(Connection):
             self._close()
 
     async def end(self) -> bool:
-        """End the agent's whole tree and wait until it is gone.
+        """End the agent's whole process tree, and wait until it is gone.
 
-        False means that the holder did not answer, and that processes may be left.
+        False if the holder doesn't answer, in which case processes may be left.
         """
         if self._sock.fileno() < 0:
             return True
@@ -151,10 +154,10 @@ class HolderClient(Connection):
             reap_holders()
 
     def drop(self) -> None:
-        """Close the connection without PARK: the holder ends the agent's tree."""
+        """Close the connection without PARK, so that the holder ends the agent's tree."""
         self._close()
 
-    async def _greeted(self, words: list[str]) -> bool:
+    async def _read_hello(self, words: list[str]) -> bool:
         # HELLO 1 pipes PID STATE-SIZE OUTPUT-SIZE
         if words[:3] != ["HELLO", PROTOCOL, "pipes"]:
             return False
@@ -168,7 +171,7 @@ class HolderClient(Connection):
         return True
 
     def _close(self) -> None:
-        """Close the connection, and the pipes if they were not taken."""
+        """Close the connection, and the pipes unless the caller has taken them."""
         super()._close()
         for descriptor in self.take_pipes():
             os.close(descriptor)
@@ -179,4 +182,4 @@ def _launch_data(launch: HolderLaunch, epoch: int, deadline: float) -> bytes:
     fields = [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
     fields += [launch.cwd, str(epoch), str(deadline), str(len(launch.argv)), *launch.argv]
     fields += [f"{name}={value}" for name, value in launch.env.items()]
-    return joined(fields)
+    return encode_fields(fields)

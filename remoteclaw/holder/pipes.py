@@ -1,10 +1,10 @@
-"""The holder's mode `pipes`: one CLI whose pipes are passed on, or that is parked.
+"""The holder's mode `pipes`: a CLI whose pipes a client uses, or which is parked.
 
-Runs in the holder's process and is imported there alone (`program.py`).
-The CLI's tree is ended when beats stop coming, when a client's connection ends without PARK, and,
-parked, when its time is over or the process that keeps the lifeline is gone.
+This module runs in the holder's process only (`program.py`).
+The holder ends the CLI's tree when the deadline passes without a beat, when a client's connection
+ends without PARK, and, while the CLI is parked, when the writer of the lifeline is gone.
 
-The wire, version 1:
+The protocol, version 1:
 
     client                                    holder
     START 1 pipes <bytes>\\n<fields>           HELLO 1 pipes <pid> <state bytes> <output bytes>\\n…
@@ -14,31 +14,31 @@ The wire, version 1:
     PARK <epoch> <seconds> <bytes>\\n<state>   PARKED
     END                                       ENDED
     ATTACH 1 <epoch> <key> <deadline>         HELLO …, GONE or DENIED
-                                              EXIT <status> when the CLI ended by itself
+                                              EXIT <status> when the CLI has ended by itself
 """
 
 import os
 import select
 from _operator import _compare_digest  # hmac.compare_digest without importing hmac
 
-from program import BODY_BYTES, HANDSHAKE_S, PROTOCOL, TICK_S, Holder, _signal, now
+from program import HANDSHAKE_S, MAX_BODY_BYTES, PROTOCOL, TICK_S, Holder, _signal, now
 
-#: The most output of a parked CLI, in bytes: one that prints more is ended.
-RING_BYTES = 1024 * 1024
+#: The maximum output of a parked CLI, in bytes; a CLI with more is ended.
+MAX_PARKED_BYTES = 1024 * 1024
 
 
 class PipesHolder(Holder):
-    """An agent whose pipes are passed to one client at a time, or that is parked."""
+    """A holder that hands the CLI's pipes to one client at a time, or parks the CLI."""
 
     def __init__(self, starter, fields):
         super().__init__(starter, fields)
-        starter.most = BODY_BYTES
-        self.state, self.ring = b"", bytearray()
+        starter.max_body_bytes = MAX_BODY_BYTES
+        self.state, self.output = b"", bytearray()
         self.is_unwanted = False
         _signal.signal(_signal.SIGUSR1, self.on_unwanted)
 
     def start(self):
-        """Start the CLI with three pipes; answer the starter."""
+        """Start the CLI with three pipes, and hand them to the first client."""
         child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
         self.stdout, child_out = os.pipe2(os.O_CLOEXEC)
         self.stderr, child_err = os.pipe2(os.O_CLOEXEC)
@@ -51,22 +51,22 @@ class PipesHolder(Holder):
         self.hello()
 
     def take_descriptors(self):
-        """Make the pipes the standard input, output and error of a session of its own."""
+        """Make the pipes this child's standard input, output and error, in a new session."""
         os.setsid()
         for target, source in enumerate(self.pipes):
             os.dup2(source, target)
 
     def hello(self):
-        """Hand the pipes over, with what the last client left and the CLI said since."""
-        head = f"HELLO {PROTOCOL} pipes {self.cli} {len(self.state)} {len(self.ring)}\n"
-        body = head.encode() + self.state + bytes(self.ring)
+        """Send HELLO with the pipes, the last client's state, and the output since then."""
+        head = f"HELLO {PROTOCOL} pipes {self.cli} {len(self.state)} {len(self.output)}\n"
+        body = head.encode() + self.state + bytes(self.output)
         self.attached.send(body, (self.stdin, self.stdout, self.stderr))
-        self.ring.clear()
+        self.output.clear()
 
     # -- the loop ------------------------------------------------------------------------------
 
     def run(self):
-        """Serve clients until the agent has to end."""
+        """Serve clients until the CLI has to end."""
         while True:
             self.wait()
             self.reap()
@@ -74,9 +74,9 @@ class PipesHolder(Holder):
             if self.attached:
                 self.serve()
             for stranger in list(self.strangers):
-                self.meet(stranger)
+                self.serve_stranger(stranger)
             if self.attached:
-                self.is_unwanted = False  # an agent at work is never ended for another's sake
+                self.is_unwanted = False  # an agent at work is never ended to make room
             else:
                 self.collect()
                 self.check_lifeline()
@@ -86,7 +86,7 @@ class PipesHolder(Holder):
                 self.end()
 
     def wait(self):
-        """Sleep until something happens, a second at most."""
+        """Wait for an event, at most `TICK_S`."""
         poll = select.poll()
         peers = [*self.strangers, *([self.attached] if self.attached else [])]
         for readable in (self.wake_read, self.listener, *(peer.sock for peer in peers)):
@@ -99,13 +99,13 @@ class PipesHolder(Holder):
         poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
 
     def on_exit(self):
-        """Tell that the CLI has ended by itself."""
+        """Send the client EXIT, because the CLI has ended by itself, and end its tree."""
         if self.attached:
             self.attached.send(b"EXIT %d\n" % self.status)
         self.end()
 
     def serve(self):
-        """Obey the attached client; without PARK, its end is the agent's end."""
+        """Handle the attached client's messages. Its close without PARK ends the CLI."""
         peer = self.attached
         peer.receive()
         while message := peer.take():
@@ -117,18 +117,18 @@ class PipesHolder(Holder):
                 self.deadline = now() + float(words[2])
                 self.attached = None
                 for descriptor in (self.stdout, self.stderr):
-                    os.set_blocking(descriptor, False)  # shared with the last client
+                    os.set_blocking(descriptor, False)  # the client may have changed this flag
                 self.note_parked()
                 peer.send(b"PARKED\n")
-                self.strangers.append(peer)  # it may attach again: a message came meanwhile
+                self.strangers.append(peer)  # it attaches again if a message has arrived
                 return
             elif words[0] == "END":
-                self.end(tell=peer)
+                self.end(peer)
         if peer.is_closed:
             self.end()
 
-    def meet(self, stranger):
-        """Let a client attach (or end the agent) if it has the key."""
+    def serve_stranger(self, stranger):
+        """Attach a stranger that sends ATTACH with the key and a new epoch; deny any other."""
         stranger.receive()
         message = stranger.take()
         if message:
@@ -137,13 +137,13 @@ class PipesHolder(Holder):
                 stranger.send(b"DENIED\n")
                 stranger.is_closed = True
             elif self.attached:
-                # A descriptor that was handed out can't be taken back: the older client, frozen
-                # perhaps, may yet write to the CLI. So the CLI goes; the newcomer starts another.
-                self.end(tell=stranger, word=b"GONE\n")
+                # The older client may be frozen, and still write to the pipes, which can't be taken
+                # back. So the CLI is ended, and the newer client starts another one.
+                self.end(stranger, b"GONE\n")
             else:
                 self.epoch, self.deadline = epoch, deadline
                 self.strangers.remove(stranger)
-                stranger.most = BODY_BYTES
+                stranger.max_body_bytes = MAX_BODY_BYTES
                 self.attached = stranger
                 self.note_attached()
                 self.hello()
@@ -153,23 +153,23 @@ class PipesHolder(Holder):
             self.strangers.remove(stranger)
 
     def note_parked(self):
-        """Leave a file whose age says since when the agent waits (`runs.py`)."""
+        """Make the file `parked`; its age is the time for which the agent waits (`runs.py`)."""
         path = os.fsdecode(self.run_dir) + "/parked"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
 
     def note_attached(self):
-        """Remove that file."""
+        """Remove the file `parked`."""
         try:
             os.unlink(os.fsdecode(self.run_dir) + "/parked")
         except OSError:
             pass
 
     def on_unwanted(self, _number, _frame):
-        """Remember that the host wants the room: the loop knows whether the agent is parked."""
+        """Note SIGUSR1, a request to make room; `run()` ends the agent if it is parked."""
         self.is_unwanted = True
 
     def credentials(self, word="", version="", epoch="", key="", deadline="", *_):
-        """Return the epoch and deadline of an ATTACH with the key; of anything else, no epoch."""
+        """Return the epoch and the deadline of ATTACH; the epoch -1 if it is invalid."""
         if word != "ATTACH" or version != PROTOCOL or not _compare_digest(key.encode(), self.key):
             return -1, 0.0
         try:
@@ -178,24 +178,24 @@ class PipesHolder(Holder):
             return -1, 0.0
 
     def collect(self):
-        """Keep the output of a parked CLI for the next client; end it when it prints too much."""
+        """Read the output of a parked CLI, for the next client; end the CLI if it is too long."""
         for descriptor in (self.stdout, self.stderr):
             try:
                 data = os.read(descriptor, 65536)
             except BlockingIOError:
                 continue
-            if not data:  # it closed its own output, for good
+            if not data:  # the CLI has closed its output
                 self.end()
-            if descriptor == self.stdout:  # errors are read so that the CLI doesn't block on them
-                self.ring += data
-        if len(self.ring) > RING_BYTES:
+            if descriptor == self.stdout:  # standard error is read so that the CLI doesn't block
+                self.output += data
+        if len(self.output) > MAX_PARKED_BYTES:
             self.end()
 
     def check_lifeline(self):
-        """End a parked agent when the process at the other end of the lifeline is gone.
+        """End a parked CLI if the writer of the lifeline is gone.
 
-        An attached one ends with its client, which the same event kills: if it ended first, its
-        client would tell the person that the agent has died.
+        An attached CLI ends with its client, which ends with that writer. If the CLI ended first,
+        the client would tell the person that the agent has died.
         """
         if self.lifeline is None:
             return
@@ -205,7 +205,7 @@ class PipesHolder(Holder):
         except BlockingIOError:
             pass
 
-    def end(self, tell=None, word=b"ENDED\n"):
-        """End the CLI's tree and leave for good."""
+    def end(self, client=None, message=b"ENDED\n"):
+        """End the CLI's tree, send `client` a last message, and exit."""
         self.end_tree()
-        self.leave(tell, word)
+        self.leave(client, message)

@@ -1,16 +1,16 @@
-"""The holder: starts one agent CLI, keeps it, and ends its whole tree.
+"""The holder: starts one agent CLI, keeps it alive, and ends its whole process tree.
 
-`main()` runs in `python -I -S` with a connected unix socket as standard input, whose other end is
-the first client. It has two modes: `pipes.py` passes the CLI's pipes on, `terminal.py` keeps it in
-a terminal. What both have in common is here.
+`main()` runs in `python -I -S`. Its standard input is a connected unix socket, whose other end is
+the first client. A holder has one of two modes: `pipes.py` hands the CLI's pipes to a client,
+`terminal.py` runs the CLI in a terminal. This module has their common parts.
 
-The holder is the subreaper of everything that the CLI starts, so nothing can leave its tree.
+The holder is the subreaper of all processes that the CLI starts, so none can leave its tree.
 
-Little is imported: `import socket, signal, json` would double the 9 ms that a cold start pays for
-the holder.
+It imports as little as possible: `import socket, signal, json` would double the 9 ms that a holder
+adds to a cold start.
 
-Every message of the wire is one line, for some followed by a body of stated length. A deadline is
-in seconds of CLOCK_BOOTTIME, which goes on while a laptop sleeps.
+A message of the protocol is a line, which some messages follow with a body whose length is in the
+line. A deadline is in seconds of CLOCK_BOOTTIME, which continues while a laptop sleeps.
 """
 
 import _signal  # the signal module wraps it in enums, 4 ms
@@ -31,46 +31,50 @@ from tree import (
 )
 
 PROTOCOL = "1"
-#: The most of a START or PARK body that is accepted, in bytes: a system prompt is not part of it.
-BODY_BYTES = 8 * 1024 * 1024
-#: The longest line that is accepted, in bytes; of an unknown peer nothing else is.
-LINE_BYTES = 4096
-#: The most that is read at once, in bytes: a buffer of more costs 50 µs, also for a single key.
+#: The maximum size of the body of START or PARK, in bytes; it has no system prompt.
+MAX_BODY_BYTES = 8 * 1024 * 1024
+#: The maximum length of a line, in bytes. A stranger can send only a line.
+MAX_LINE_BYTES = 4096
+#: The size of a read, in bytes: a larger buffer costs 50 µs, even for a single key.
 READ_BYTES = 65536
-#: The most unknown peers at a time: when more come, the one that has waited longest goes.
-STRANGERS = 32
+#: The maximum number of strangers, which are clients that have not shown the key yet. One more
+#: replaces the one that has waited longest.
+MAX_STRANGERS = 32
 #: The time between SIGTERM and SIGKILL, in seconds; claude needs 0.1.
 GRACE_S = 1.0
-#: The longest wait for processes that the holder may not signal, in seconds.
+#: How long to wait for processes of another user, which the holder can't signal, in seconds.
 FOREIGN_S = 5.0
-#: The interval of checks of deadlines, in seconds: poll()'s own timeout does not count suspend.
+#: The maximum time between checks of the deadline, in seconds: poll()'s timeout stands still while
+#: the machine is suspended.
 TICK_S = 1.0
-#: The longest wait for the key of an unknown peer, in seconds.
+#: How long a stranger may take to show the key, in seconds.
 HANDSHAKE_S = 5.0
 
-#: The messages whose last word says how long a body follows them.
+#: The messages with a body, whose length is the last word of the line.
 WITH_BODY = ("START", "PARK", "IN", "KEEP")
 
 
 def now():
-    """Return seconds that also count the time a machine was suspended."""
+    """Return the time in seconds since boot, including suspended time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Client:
-    """One connected client: a socket, what arrived on it, and since when."""
+class ConnectedClient:
+    """A client: its socket, the bytes that are received and not handled, and the time of its start.
 
-    def __init__(self, sock, most=0):
+    One client is attached at a time; others are strangers, which have not shown the key yet.
+    """
+
+    def __init__(self, sock, max_body_bytes=0):
         self.sock = sock
         self.since = now()
-        self.most = most
-        """The longest body that is accepted, in bytes."""
+        self.max_body_bytes = max_body_bytes
         self.buffer = b""
         self.descriptors = []
         self.is_closed = False
 
     def receive(self):
-        """Read what there is; remember when the other side has gone."""
+        """Receive the bytes that have arrived; note whether the client has closed."""
         try:
             data = self.sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -80,7 +84,7 @@ class Client:
         self.add(data)
 
     def receive_launch(self):
-        """Read what there is of a START, and the descriptors that come along."""
+        """Receive a part of START, with the descriptors that are attached to it."""
         data, ancillary, _, _ = self.sock.recvmsg(262144, 64, _socket.MSG_CMSG_CLOEXEC)
         for _level, _kind, numbers in ancillary:
             for at in range(0, len(numbers), 4):
@@ -88,22 +92,22 @@ class Client:
         self.add(data)
 
     def add(self, data):
-        """Keep what has arrived; nothing means that the other side has gone."""
+        """Add received bytes to the buffer; no bytes mean that the client has closed."""
         self.is_closed = not data
         self.buffer += data
-        if len(self.buffer) > self.most + LINE_BYTES:
+        if len(self.buffer) > self.max_body_bytes + MAX_LINE_BYTES:
             self.is_closed = True
 
     def take(self):
-        """Return the next complete message as (words, body), or None."""
+        """Return the next complete message as (words, body); None if there is none yet."""
         head, newline, rest = self.buffer.partition(b"\n")
         if not newline:
             return None
         words = head.decode("ascii", "replace").split()
         size = 0
         if words and words[0] in WITH_BODY:
-            size = int(words[-1]) if words[-1].isdigit() else BODY_BYTES + 1
-            if size > self.most:
+            size = int(words[-1]) if words[-1].isdigit() else MAX_BODY_BYTES + 1
+            if size > self.max_body_bytes:
                 self.is_closed = True
                 return None
             if len(rest) < size:
@@ -112,7 +116,7 @@ class Client:
         return words or [""], rest[:size]
 
     def send(self, data, descriptors=()):
-        """Send everything, with the descriptors attached to the first byte."""
+        """Send all of `data`, with the descriptors attached to its first byte."""
         ancillary = []
         if descriptors:
             numbers = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
@@ -129,7 +133,7 @@ class Client:
 
 
 class Holder:
-    """One CLI and all that it starts, until its end: what both modes have in common."""
+    """The base class of both modes: one CLI with its process tree, until their end."""
 
     def __init__(self, starter, fields):
         key, path, run_dir, lifeline, cwd, epoch, deadline, argc, *rest = fields
@@ -142,19 +146,19 @@ class Holder:
         _signal.set_wakeup_fd(wake_write)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         self.argv, self.environment = rest[: int(argc)], rest[int(argc) :]
-        # Strays carry this mark: if the holder is killed, others recognise what it leaves behind.
+        # The mark by which the strays of a killed holder are found (`host.process.end_strays`).
         self.identity = (os.getpid(), start_time("self"), namespace())
         self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%s" % self.identity)
         self.cwd = cwd
         self.status = self.cli = None
 
     def open_lifeline(self, path):
-        """Open the FIFO whose writer must stay alive; None when the operator set none."""
+        """Open the FIFO whose writer must stay alive; return None if `path` is empty."""
         if not path:
             return None
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.read(descriptor, 1)  # b"" at once without a writer
+            os.read(descriptor, 1)  # with a writer, this raises BlockingIOError
         except BlockingIOError:
             return descriptor
         except OSError:
@@ -162,7 +166,7 @@ class Holder:
         raise SystemExit("the process that started this agent's worker is gone")
 
     def listen(self):
-        """Return the listening socket, which only this user can reach."""
+        """Return the listening socket, to which only this user can connect."""
         previous = os.umask(0o177)
         try:
             listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
@@ -174,7 +178,7 @@ class Holder:
         return listener
 
     def launch(self):
-        """Start the CLI; say so to the starter, and leave, if it can't be executed."""
+        """Start the CLI. If it can't be executed, send the first client FAILED, and exit."""
         failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
         holder = os.getpid()
         pid = os.fork()
@@ -192,12 +196,12 @@ class Holder:
         self.cli = pid
 
     def become_agent(self, holder):
-        """Turn this forked child into the CLI; raises OSError when that can't be done."""
+        """Turn this forked child into the CLI; raises OSError if that fails."""
         self.take_descriptors()
         prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # the holder itself may be killed
         if os.getppid() != holder:
             os._exit(0)
-        # RQ's work-horse ignores SIGINT, Python SIGPIPE and we SIGHUP, and children inherit that.
+        # RQ's work-horse ignores SIGINT, Python SIGPIPE and the holder SIGHUP; exec keeps that.
         for number in _signal.valid_signals():
             if _signal.getsignal(number) == _signal.SIG_IGN:
                 _signal.signal(number, _signal.SIG_DFL)
@@ -208,11 +212,11 @@ class Holder:
         os.execve(self.argv[0], self.argv, variables)
 
     def enter_directory(self):
-        """Go where the CLI works."""
+        """Change to the CLI's directory."""
         os.chdir(self.cwd)
 
     def reap(self):
-        """Collect ended children; when the CLI is among them, end the rest."""
+        """Reap the children that have ended. If the CLI is one of them, end its tree."""
         try:
             while os.read(self.wake_read, 512):
                 pass
@@ -223,7 +227,10 @@ class Holder:
             self.on_exit()
 
     def has_children(self):
-        """Reap what has ended and say whether any descendant is left (a subreaper inherits all)."""
+        """Reap the children that have ended; return whether any descendant is left.
+
+        Orphans become children of the holder, because it is the subreaper.
+        """
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -235,51 +242,51 @@ class Holder:
             return False
 
     def accept(self):
-        """Take new connections; the socket is for this user alone."""
+        """Accept a new connection, if there is one."""
         try:
             descriptor, _ = self.listener._accept()
         except OSError:
             return
         sock = _socket.socket(fileno=descriptor)
         sock.setblocking(False)
-        self.strangers.append(Client(sock))
-        if len(self.strangers) > STRANGERS:
+        self.strangers.append(ConnectedClient(sock))
+        if len(self.strangers) > MAX_STRANGERS:
             self.strangers.pop(0).sock.close()
 
     def end_tree(self, grace_s=GRACE_S):
-        """End the CLI and all that it started: ask, then insist."""
+        """Send the CLI's tree SIGTERM, and after `grace_s` SIGKILL until no process is left."""
         signal_all(descendants(os.getpid()), _signal.SIGTERM)
-        patience = now() + grace_s
-        while now() < patience and self.has_children():
+        kill_at = now() + grace_s
+        while now() < kill_at and self.has_children():
             self.pause(0.005)
         pause, since = 0.005, now()
         while self.has_children():
             tree = descendants(os.getpid())
-            signal_all(tree, _signal.SIGSTOP)  # all stopped first, none can fork away
+            signal_all(tree, _signal.SIGSTOP)  # stop all before, so that none can fork
             killed = signal_all(tree, _signal.SIGKILL)
             if not killed and now() > since + FOREIGN_S:
-                break  # what is left belongs to another user (sudo): init will inherit it
+                break  # the rest belongs to another user (sudo): init becomes its parent
             self.pause(pause)
             pause = min(pause * 2, 1.0)
 
     def pause(self, seconds):
-        """Wait for the tree to end."""
+        """Wait while the tree ends; `terminal.py` overrides this."""
         time.sleep(seconds)
 
-    def leave(self, tell=None, word=b""):
-        """Remove the run directory, say goodbye, and exit."""
+    def leave(self, client=None, message=b""):
+        """Remove the run directory, send `client` a last message, and exit."""
         remove_tree(os.fsdecode(self.run_dir))
-        if tell:
-            tell.send(word)
+        if client:
+            client.send(message)
         os._exit(0)
 
 
 def main():
-    """Read the launch data, start the agent and hold it."""
+    """Receive START, start the CLI, and serve clients until its end."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     _signal.signal(_signal.SIGTERM, leave_on_signal)
     _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)
-    starter = Client(_socket.socket(fileno=os.dup(0)), BODY_BYTES)
+    starter = ConnectedClient(_socket.socket(fileno=os.dup(0)), MAX_BODY_BYTES)
     os.set_inheritable(starter.sock.fileno(), False)
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
@@ -294,13 +301,14 @@ def main():
     try:
         holder.start()
         holder.run()
-    finally:  # whatever goes wrong in here, the agent must not outlive it
+    finally:  # the CLI must not outlive the holder, even after an error in the holder
         holder.end()
 
 
 def holder_of(words, starter, fields):
-    """Return the holder that a START asks for; one of an older client names no mode."""
-    mode = words[2:-1]  # each starts without the other
+    """Return the holder of the mode that START names; an older client names none, for pipes."""
+    mode = words[2:-1]
+    # Each mode imports only its own module.
     if mode == ["pty"]:
         import terminal
 
@@ -313,5 +321,5 @@ def holder_of(words, starter, fields):
 
 
 def leave_on_signal(number, _frame):
-    """End like an error does, so that the agent's tree is ended first."""
+    """Raise SystemExit, so that `main()` ends the CLI's tree before it exits."""
     raise SystemExit(128 + number)

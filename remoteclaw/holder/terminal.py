@@ -1,26 +1,26 @@
-"""The holder's mode `pty`: one CLI in a pseudo-terminal, whose screen others come and go to see.
+"""The holder's mode `pty`: a CLI in a pseudo-terminal, whose output clients follow.
 
-Runs in the holder's process and is imported there alone (`program.py`), for terminals only.
-The terminal's other end never leaves this process and is read whenever it has something: a program
-that nobody reads would stop in mid-turn. Every byte of output has a number, its offset; the last
-1 MiB is kept. One client is sent all of it, the newest that asks with the key; what it is too slow
-for is skipped, so that the program never waits for it.
+This module runs in the holder's process only (`program.py`), and only for terminals.
+The master end of the terminal stays in this process and is read at once, because a program whose
+output nobody reads would block in the middle of a turn. Each byte of output has an offset; the last
+1 MiB is kept. The client that attached last gets the output. What it reads too slowly is skipped,
+so that the program never waits for it.
 
-The wire, version 1, as `program.py` has it:
+The protocol, version 1, in the form that `program.py` describes:
 
     client                                    holder
     START 1 pty <bytes>\\n<fields>             HELLO 1 pty <pid> <holder> <cols> <rows> <waiting>
       with a descriptor of the directory        <picture offset> <offset> <end> <bytes>\\n<picture>
     ATTACH 1 pty <key>                        HELLO …, or DENIED
-    IN <bytes>\\n<input>                       TAKEN <bytes>: so much of what waited the program has
+    IN <bytes>\\n<input>                       TAKEN <bytes>: the program has read so much input
     SIZE <cols> <rows>                        OUT <offset> <bytes>\\n<output>
     KEEP <offset> <bytes>\\n<picture>          EXIT [<status>] when the CLI has ended
     BEAT <deadline>                           REPLACED when another client has attached
 
     BEAT 1 pty <key> <deadline>               ALIVE
-    END 1 pty <key> <grace> <0|1>             ENDED when nothing is left; 1: ESC first
+    END 1 pty <key> <grace> <0|1>             ENDED when no process is left; 1: ESC first
 
-Who sends anything else is disconnected; the program works on.
+A client that sends anything else is disconnected; the program continues.
 """
 
 import binascii
@@ -34,31 +34,34 @@ from output import RING_BYTES, Pump, Ring
 from program import GRACE_S, HANDSHAKE_S, PROTOCOL, TICK_S, Holder, _signal, now
 from tree import remove_tree
 
-#: The most output that is read before clients are served, in reads.
-READS = 16
-#: A read of less than this, in bytes, is mostly all that there is: to look again costs a key more.
+#: The maximum number of reads of output before clients are served.
+MAX_READS = 16
+#: After a read of less than this, in bytes, there is mostly no more output, and another read would
+#: delay the echo of a key.
 SHORT_BYTES = 1024
-#: The input that may wait for the program, in bytes: a client sends no more while so much waits.
-INPUT_BYTES = 64 * 1024
-#: How many clients that were replaced, and haven't read so yet, are waited for.
-LEAVING = 4
-#: The longest patience with a client that reads nothing of the end, in seconds.
+#: The maximum size of the input that waits for the program, in bytes: above it, a client stops
+#: sending.
+MAX_INPUT_BYTES = 64 * 1024
+#: The maximum number of replaced clients that have not read REPLACED yet.
+MAX_LEAVING = 4
+#: How long to wait at the end for a client that doesn't read, in seconds.
 FAREWELL_S = 1.0
-#: The time that ESC has to interrupt a turn, in seconds: tools of some CLIs survive all but this.
+#: The time that ESC has to interrupt a turn, in seconds: the tools of some CLIs survive any other
+#: end.
 INTERRUPT_S = 2.0
-#: The longest grace that an END may ask for, in seconds.
+#: The maximum grace that END may ask for, in seconds.
 MAX_GRACE_S = 60.0
-#: How much of the last output stays behind when the terminal has ended, in bytes.
+#: How much of the last output is written to a file when the terminal has ended, in bytes.
 TAIL_BYTES = 64 * 1024
 
-#: What may be asked with the key, and how many words follow it.
-FORMS = {"ATTACH": 0, "BEAT": 1, "END": 2}
+#: The requests that a stranger can send with the key, with the number of words after the key.
+KEYED_REQUESTS = {"ATTACH": 0, "BEAT": 1, "END": 2}
 
 TIOCSWINSZ = 0x5414
 
 
 class TerminalHolder(Holder):
-    """A CLI in a terminal, until it ends or has to."""
+    """A holder that runs the CLI in a terminal."""
 
     def __init__(self, starter, fields):
         self.ended, cols, rows, idle_s, *common = fields
@@ -73,8 +76,8 @@ class TerminalHolder(Holder):
         self.reason = ""
 
     def start(self):
-        """Start the CLI in a terminal of the size that was asked for; answer the starter."""
-        # Its end of the terminal stays open here, too: otherwise reading fails once it is closed.
+        """Start the CLI in a terminal of the requested size, and greet the first client."""
+        # The slave end stays open here: once all are closed, reads of the master end fail.
         self.master, self.slave = os.openpty()
         os.set_blocking(self.master, False)
         self.resize(*self.size)
@@ -84,18 +87,18 @@ class TerminalHolder(Holder):
         self.hello(self.attached)
 
     def take_descriptors(self):
-        """Make the terminal that of a session of its own."""
+        """Make the terminal this child's controlling terminal, in a new session."""
         os.login_tty(self.slave)
 
     def enter_directory(self):
-        """Go where the CLI works: by the descriptor, which nobody can have exchanged."""
+        """Change to the CLI's directory: by its descriptor, as the path may lead elsewhere."""
         if self.directory is None:
             super().enter_directory()
         else:
             os.fchdir(self.directory)
 
     def hello(self, client):
-        """Make a client the one that is sent the output, beginning with what was kept."""
+        """Send a client HELLO, and from now on the output, beginning with that which is kept."""
         self.pump = Pump(client, self.ring.start)
         words = (PROTOCOL, "pty", self.cli, self.process(), *self.size, len(self.input))
         words += (self.picture_offset, self.ring.start, self.ring.end, len(self.picture))
@@ -103,14 +106,14 @@ class TerminalHolder(Holder):
         self.pump.flush(self.ring)
 
     def process(self):
-        """Return this process as `host.process.identity()` writes it."""
+        """Return this process in the form of `host.process.identity()`."""
         pid, started, namespace = self.identity
         return f"pid {pid} {namespace.decode()} {started.decode()}"
 
     # -- the loop ------------------------------------------------------------------------------
 
     def run(self):
-        """Serve the program and clients until it has to end."""
+        """Serve the program and the clients until the terminal has to end."""
         try:
             while True:
                 ready = self.wait()
@@ -123,17 +126,17 @@ class TerminalHolder(Holder):
                 if self.pump and self.pump.client.sock.fileno() in ready:
                     self.serve()
                 for stranger in list(self.strangers):
-                    self.meet(stranger)
-                self.check(ready)  # before the program is typed anything
+                    self.serve_stranger(stranger)
+                self.check(ready)  # before the program gets input
                 self.feed()
                 self.flush()
         except SystemExit:  # SIGTERM
             self.finish("asked")
 
     def wait(self):
-        """Sleep until something happens, a second at most; return the descriptors where it has.
+        """Wait for events, at most `TICK_S`; return the descriptors that have one.
 
-        To try the others as well would take as long as a key.
+        To try all descriptors would take as long as a key.
         """
         poll = select.poll()
         for readable in (self.wake_read, self.listener, *(peer.sock for peer in self.strangers)):
@@ -146,23 +149,23 @@ class TerminalHolder(Holder):
             poll.register(pump.client.sock, select.POLLOUT)
         if self.lifeline is not None:
             poll.register(self.lifeline, 0)  # POLLHUP is always reported
-        found = poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
-        return {descriptor for descriptor, _ in found}
+        events = poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
+        return {descriptor for descriptor, _ in events}
 
     def drain(self):
-        """Read what the program has written."""
+        """Read the program's output; return whether there may be more."""
         try:
-            for _ in range(READS):
+            for _ in range(MAX_READS):
                 count = self.ring.read_from(self.master)
                 self.active = now()
                 if count < SHORT_BYTES:
                     return count > 0
-        except OSError:  # nothing more now, or nothing any more: the CLI has just ended
+        except OSError:  # there is no output now, or the CLI has just ended
             return False
         return True
 
     def feed(self):
-        """Give the program what it takes of its input."""
+        """Write as much input to the program as it reads without blocking."""
         try:
             while self.input:
                 taken = os.write(self.master, self.input[:4096])
@@ -173,7 +176,7 @@ class TerminalHolder(Holder):
             pass
 
     def flush(self):
-        """Send the clients what they take."""
+        """Send the clients as much as they read without blocking."""
         if self.pump:
             self.pump.flush(self.ring)
             if self.pump.client.is_closed:
@@ -186,8 +189,8 @@ class TerminalHolder(Holder):
                 self.leaving.remove(pump)
 
     def check(self, ready):
-        """End a terminal that is not needed any more."""
-        if self.lifeline in ready:  # its other end is closed
+        """End the terminal if its lifeline is closed, its deadline has passed, or it is idle."""
+        if self.lifeline in ready:
             self.finish("lifeline")
         if now() > self.deadline:
             self.finish("deadline")
@@ -197,18 +200,18 @@ class TerminalHolder(Holder):
     # -- clients -------------------------------------------------------------------------------
 
     def serve(self):
-        """Obey the client."""
+        """Handle the messages of the attached client."""
         client = self.pump.client
         client.receive()
         try:
             while not client.is_closed and (message := client.take()):
-                self.obey(*message)
+                self.handle_message(*message)
         except (ValueError, IndexError, TypeError):
             client.is_closed = True
 
-    def obey(self, words, body):
-        """Do what one message says; raises ValueError if it says nothing."""
-        if words[0] == "IN" and len(self.input) < INPUT_BYTES:
+    def handle_message(self, words, body):
+        """Handle a message; raises ValueError, IndexError or TypeError if it is invalid."""
+        if words[0] == "IN" and len(self.input) < MAX_INPUT_BYTES:
             self.input += body
             self.active = now()
         elif words[0] == "SIZE":
@@ -221,12 +224,12 @@ class TerminalHolder(Holder):
             raise ValueError
 
     def resize(self, cols, rows):
-        """Set the size of the terminal's window, and have the program look at it."""
+        """Set the size of the terminal's window, and notify the program."""
         if not (1 <= cols <= 1000 and 1 <= rows <= 1000):
             raise ValueError
         window = b"".join(size.to_bytes(2, "little") for size in (rows, cols, 0, 0))
         fcntl.ioctl(self.slave, TIOCSWINSZ, window)
-        if self.cli and (cols, rows) == self.size:  # the kernel says only what is new
+        if self.cli and (cols, rows) == self.size:  # the kernel notifies only of a new size
             try:
                 os.killpg(os.tcgetpgrp(self.master), _signal.SIGWINCH)
             except OSError:
@@ -234,23 +237,26 @@ class TerminalHolder(Holder):
         self.size = (cols, rows)
 
     def keep(self, offset, picture):
-        """Keep a picture of the screen instead of the output before it."""
+        """Keep a picture of the screen, and discard the output before its offset."""
         if self.picture_offset <= offset <= self.ring.end:
             self.picture, self.picture_offset = picture, offset
             self.ring.start = max(self.ring.start, offset)
 
-    def meet(self, stranger):
-        """Do what a client with the key asks; a stranger gets one answer and no time."""
+    def serve_stranger(self, stranger):
+        """Handle the request of a stranger, which needs the key, and disconnect it.
+
+        A stranger that attaches stays connected.
+        """
         stranger.receive()
         message = stranger.take()
         if message:
             words = message[0]
-            if not self.knows(*words):
+            if not self.is_request(*words):
                 stranger.send(b"DENIED\n")
             elif words[0] == "ATTACH":
                 self.strangers.remove(stranger)
                 self.replace(stranger)
-                self.serve()  # what came along with it
+                self.serve()  # the messages that arrived with ATTACH
                 return
             else:
                 stranger.send(self.answer(stranger, *words[4:]))
@@ -258,13 +264,14 @@ class TerminalHolder(Holder):
             stranger.sock.close()
             self.strangers.remove(stranger)
 
-    def knows(self, word="", version="", mode="", key="", *more):
-        """Whether a client has the key, and means a terminal of this version."""
-        is_meant = (version, mode) == (PROTOCOL, "pty") and FORMS.get(word) == len(more)
-        return _compare_digest(key.encode(), self.key) and is_meant
+    def is_request(self, word="", version="", mode="", key="", *more):
+        """Whether a message is a valid request with the key, for a terminal of this version."""
+        words = KEYED_REQUESTS.get(word)
+        is_valid = (version, mode) == (PROTOCOL, "pty") and words == len(more)
+        return _compare_digest(key.encode(), self.key) and is_valid
 
     def answer(self, stranger, deadline, interrupt=None):
-        """Obey a client that doesn't stay: BEAT, or END with its grace."""
+        """Handle BEAT with its deadline, or END with its grace; return the answer."""
         try:
             seconds = moment(deadline)
         except ValueError:
@@ -275,27 +282,30 @@ class TerminalHolder(Holder):
         return b"ALIVE\n"
 
     def replace(self, client):
-        """Attach a client instead of the one before, which is told."""
+        """Attach a client in place of the attached one, which gets REPLACED."""
         if self.pump:
             self.pump.pending += b"REPLACED\n"
             self.pump.is_leaving = True
             self.leaving.append(self.pump)
-            if len(self.leaving) > LEAVING:
+            if len(self.leaving) > MAX_LEAVING:
                 self.leaving.pop(0).client.sock.close()
         self.hello(client)
 
     # -- the end -------------------------------------------------------------------------------
 
     def on_exit(self):
-        """End what the CLI has left, after it has ended by itself."""
+        """End the tree of a CLI that has ended by itself."""
         self.finish("exited")
 
     def end(self):
-        """End after an error of our own."""
+        """End the terminal after an error of the holder."""
         self.finish("error")
 
-    def finish(self, reason, grace_s=GRACE_S, interrupt=False, tell=None):
-        """End the CLI and all that it started, leave the last output behind, and exit."""
+    def finish(self, reason, grace_s=GRACE_S, interrupt=False, client=None):
+        """End the CLI's tree, write the file about the end, and exit.
+
+        With `interrupt`, the CLI gets ESC first. `client` is a stranger that waits for ENDED.
+        """
         _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
         self.reason = self.reason or reason
         if interrupt and self.status is None:
@@ -305,18 +315,18 @@ class TerminalHolder(Holder):
             while now() < until and self.status is None and self.has_children():
                 self.pause(0.02)
         self.end_tree(grace_s)
-        for _ in range(RING_BYTES // SHORT_BYTES):  # who can't be ended may yet write
+        for _ in range(RING_BYTES // SHORT_BYTES):  # a process that can't be killed may write on
             if not self.drain():
                 break
         self.write_ended()
         remove_tree(os.fsdecode(self.run_dir))
         self.say_goodbye()
-        if tell:
-            tell.send(b"ENDED\n")
+        if client:
+            client.send(b"ENDED\n")
         os._exit(0)
 
     def pause(self, seconds):
-        """Wait for the tree to end, and read what it writes meanwhile."""
+        """Wait while the tree ends, and read its output, so that no process blocks on it."""
         until = now() + seconds
         poll = select.poll()
         poll.register(self.master, select.POLLIN)
@@ -326,7 +336,7 @@ class TerminalHolder(Holder):
             self.flush()
 
     def write_ended(self):
-        """Leave a file for the one who settles this terminal."""
+        """Write the exit status, the last picture and the last output to the file `ended`."""
         status = "null" if self.status is None else self.status
         tail = b""
         at = max(self.ring.start, self.ring.end - TAIL_BYTES)
@@ -344,35 +354,35 @@ class TerminalHolder(Holder):
             with os.fdopen(descriptor, "w") as file:
                 file.write(text)
             os.rename(new, self.ended)
-        except OSError:  # a disk that is full
+        except OSError:  # such as a full disk
             pass
 
     def say_goodbye(self):
-        """Send the client the rest and the end."""
+        """Send the attached client the rest of the output, and EXIT."""
         if self.pump is None:
             return
         poll = select.poll()
         poll.register(self.pump.client.sock, select.POLLOUT)
-        said = False
+        has_exit = False
         while not self.pump.client.is_closed and poll.poll(FAREWELL_S * 1000):
             self.pump.flush(self.ring)
             if not self.pump.wants(self.ring):
-                if said:
+                if has_exit:
                     return
                 status = b"" if self.status is None else b" %d" % self.status
                 self.pump.pending += b"EXIT%s\n" % status
-                said = True
+                has_exit = True
 
 
 def number(word):
-    """Return what a word of digits says."""
+    """Return the number that a word of digits is; raises ValueError for another word."""
     if not word.isdigit():
         raise ValueError
     return int(word)
 
 
 def moment(word):
-    """Return a number of seconds that is one: not infinite, and not less than nothing."""
+    """Return a number of seconds; raises ValueError if it is negative, infinite or no number."""
     seconds = float(word)
     if not 0 <= seconds < 1e12:
         raise ValueError
@@ -380,5 +390,5 @@ def moment(word):
 
 
 def base64(data):
-    """Return bytes as JSON can have them."""
+    """Return bytes in base64, for JSON."""
     return binascii.b2a_base64(data, newline=False).decode()

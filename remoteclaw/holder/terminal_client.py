@@ -1,7 +1,6 @@
-"""The client of a holder that keeps a terminal: start, attach, output, input, size, beat, end.
+"""The client of a holder in the mode `pty`: start, attach, read, type, resize, beat and end.
 
-Closing a connection, in whatever way, ends nothing: the program works on, and the next client goes
-on from the byte where this one was.
+The program continues when the connection closes, and the next client gets the output that is kept.
 """
 
 import asyncio
@@ -12,70 +11,80 @@ from pathlib import Path
 from typing import Self
 
 from remoteclaw.holder.terminal_launch import TerminalLaunch, start_body
-from remoteclaw.holder.wire import ANSWER_S, END_S, PROTOCOL, READ_BYTES, Connection, start_holder
+from remoteclaw.holder.wire import (
+    ANSWER_S,
+    END_S,
+    PROTOCOL,
+    READ_BYTES,
+    HolderConnection,
+    start_holder,
+)
 
-#: The input that may wait for the program, in bytes; `holder/terminal.py` has the same.
-INPUT_BYTES = 64 * 1024
-#: The longest piece of input and the largest picture, in bytes.
-MESSAGE_BYTES = 256 * 1024
-#: What may wait to be sent to a holder that reads nothing, in bytes.
-WAITING_BYTES = 1024 * 1024
-#: The time that an interrupt has before the end, in seconds; `holder/terminal.py` has the same.
+#: The maximum size of the input that waits for the program, in bytes, as in `holder/terminal.py`.
+MAX_INPUT_BYTES = 64 * 1024
+#: The maximum size of a piece of input, and of a picture, in bytes.
+MAX_MESSAGE_BYTES = 256 * 1024
+#: The maximum size of the messages that wait for a holder that doesn't read, in bytes.
+MAX_UNSENT_BYTES = 1024 * 1024
+#: The time between an interrupt and the end, in seconds, as in `holder/terminal.py`.
 INTERRUPT_S = 2.0
-#: The name of the file in which a holder leaves what remains.
-ENDED = "ended"
+#: The name of the file that a holder writes at its end.
+ENDED_FILE = "ended"
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What the program has written, from a byte of a certain number on."""
+class TerminalOutput:
+    """Output of the program."""
 
     offset: int
-    """Beyond the end of the last one if this client was too slow for what was between."""
+    """The offset of the first byte. It is after the end of the last output if this client has read
+    too slowly and the output between was skipped."""
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The program has ended; without a status, its holder was killed."""
+class TerminalEnded:
+    """The end of the program."""
 
     status: int | None
+    """The exit status; None if the holder was killed, or the connection closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Another client has attached."""
+    """The end of the connection, because another client has attached."""
 
 
-class TerminalClient(Connection):
-    """The one client of a terminal that gets its output."""
+class TerminalClient(HolderConnection):
+    """A client that is attached to a terminal; it is the only one that gets the output."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:
         super().__init__(sock, path)
         self.holder = ""
-        """The holder's process, as `host.process.identity()` names it."""
+        """The holder's process, in the form of `host.process.identity()`."""
         self.cols = self.rows = 0
         self.picture = b""
-        """What the client before kept last, which shows the screen at `picture_offset`."""
+        """The last picture that a client has given `keep()`, of the screen at `picture_offset`."""
         self.picture_offset = 0
         self.output = b""
-        """The output from `output_offset` on, at the time of the attaching."""
+        """The output from `output_offset` to the time of attaching."""
         self.output_offset = 0
-        self._input = 0  # how much of it waits for the program
+        self._input_bytes = 0
+        """The size of the input that the program has not read yet."""
         self._out = bytearray()
         self._is_sent = asyncio.Event()
-        self._last: Ended | Replaced | None = None
+        self._last: TerminalEnded | Replaced | None = None
         self._arrival: asyncio.Future[None] | None = None
         self._is_watched = self._is_stuck = self._is_over = False
 
-    # -- coming and going ----------------------------------------------------------------------
+    # -- starting and attaching ----------------------------------------------------------------
 
     @classmethod
     async def start(cls, launch: TerminalLaunch, *, deadline: float) -> Self:
-        """Start a holder and its CLI, attached; `deadline`, on `boottime()`, counts until a beat.
+        """Start a holder and its CLI; return an attached client.
 
-        Raises `LaunchFailed` when the CLI can't be executed and TimeoutError when the holder does
-        not answer.
+        The terminal ends at `deadline`, on `boottime()`, unless `beat()` moves it. Raises
+        `LaunchFailed` if the CLI can't be executed, and TimeoutError if the holder doesn't answer.
         """
         terminal = cls(start_holder(launch.run_dir), launch.socket_path)
         try:
@@ -86,7 +95,7 @@ class TerminalClient(Connection):
             else:
                 socket.send_fds(terminal._sock, [head], [launch.cwd_fd])
             await terminal._send(body)
-            await terminal._started()
+            await terminal._read_launch()
         except BaseException:
             terminal._close()
             raise
@@ -94,26 +103,26 @@ class TerminalClient(Connection):
 
     @classmethod
     async def attach(cls, path: Path, *, key: str) -> Self | None:
-        """Attach instead of the client that is attached now; None when it is gone or refuses.
+        """Return a client that has attached in place of the attached one.
 
-        Raises TimeoutError when the holder does not answer.
+        None if the terminal is gone or refuses. Raises TimeoutError if the holder doesn't answer.
         """
-        return await cls._attached(path, f"ATTACH {PROTOCOL} pty {key}\n")
+        return await cls._attach(path, f"ATTACH {PROTOCOL} pty {key}\n")
 
     def close(self) -> None:
-        """Leave; the program works on."""
+        """Close the connection; the program continues."""
         self._close()
 
-    # -- staying -------------------------------------------------------------------------------
+    # -- while attached ------------------------------------------------------------------------
 
-    async def read(self) -> Output | Ended | Replaced:
-        """Return what is next; `Ended` and `Replaced` are the last, and are told again."""
+    async def read(self) -> TerminalOutput | TerminalEnded | Replaced:
+        """Wait for the next event. After `TerminalEnded` or `Replaced`, return the same again."""
         while self._last is None:
             try:
                 event = await self._event()
-            except (OSError, EOFError, ValueError):  # killed, or closed by us
-                event = Ended(None)
-            if isinstance(event, Output):
+            except (OSError, EOFError, ValueError):  # the holder was killed, or close() was called
+                event = TerminalEnded(None)
+            if isinstance(event, TerminalOutput):
                 return event
             if event is not None:
                 self._last = event
@@ -121,20 +130,19 @@ class TerminalClient(Connection):
         return self._last
 
     async def write(self, data: bytes) -> bool:
-        """Type; False, and nothing is typed, when too much waits for the program already.
+        """Type `data`; return False, without typing, if too much input waits for the program.
 
-        What the program has taken is known by `read()`.
-        Raises ValueError for more than 256 KB.
+        Only `read()` learns what the program has read. Raises ValueError for more than 256 KB.
         """
-        if len(data) > MESSAGE_BYTES:
+        if len(data) > MAX_MESSAGE_BYTES:
             raise ValueError("a piece of input is 256 KB long at most")
-        if self._input >= INPUT_BYTES or not self._put(b"IN %d\n" % len(data) + data):
+        if self._input_bytes >= MAX_INPUT_BYTES or not self._put(b"IN %d\n" % len(data) + data):
             return False
-        self._input += len(data)
+        self._input_bytes += len(data)
         return True
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Set the size of the terminal's window; the program is told even if it is the same.
+        """Set the size of the terminal's window, and notify the program even of the same size.
 
         Raises ValueError for a size that no window has.
         """
@@ -144,12 +152,12 @@ class TerminalClient(Connection):
             self.cols, self.rows = cols, rows
 
     async def keep(self, offset: int, picture: bytes) -> None:
-        """Keep a picture of the screen after `offset` bytes instead of the output before that.
+        """Have the holder keep a picture of the screen at `offset`, and discard earlier output.
 
-        Returns once it is sent, or the holder has read nothing for ten seconds.
-        Raises ValueError for more than 256 KB.
+        Return once the picture is sent, or after ten seconds. Raises ValueError for more than
+        256 KB.
         """
-        if len(picture) > MESSAGE_BYTES:
+        if len(picture) > MAX_MESSAGE_BYTES:
             raise ValueError("a picture is 256 KB large at most")
         if self._put(b"KEEP %d %d\n" % (offset, len(picture)) + picture):
             with contextlib.suppress(TimeoutError):
@@ -158,15 +166,15 @@ class TerminalClient(Connection):
     def beat(self, deadline: float) -> None:
         """Let the terminal live until `deadline` on `boottime()`.
 
-        Too late or too full to be sent is the same as not sent: it ends.
+        A beat that can't be sent is lost; then the terminal ends at its earlier deadline.
         """
         self._put(f"BEAT {deadline}\n".encode())
 
-    # -- the wire ------------------------------------------------------------------------------
+    # -- the protocol --------------------------------------------------------------------------
 
     def _put(self, message: bytes) -> bool:
-        """Send a message, as soon as the holder reads; False if it hasn't for long."""
-        if self._sock.fileno() < 0 or len(self._out) + len(message) > WAITING_BYTES:
+        """Queue a message, to be sent as fast as the holder reads; False if the queue is full."""
+        if self._sock.fileno() < 0 or len(self._out) + len(message) > MAX_UNSENT_BYTES:
             return False
         self._out += message
         self._is_sent.clear()
@@ -181,31 +189,31 @@ class TerminalClient(Connection):
             asyncio.get_running_loop().add_writer(self._sock, self._flush)
             self._is_stuck = True
             return
-        except OSError:  # it is gone, as read() will say
+        except OSError:  # the holder is gone, which read() reports
             self._out.clear()
         if self._is_stuck:
             asyncio.get_running_loop().remove_writer(self._sock)
             self._is_stuck = False
         self._is_sent.set()
 
-    async def _event(self) -> Output | Ended | Replaced | None:
-        """Return the next message as what it means to us; None if that is nothing to others."""
-        while (message := self._take()) is None:  # whole, so that a read() can be cancelled
+    async def _event(self) -> TerminalOutput | TerminalEnded | Replaced | None:
+        """Return the event of the next message; None for a message that is only for this client."""
+        while (message := self._take()) is None:  # only a whole one, so that read() is cancellable
             await self._receive()
         words, body = message
         match words:
             case ["OUT", offset, _]:
-                return Output(int(offset), body)
+                return TerminalOutput(int(offset), body)
             case ["EXIT", *status]:
-                return Ended(int(status[0]) if status else None)
+                return TerminalEnded(int(status[0]) if status else None)
             case ["REPLACED"]:
                 return Replaced()
             case ["TAKEN", size]:
-                self._input -= int(size)
+                self._input_bytes -= int(size)
         return None
 
     def _take(self) -> tuple[list[str], bytes] | None:
-        """Take the next message, if all of it is there."""
+        """Return the words and the body of the next message; None until it is complete."""
         head, newline, rest = self._buffer.partition(b"\n")
         words = head.decode().split()
         size = int(words[-1]) if newline and words[:1] == ["OUT"] else 0
@@ -215,7 +223,10 @@ class TerminalClient(Connection):
         return words, rest[:size]
 
     async def _receive(self) -> None:
-        """Wait for more. The socket stays watched: to begin again costs more than a key."""
+        """Wait for bytes.
+
+        The socket's reader stays registered, because adding it again would delay each key.
+        """
         if self._is_over:
             raise EOFError("the holder closed the connection")
         loop = asyncio.get_running_loop()
@@ -226,7 +237,7 @@ class TerminalClient(Connection):
         await self._arrival
 
     def _arrive(self) -> None:
-        """Take what has come, but not much more than somebody waits for."""
+        """Receive bytes; stop watching the socket while much is received and not read."""
         try:
             data = self._sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -235,7 +246,7 @@ class TerminalClient(Connection):
             data = b""
         self._buffer += data
         self._is_over = not data
-        if self._is_over or len(self._buffer) > MESSAGE_BYTES:
+        if self._is_over or len(self._buffer) > MAX_MESSAGE_BYTES:
             self._is_watched = False
             asyncio.get_running_loop().remove_reader(self._sock)
         self._wake()
@@ -244,11 +255,11 @@ class TerminalClient(Connection):
         if self._arrival and not self._arrival.done():
             self._arrival.set_result(None)
 
-    async def _greeted(self, words: list[str]) -> bool:
+    async def _read_hello(self, words: list[str]) -> bool:
         if words[:3] != ["HELLO", PROTOCOL, "pty"]:
             return False
         self.pid, self.holder = int(words[3]), " ".join(words[4:8])
-        self.cols, self.rows, self._input = map(int, words[8:11])
+        self.cols, self.rows, self._input_bytes = map(int, words[8:11])
         self.picture_offset, self.output_offset, end, size = map(int, words[11:15])
         async with asyncio.timeout(ANSWER_S):
             while len(self._buffer) < size:
@@ -258,24 +269,24 @@ class TerminalClient(Connection):
         return True
 
     async def _catch_up(self, end: int) -> None:
-        """Read the output that was kept."""
+        """Read the output that the holder has kept, up to the offset `end`."""
         pieces: list[bytes] = []
         at = self.output_offset
         while at < end and self._last is None:
             match await self._event():
-                case Output(offset, data):
-                    if offset != at:  # there is more than is kept, faster than we read
+                case TerminalOutput(offset, data):
+                    if offset != at:  # the program writes faster than this reads
                         pieces.clear()
                         self.output_offset = offset
                     pieces.append(data)
                     at = offset + len(data)
-                case Ended() | Replaced() as last:
+                case TerminalEnded() | Replaced() as last:
                     self._last = last
         self.output = b"".join(pieces)
 
     def _close(self) -> None:
         if self._sock.fileno() >= 0:
-            with contextlib.suppress(RuntimeError):  # without a loop nothing is watched
+            with contextlib.suppress(RuntimeError):  # without a running loop, nothing is watched
                 asyncio.get_running_loop().remove_reader(self._sock)
                 asyncio.get_running_loop().remove_writer(self._sock)
         self._is_over = True
@@ -284,32 +295,35 @@ class TerminalClient(Connection):
 
 
 async def beat_terminal(path: Path, *, key: str, deadline: float) -> bool:
-    """Let a terminal live until `deadline`; False when it is gone, refuses or doesn't answer."""
-    return await _told(path, f"BEAT {PROTOCOL} pty {key} {deadline}\n", ANSWER_S) == "ALIVE"
+    """Let a terminal live until `deadline`, on `boottime()`, without attaching.
+
+    False if the terminal is gone, refuses or doesn't answer.
+    """
+    return await _ask(path, f"BEAT {PROTOCOL} pty {key} {deadline}\n", ANSWER_S) == "ALIVE"
 
 
 async def end_terminal(
     path: Path, *, key: str, grace_s: float = 1.0, interrupt: bool = False
 ) -> bool:
-    """End a terminal's program and all that it has started, and wait until it is gone.
+    """End a terminal's process tree, and wait until it is gone.
 
-    With `interrupt` it gets an ESC first, and two seconds. False means that the holder refused or
-    did not answer, and that processes may be left.
+    With `interrupt`, the program gets ESC first, and two seconds to react. False if the holder
+    refuses or doesn't answer, in which case processes may be left.
     """
-    patience_s = END_S + grace_s + (INTERRUPT_S if interrupt else 0)
+    timeout_s = END_S + grace_s + (INTERRUPT_S if interrupt else 0)
     message = f"END {PROTOCOL} pty {key} {grace_s} {int(interrupt)}\n"
-    return await _told(path, message, patience_s) in ("ENDED", "")
+    return await _ask(path, message, timeout_s) in ("ENDED", "")
 
 
-async def _told(path: Path, message: str, patience_s: float) -> str:
-    """Return the holder's answer to a client that doesn't stay; empty if it is gone."""
-    connection = Connection(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
+async def _ask(path: Path, message: str, timeout_s: float) -> str:
+    """Send a request without attaching; return the holder's answer, empty if it is gone."""
+    connection = HolderConnection(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
     try:
         await connection._connect()
         await connection._send(message.encode())
-        answer = " ".join(await connection._answer(patience_s))
-        if answer == "ENDED":  # then its process goes, which closes the connection
-            await connection._answer(patience_s)
+        answer = " ".join(await connection._answer(timeout_s))
+        if answer == "ENDED":  # wait for the end of the holder, which closes the connection
+            await connection._answer(timeout_s)
         return answer
     except TimeoutError:
         return "no answer"

@@ -1,12 +1,12 @@
-"""The launch of a CLI in a terminal: what its holder is started with, and the CLI's environment."""
+"""The launch data of a CLI in a terminal, including the CLI's environment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from remoteclaw.holder.wire import joined
+from remoteclaw.holder.wire import encode_fields
 
-#: What a program has no use for, or would take for its terminal's although it is another one's.
+#: Variables about the terminal in which RemoteClaw runs: the program would take them for its own.
 FOREIGN = ("STY", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "VTE_VERSION", "LC_TERMINAL")
 FOREIGN_PREFIXES = ("TERM_PROGRAM", "LC_TERMINAL_", "KITTY_", "ITERM_", "WEZTERM_", "GHOSTTY_")
 
@@ -18,21 +18,22 @@ class TerminalLaunch:
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
-    """Where it works, for people and as PWD."""
+    """The path of the CLI's directory, which is also its PWD."""
     cwd_fd: int | None
-    """A descriptor of that directory, in which it then is; None to look the path up."""
+    """A descriptor of that directory, which the CLI starts in; None to open `cwd` instead."""
     run_dir: Path
-    """A 0700 directory of this terminal alone; the holder removes it when it ends."""
+    """A new directory of this holder with the mode 0700; the holder removes it at its end."""
     key: str
-    """The secret that clients attach with."""
+    """The secret with which clients attach."""
     ended: Path
-    """The file, outside `run_dir`, in which the holder leaves what remains; 0600, JSON."""
+    """The file, outside of `run_dir`, to which the holder writes the exit status and the last
+    output at the end: JSON, with the mode 0600."""
     lifeline: str = ""
-    """Path of a FIFO; when its writer is gone, the terminal ends. Empty for none."""
+    """The path of a FIFO; the terminal ends when its writer is gone. Empty for no lifeline."""
     cols: int = 120
     rows: int = 32
     idle_s: float = 1800.0
-    """How long it lives without an attached client and without any output or input."""
+    """The terminal ends after this time, in seconds, without a client, output and input."""
 
     @property
     def socket_path(self) -> Path:
@@ -41,15 +42,16 @@ class TerminalLaunch:
 
 
 def start_body(launch: TerminalLaunch, deadline: float) -> bytes:
-    """Return the body of START. Raises `LaunchFailed` for a field with a NUL."""
+    """Return the body of START; raises `LaunchFailed` if a field contains a NUL."""
     fields = [str(launch.ended), str(launch.cols), str(launch.rows), str(launch.idle_s)]
     fields += [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
     fields += [launch.cwd, "0", str(deadline), str(len(launch.argv)), *launch.argv]
-    return joined([*fields, *(f"{name}={value}" for name, value in _environment(launch).items())])
+    fields += [f"{name}={value}" for name, value in _environment(launch).items()]
+    return encode_fields(fields)
 
 
 def _environment(launch: TerminalLaunch) -> dict[str, str]:
-    """Return the program's variables, which say what its terminal is and nothing of another."""
+    """Return the CLI's environment, with the variables of its own terminal."""
     env = {
         name: value
         for name, value in launch.env.items()
@@ -57,5 +59,5 @@ def _environment(launch: TerminalLaunch) -> dict[str, str]:
     }
     env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PWD": launch.cwd}
     if not any(env.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
-        env["LANG"] = "C.UTF-8"  # without one, characters are halved
+        env["LANG"] = "C.UTF-8"  # without a UTF-8 locale, programs split characters into bytes
     return env

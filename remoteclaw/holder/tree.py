@@ -1,11 +1,11 @@
-"""The processes below a holder: who they are, how they are signalled, what they leave."""
+"""The processes below a holder: finds them, signals them, and removes the run directory."""
 
 import ctypes
 import os
 
-#: The least `oom_score_adj` of the CLI and of all that it starts: when memory runs out, the kernel
-#: ends them, which can be started again, before Redis and the workers.
-OOM_SCORE = 500
+#: The minimum `oom_score_adj` of the CLI and its children. When memory runs out, the kernel kills
+#: them, which can be started again, before Redis and the workers.
+MIN_OOM_SCORE = 500
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -16,23 +16,23 @@ def prctl(option, value):
 
 
 def raise_oom_score():
-    """Make the kernel end this process and its children first when memory runs out."""
+    """Have the kernel kill this process and its children first when memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "r+") as file:
-            if int(file.read()) < OOM_SCORE:
-                file.write(str(OOM_SCORE))
-    except OSError:  # a sandbox may have it read-only
+            if int(file.read()) < MIN_OOM_SCORE:
+                file.write(str(MIN_OOM_SCORE))
+    except OSError:  # in a sandbox, the file can be read-only
         pass
 
 
 def start_time(pid):
-    """Return when a process started, in clock ticks since boot: with its pid, its identity."""
+    """Return the start time of a process, in clock ticks since boot, which identifies its pid."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[19]
 
 
 def namespace():
-    """Return which process ids are meant, as `process.py` does: a boot and a pid namespace."""
+    """Return the name of this process's pid namespace, in the form of `host/process.py`."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             boot = file.read().strip()
@@ -42,7 +42,7 @@ def namespace():
 
 
 def signal_all(pids, number):
-    """Send one signal to every process that is still there and ours; return how many were."""
+    """Send a signal to each process that exists and belongs to this user; return their number."""
     count = 0
     for pid in pids:
         try:
@@ -54,8 +54,8 @@ def signal_all(pids, number):
 
 
 def descendants(root):
-    """Return every process below `root`, from /proc."""
-    parents = {}
+    """Return the ids of all processes below the process `root`."""
+    children_of = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -63,17 +63,17 @@ def descendants(root):
                     fields = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            parents.setdefault(int(fields[1]), []).append(int(name))
-    found, queue = [], [root]
+            children_of.setdefault(int(fields[1]), []).append(int(name))
+    pids, queue = [], [root]
     while queue:
-        children = parents.get(queue.pop(), [])
-        found += children
+        children = children_of.get(queue.pop(), [])
+        pids += children
         queue += children
-    return found
+    return pids
 
 
 def remove_tree(path):
-    """Remove a directory and what is in it, following no links."""
+    """Remove a directory and its content, without following symbolic links."""
     try:
         for entry in os.scandir(path):
             if entry.is_dir(follow_symlinks=False):

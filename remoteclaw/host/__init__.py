@@ -1,1 +1,1 @@
-"""The machine: processes, files, terminal, logs, tokens, and what is fetched from elsewhere."""
+"""The machine: processes, files, locks, the terminal, logs, tokens, and fetches from the web."""

@@ -1,8 +1,8 @@
-"""Fetches from, and posts to, an address of another's choice: public ones alone, and bounded.
+"""Fetches from, and posts to, URLs that agents or clients name: only public ones, within limits.
 
-What an address leads to is looked at when it is connected to, so that neither a name that is looked
-up twice (DNS rebinding) nor a redirect gets around it. Proxies of the environment are not used:
-they would connect for us, to wherever they like.
+The IP address is checked when it is connected to, so that neither a second look-up of the name (DNS
+rebinding) nor a redirect gets around the check. Proxies in the environment are not used, because
+they would make the connection without the check.
 """
 
 import asyncio
@@ -18,30 +18,31 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore2
 
-from remoteclaw.host.files import UnfitFile, size_in_words
+from remoteclaw.host.files import UnfitFile, format_size
 from remoteclaw.limits import MAX_ATTACHMENT_BYTES
 
-#: How long a file may take, with all redirects, in seconds. Agents' CLIs give a call up after 60;
-#: its turn to fetch and the receipt of what is sent may take 10 of them each.
+#: How long a fetch may take, with all redirects, in seconds. Agents' CLIs abandon a call after 60,
+#: of which the wait for other fetches and the delivery of the file may take 10 each.
 FETCH_S = 30.0
-#: How long it may take to post something, in seconds.
+#: How long a post may take, in seconds.
 POST_S = 10.0
-#: How long a connection may take, in seconds: then another address of the server's is tried.
+#: How long a connection attempt may take, in seconds, before the server's next address is tried.
 CONNECT_S = 10.0
-#: How often another address may be named.
+#: The maximum number of redirects.
 MAX_REDIRECTS = 5
-#: How much is read of what a server calls a file, in characters.
-MAX_NAME = 1000
-#: The ports that are connected to.
+#: The maximum length of a Content-Disposition header, in characters; the rest is ignored.
+MAX_DISPOSITION_CHARS = 1000
+#: The only ports that are connected to.
 PORTS = frozenset((80, 443))
-#: Where a network that has IPv6 alone finds IPv4: the address is the last part.
+#: The prefix under which a network that has only IPv6 reaches IPv4 addresses, which are the last 32
+#: bits.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-#: The only part of IPv6 that has public addresses.
+#: The only range of public IPv6 addresses.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
-#: What IANA's registries of special addresses take out of the rest, and relays to elsewhere: 6to4
-#: and Teredo. Python's own table differs between versions. The last one is a cloud's own host,
-#: which every machine there reaches under a public address.
-_NEVER = tuple(
+#: Ranges that are not public: IANA's registries of special-purpose addresses, and the tunnels 6to4
+#: and Teredo. `ipaddress.is_global` differs between versions of Python. The last entry is Azure's
+#: own service, which every machine there reaches at a public address.
+_NOT_PUBLIC = tuple(
     map(
         ipaddress.ip_network,
         (
@@ -58,19 +59,22 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def is_public(address: Address, port: int) -> bool:
-    """Whether an address is public, so that connecting to it reveals nothing of this host."""
+    """Whether an address and a port are public, so that a connection can't reach this network."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), port)
         if address not in _GLOBAL_UNICAST:
             return False
-    return port in PORTS and not any(address in network for network in _NEVER)
+    return port in PORTS and not any(address in network for network in _NOT_PUBLIC)
 
 
 async def fetch(
     url: str, *, may_connect: Callable[[Address, int], bool] = is_public
 ) -> tuple[str, bytes]:
-    """Return the name and the content of the file at a URL; raises `UnfitFile` with the reason."""
+    """Return the name and the content of the file at a URL.
+
+    Raises `UnfitFile`, with the reason, if it can't be fetched.
+    """
     async with _connecting(may_connect, within_s=FETCH_S) as pool:
         for _ in range(MAX_REDIRECTS + 1):
             target = _checked(url)
@@ -79,10 +83,10 @@ async def fetch(
             try:
                 if response.status not in (301, 302, 303, 307, 308):
                     return _name(url, response), await _content(response)
-                url = _joined(url, _header(response, "location"))
+                url = _redirected(url, _header(response, "location"))
             finally:
                 await response.aclose()
-    raise UnfitFile(f"it leads on to more than {MAX_REDIRECTS} other addresses")
+    raise UnfitFile(f"it redirects more than {MAX_REDIRECTS} times")
 
 
 async def post(
@@ -92,9 +96,9 @@ async def post(
     *,
     may_connect: Callable[[Address, int], bool] = is_public,
 ) -> int:
-    """Post to an https: URL, and nowhere that it leads on to; return the status of the answer.
+    """Post to an https: URL, without following redirects; return the HTTP status.
 
-    Raises `UnfitFile` with the reason if there is none.
+    Raises `UnfitFile`, with the reason, if there is no response.
     """
     target = _checked(url)
     if not target.startswith("https:"):
@@ -113,7 +117,7 @@ async def post(
 async def _connecting(
     may_connect: Callable[[Address, int], bool], *, within_s: float
 ) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
-    """Have something asked of a server; raises `UnfitFile` with the reason if it fails."""
+    """Open a pool of connections; raises `UnfitFile`, with the reason, for errors in the body."""
     try:
         async with (
             asyncio.timeout(within_s),
@@ -124,25 +128,26 @@ async def _connecting(
         raise UnfitFile(f"its server took longer than {within_s:.0f} s") from None
     except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
         if isinstance(error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
-            raise UnfitFile("its server's certificate is not to be trusted") from None
+            raise UnfitFile("its server's certificate is not trusted") from None
         raise UnfitFile("its server can't be reached") from None
     except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
         raise UnfitFile("its server does not speak HTTP") from None
 
 
-def _joined(url: str, other: str) -> str:
+def _redirected(url: str, location: str) -> str:
+    """Return the URL to which a response of `url` redirects; raises `UnfitFile`."""
     try:
-        target = urljoin(url, other)
+        target = urljoin(url, location)
         is_downgrade = urlsplit(url).scheme == "https" != urlsplit(target).scheme
     except ValueError:
-        raise UnfitFile("it leads on to an address that can't be read") from None
+        raise UnfitFile("it redirects to an address that can't be read") from None
     if is_downgrade:
-        raise UnfitFile("it leads from https:// on to an address without encryption")
+        raise UnfitFile("it redirects from https:// to an address without encryption")
     return target
 
 
 def _checked(url: str) -> str:
-    """Return a URL as it is asked for; raises `UnfitFile` if we ask for no such."""
+    """Return a URL in normal form; raises `UnfitFile` if it is invalid or not http(s)."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -157,12 +162,12 @@ def _checked(url: str) -> str:
         raise UnfitFile("its address can't be read")
     if parts.username is not None or parts.password is not None:
         raise UnfitFile("its address has a login in it")
-    place = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{target}"
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{target}"
 
 
 def _headers(target: str) -> list[tuple[str, str]]:
-    # A content that has to be unpacked could be of any size.
+    # Compressed content could be of any size, so it isn't accepted.
     return [
         ("Host", urlsplit(target).netloc),
         ("User-Agent", "remoteclaw"),
@@ -175,12 +180,12 @@ async def _content(response: httpcore2.Response) -> bytes:
     if response.status != 200:
         raise UnfitFile(f"its server answers with status {response.status}")
     if _header(response, "content-encoding") not in ("", "identity"):
-        raise UnfitFile("its server sends it packed, though asked not to")
+        raise UnfitFile("its server sends it compressed, although asked not to")
     content = bytearray()
     async for part in response.aiter_stream():
         content += part
         if len(content) > MAX_ATTACHMENT_BYTES:
-            raise UnfitFile(f"it is larger than {size_in_words(MAX_ATTACHMENT_BYTES)}")
+            raise UnfitFile(f"it is larger than {format_size(MAX_ATTACHMENT_BYTES)}")
     return bytes(content)
 
 
@@ -191,18 +196,19 @@ def _header(response: httpcore2.Response, name: str) -> str:
 
 
 def _name(url: str, response: httpcore2.Response) -> str:
-    """Return what the server calls the file, else the end of its address."""
-    told = email.message.Message()
-    told["Content-Disposition"] = _header(response, "content-disposition")[:MAX_NAME]
+    """Return the file's name in the Content-Disposition header, else the end of the URL's path."""
+    headers = email.message.Message()
+    disposition = _header(response, "content-disposition")[:MAX_DISPOSITION_CHARS]
+    headers["Content-Disposition"] = disposition
     try:
-        name = told.get_filename()
-    except (ValueError, LookupError, TypeError):  # an encoding, or a numbering, that is none
+        name = headers.get_filename()
+    except (ValueError, LookupError, TypeError):  # an invalid encoding or continuation
         name = None
     return name or PurePosixPath(unquote(urlsplit(url).path)).name
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to what a name stands for, if that may be connected to."""
+    """Connects only to addresses that `may_connect` allows."""
 
     def __init__(self, may_connect: Callable[[Address, int], bool]) -> None:
         self._may_connect = may_connect
@@ -216,13 +222,13 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address of a host that may be connected to and answers."""
+        """Connect to the first allowed address of a host that answers."""
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError:
             raise UnfitFile("its server is unknown") from None
-        addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+        addresses = [ipaddress.ip_address(str(info[0]).partition("%")[0]) for *_, info in infos]
         allowed = [address for address in addresses if self._may_connect(address, port)]
         if not allowed:
             why = "not a public one" if port in PORTS else f"at port {port}, not at 80 or 443"

@@ -1,4 +1,4 @@
-"""Files that people and agents send: types, names, and safe reading."""
+"""Files that people and agents send: their types, and safe reading and writing."""
 
 import errno
 import json
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from remoteclaw.host.locks import locked
 from remoteclaw.limits import MAX_ATTACHMENT_BYTES
 
-if TYPE_CHECKING:  # else `send` would load pydantic
+if TYPE_CHECKING:  # at run time, importing it would make `remoteclaw send` load pydantic
     from remoteclaw.messages import Attachment
 
-#: First bytes of the kinds of file that are recognised by their content alone.
+#: The first bytes of file types that are recognized only by their content.
 _SIGNATURES = (
     ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
     ("image/jpeg", re.compile(rb"\xff\xd8\xff")),
@@ -24,11 +24,11 @@ _SIGNATURES = (
     ("image/webp", re.compile(rb"RIFF....WEBP", re.DOTALL)),
     ("application/pdf", re.compile(rb"%PDF-")),
 )
-_TOLD_BY_CONTENT = frozenset(kind for kind, _ in _SIGNATURES)
-#: What nothing is known of.
+_SIGNED_TYPES = frozenset(mime_type for mime_type, _ in _SIGNATURES)
+#: The type of all other files.
 _UNKNOWN = "application/octet-stream"
 
-#: Python's own table alone, so that a file is called the same on every host.
+#: Only Python's own table of types, so that a file has the same type on every host.
 _BY_NAME = mimetypes.MimeTypes()
 
 
@@ -37,47 +37,47 @@ class UnfitFile(Exception):
 
 
 def mime_type_of(name: str, content: bytes) -> str:
-    """Return what a file is: by its first bytes, else by the ending of its name."""
-    for kind, signature in _SIGNATURES:
+    """Return the MIME type of a file, by its first bytes, else by the extension of its name."""
+    for mime_type, signature in _SIGNATURES:
         if signature.match(content):
-            return kind
+            return mime_type
     guessed, encoding = _BY_NAME.guess_type(name)
-    if guessed is None or encoding is not None or guessed in _TOLD_BY_CONTENT:
+    if guessed is None or encoding is not None or guessed in _SIGNED_TYPES:
         return _UNKNOWN
     return guessed
 
 
 def read_file(
-    path: Path, *, check: Callable[[Path, os.stat_result], None] = lambda _path, _found: None
+    path: Path, *, check: Callable[[Path, os.stat_result], None] = lambda _path, _status: None
 ) -> bytes:
-    """Return what is in a regular file; raises `UnfitFile` if it must not or can't be sent.
+    """Return the content of a regular file; raises `UnfitFile` if it can't or must not be sent.
 
-    `check` is told of the open file where it is, whatever links lead to it; it may raise as well.
+    `check` is called with the real path and the status of the open file; it may raise `UnfitFile`.
     """
     try:
-        # Whatever it is, opening it must neither wait (a fifo) nor have an effect (a terminal).
+        # The file can be of any type: opening a fifo must not block, and a terminal must not become
+        # this process's own.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except ValueError:
         raise UnfitFile("its name has a NUL in it") from None
     except OSError as error:
         raise UnfitFile(_reason(error)) from None
     try:
-        # Asked of the open file, which can't be exchanged in between.
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        # The open file is checked, because the path may lead to another one by now.
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise UnfitFile("it is no regular file")
-        check(Path(os.readlink(f"/proc/self/fd/{descriptor}")), found)
+        check(Path(os.readlink(f"/proc/self/fd/{descriptor}")), status)
         content = b""
-        if found.st_size <= MAX_ATTACHMENT_BYTES:
+        if status.st_size <= MAX_ATTACHMENT_BYTES:
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 content = file.read(MAX_ATTACHMENT_BYTES + 1)
     except OSError as error:
         raise UnfitFile(_reason(error)) from None
     finally:
         os.close(descriptor)
-    if max(len(content), found.st_size) > MAX_ATTACHMENT_BYTES:
-        most = size_in_words(MAX_ATTACHMENT_BYTES)
-        raise UnfitFile(f"it is larger than {most}")
+    if max(len(content), status.st_size) > MAX_ATTACHMENT_BYTES:
+        raise UnfitFile(f"it is larger than {format_size(MAX_ATTACHMENT_BYTES)}")
     return content
 
 
@@ -88,9 +88,9 @@ def _reason(error: OSError) -> str:
 
 
 def save_file(directory: Path, name: str, content: bytes) -> Path:
-    """Write a file that is the user's alone; return where it is.
+    """Write a file that only this user can read; return its path. Raises OSError.
 
-    A file that is there already is kept: then the new one has a number. Raises OSError.
+    If there is a file of that name, the new file's name gets a number.
     """
     stem, dot, ending = name.rpartition(".")
     for number in range(1, 10_000):
@@ -105,9 +105,10 @@ def save_file(directory: Path, name: str, content: bytes) -> Path:
 
 
 def write_new(path: Path, content: bytes, *, is_durable: bool = False) -> None:
-    """Write a file that was not there and is the user's alone; raises OSError, leaving no half.
+    """Write a new file that only this user can read.
 
-    A durable one is on the disk when this returns.
+    If `is_durable`, it is on the disk when this returns. Raises FileExistsError, or another OSError
+    after which no part of the file is left.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -122,18 +123,21 @@ def write_new(path: Path, content: bytes, *, is_durable: bool = False) -> None:
         raise
 
 
-def about_file(
+def describe_file(
     file: "Attachment", *, saved: str | None = None, problem: str | None = None, hint: str = ""
 ) -> str:
-    """Return what a person reads at a terminal of a file that an agent has sent."""
-    about = f"{json.dumps(file.name, ensure_ascii=False)}, {size_in_words(file.size)}"
+    """Return the line about a file from an agent that a person reads in a terminal.
+
+    It says that the file is `saved` at a path, or why it can't be saved, or else ends with `hint`.
+    """
+    about = f"{json.dumps(file.name, ensure_ascii=False)}, {format_size(file.size)}"
     if saved:
         return f"(A file: {about}, saved as {saved}.)"
     return f"(A file: {about}. {f'It can’t be saved: {problem}.' if problem else hint})"
 
 
-def size_in_words(size: int) -> str:
-    """Return a number of bytes as people read it: 12 KB, 3.4 MB."""
+def format_size(size: int) -> str:
+    """Return a number of bytes in the form that people read, such as 12 KB or 3.4 MB."""
     if size < 1024:
         return f"{size} bytes"
     if size < 1024 * 1024:
@@ -142,10 +146,10 @@ def size_in_words(size: int) -> str:
 
 
 def share_text(path: Path, text: bytes, link: Path) -> None:
-    """Keep a text at a path that its content decides, for as long as `link` is there.
+    """Store a text at `path` for as long as the hard link `link` to it exists.
 
-    Callers that need the same text at the same time share it. Texts of that directory without a
-    link are removed.
+    Callers derive `path` from the text, so callers with the same text share the file. Files in that
+    directory whose links are all gone are removed.
     """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with locked(path.parent / "lock"):

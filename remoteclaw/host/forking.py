@@ -1,8 +1,8 @@
-"""The fork server: one process that has loaded what programs of ours need, and forks them.
+"""The fork server: a process that has imported RemoteClaw's modules, and forks its programs.
 
-What it forks shares its memory and has nothing to load. Each program is `python -m MODULE` with
-arguments, an environment and streams of its own. It ends with the server, in whatever way that one
-ends, and the server ends with the process that started it.
+A fork shares the server's memory and has nothing to import. Each fork runs `python -m MODULE` with
+its own arguments, environment and descriptors. It ends when the server ends in any way, and the
+server ends when its owner does.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
-from remoteclaw.host.run_main import run_and_end
+from remoteclaw.host.run_main import run_and_exit
 
-#: The largest order, in bytes: what a kernel lets through by default.
-MAX_BYTES = 200_000
-#: How many descriptors a program may be given, its streams included.
-MAX_GIVEN = 8
-#: The name of a process in `top`.
+#: The maximum size of an order, in bytes: the kernel's default limit for a message on a socket.
+MAX_ORDER_BYTES = 200_000
+#: The maximum number of descriptors that a program gets, including its streams.
+MAX_DESCRIPTORS = 8
+#: The file with this process's name in `top`.
 _COMM = Path("/proc/self/comm")
-#: How long a server may take to end, in seconds.
-PATIENCE_S = 1.0
+#: How long a server may take to end before it is killed, in seconds.
+GRACE_S = 1.0
 
 
 def server_command(orders: socket.socket, modules: Sequence[str]) -> list[str]:
-    """Return the command of a server that has loaded some modules; it inherits the socket.
+    """Return the command line of a server that imports `modules` and inherits the socket `orders`.
 
-    -P, so that no file of the directory in which it is started is taken for a module.
+    With -P, Python doesn't import files of the current directory as modules.
     """
     return [sys.executable, "-P", "-m", __name__, str(orders.fileno()), *modules]
 
@@ -49,101 +49,109 @@ def fork(
     env: Mapping[str, str],
     streams: Sequence[int],
 ) -> socket.socket:
-    """Make a server run `python -m MODULE ARGUMENTS` in this directory.
+    """Have a server run `python -m MODULE ARGUMENTS` in the current directory.
 
-    The streams, and what else it gets, are its descriptors from 0 on.
-    The socket that is returned says its process id, and later its exit status or minus its signal.
-    It ends without them if the server ends.
+    `streams` become the program's descriptors 0, 1, 2 and so on. The returned socket receives the
+    program's pid, and later its exit status, or minus the number of the signal that ended it. It
+    closes without these messages if the server ends.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, contextlib.suppress(ConnectionError):  # the server was killed
+    with theirs, contextlib.suppress(ConnectionError):  # the server has been killed
         order = json.dumps([[module, *arguments], dict(env), os.getcwd()]).encode()
         socket.send_fds(server, [order], [theirs.fileno(), *streams])
     return ours
 
 
-class Forked:
-    """A process that a server has forked; as `asyncio.subprocess.Process`, where it is used."""
+class ForkedProcess:
+    """A process that a fork server has forked, with a part of `asyncio.subprocess.Process`' API."""
 
-    def __init__(self, told: socket.socket, pid: int | None, *, is_child: bool = False) -> None:
-        """`pid` is None if the server was killed before it could fork it.
+    def __init__(self, status: socket.socket, pid: int | None, *, is_child: bool = False) -> None:
+        """`status` receives the exit status.
 
-        `is_child` is said of one that no server has forked, but this process.
+        `pid` is None if the server was killed before the fork. `is_child` says that this process
+        has forked the process itself.
         """
         self.pid = pid
         self._is_child = is_child
         self.returncode: int | None = None
-        self._ending = asyncio.create_task(self._end(told))
+        self._ending = asyncio.create_task(self._end(status))
 
     async def wait(self) -> int:
-        """Wait until it has ended; return its exit status, or minus its signal."""
+        """Wait until the process has ended; return its exit status, or minus its signal."""
         return await asyncio.shield(self._ending)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
+        """Send the process a signal, if it still runs."""
         if self.pid is not None and self.returncode is None:
             os.kill(self.pid, number)
 
-    async def _end(self, told: socket.socket) -> int:
-        with told:
-            status = await asyncio.get_running_loop().sock_recv(told, 16)
+    async def _end(self, status: socket.socket) -> int:
+        with status:
+            received = await asyncio.get_running_loop().sock_recv(status, 16)
         if self._is_child and self.pid is not None:
-            _, ended = await asyncio.to_thread(os.waitpid, self.pid, 0)
-            self.returncode = os.waitstatus_to_exitcode(ended)
+            _, wait_status = await asyncio.to_thread(os.waitpid, self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(wait_status)
         else:
-            self.returncode = int(status or -signal.SIGKILL)  # it is killed with its server
+            # Without a status, the server was killed, and the kernel killed the process with it.
+            self.returncode = int(received or -signal.SIGKILL)
         return self.returncode
 
 
 class ForkServer:
-    """A fork server as its owner has it: started, and started again when it was killed."""
+    """The owner's side of a fork server, which it starts again after a kill."""
 
     def __init__(self, *modules: str, log: Path) -> None:
         self._modules = modules
         self._log = log
-        self._process: asyncio.subprocess.Process | Forked | None = None
+        self._process: asyncio.subprocess.Process | ForkedProcess | None = None
         self._orders: socket.socket | None = None
-        self._begun: tuple[socket.socket, int] | None = None
+        self._first: tuple[socket.socket, int] | None = None
+        """The status socket and the pid of the server that `fork_first()` has forked."""
         self._starting = asyncio.Lock()
 
-    def begin(self) -> None:
-        """Load the modules, and have the first one be a fork of this process, which shares them.
+    def fork_first(self) -> None:
+        """Import the modules, and fork the first server from this process, which shares them.
 
-        Only before this process has a thread, a loop or a connection.
+        Call this only while this process has no other thread, no event loop and no connection.
         """
-        _load(self._modules)
+        _import_all(self._modules)
         owner = os.getpid()
         self._orders, orders = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        told, answer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        nothing, file = os.open(os.devnull, os.O_RDONLY), open_log(self._log)
-        given = [nothing, file, file, orders.fileno(), answer.fileno()]
+        status, exit_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        null, file = os.open(os.devnull, os.O_RDONLY), open_log(self._log)
+        # The last descriptor is never written to: it closes when the server ends.
+        descriptors = [null, file, file, orders.fileno(), exit_status.fileno()]
         directory = os.getcwd()
 
-        def be() -> None:
-            os.dup2(file, 2)  # no traceback goes to the person's terminal
+        def run_server() -> None:
+            os.dup2(file, 2)  # a traceback must not go to the user's terminal
             die_with_parent(owner)
             if not sys.flags.safe_path:
                 del sys.path[0]  # as -P does
-            _become(os.environ.copy(), directory, given)
+            _set_up(os.environ.copy(), directory, descriptors)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-            _be_server(3)
+            _serve_and_run(3)
 
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until it has its own group
+        # Until the server has its own process group, Ctrl-C reaches it, too.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         if not (pid := os.fork()):
-            run_and_end(be)
+            run_and_exit(run_server)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        for descriptor in (nothing, file):
+        for descriptor in (null, file):
             os.close(descriptor)
         orders.close()
-        answer.close()
-        told.setblocking(False)
-        self._begun = told, pid
+        exit_status.close()
+        status.setblocking(False)
+        self._first = status, pid
 
     async def start(self) -> socket.socket:
-        """Start it unless it runs; return where it takes orders. It loads its modules meanwhile."""
+        """Start the server unless it runs; return the socket on which it takes orders.
+
+        A new server may still be importing its modules when this returns.
+        """
         async with self._starting:
-            if self._begun:
-                self._process, self._begun = Forked(*self._begun, is_child=True), None
+            if self._first:
+                self._process, self._first = ForkedProcess(*self._first, is_child=True), None
             if (
                 self._orders is None
                 or self._process is None
@@ -168,85 +176,90 @@ class ForkServer:
         env: Mapping[str, str],
         log: Path,
         sockets: Sequence[socket.socket] = (),
-    ) -> Forked:
-        """Run `python -m MODULE ARGUMENTS`; what it prints is appended to `log`.
+    ) -> ForkedProcess:
+        """Run `python -m MODULE ARGUMENTS` in a fork; its output is appended to `log`.
 
-        The sockets are its descriptors from 3 on.
+        The sockets become its descriptors 3, 4 and so on.
         """
         server = await self.start()
-        nothing, file = os.open(os.devnull, os.O_RDONLY), open_log(log)
+        null, file = os.open(os.devnull, os.O_RDONLY), open_log(log)
         try:
-            streams = [nothing, file, file, *(each.fileno() for each in sockets)]
-            told = fork(server, module, arguments, env=env, streams=streams)
+            streams = [null, file, file, *(each.fileno() for each in sockets)]
+            status = fork(server, module, arguments, env=env, streams=streams)
         finally:
-            os.close(nothing)
+            os.close(null)
             os.close(file)
-        told.setblocking(False)
-        pid = await asyncio.get_running_loop().sock_recv(told, 16)
-        return Forked(told, int(pid) if pid else None)
+        status.setblocking(False)
+        pid = await asyncio.get_running_loop().sock_recv(status, 16)
+        return ForkedProcess(status, int(pid) if pid else None)
 
     async def end(self) -> None:
-        """End it, and all that it has forked."""
+        """End the server and all its forks."""
         if self._orders and self._process:
             self._orders.close()
-            await stop(self._process, patience_s=PATIENCE_S)
+            await stop(self._process, grace_s=GRACE_S)
 
 
 def _serve(orders: socket.socket) -> list[str]:
-    """Fork for each order; return, in the fork, what it is to run. Nothing once they end."""
+    """Fork for each order. In a fork, return its command line; in the server, [] at the end."""
     server = os.getpid()
-    told: dict[int, int] = {}
+    status_descriptors: dict[int, int] = {}
 
     def reap(*_: object) -> None:
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
-                _tell(told.pop(pid), os.waitstatus_to_exitcode(status))
+                _send(status_descriptors.pop(pid), os.waitstatus_to_exitcode(status))
 
     signal.signal(signal.SIGCHLD, reap)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what it has forked is given time to end
+    # A SIGTERM to all processes must leave the forks time to end: they are killed with the server.
+    # The owner ends the server by closing `orders`.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
-        order, descriptors, _, _ = socket.recv_fds(orders, MAX_BYTES, 1 + MAX_GIVEN)
+        order, descriptors, _, _ = socket.recv_fds(orders, MAX_ORDER_BYTES, 1 + MAX_DESCRIPTORS)
         if not order:
             return []
-        answer, *streams = descriptors
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # before it is noted
+        status_descriptor, *streams = descriptors
+        # The fork may end before its pid is in the table, which reap() needs.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         if not (pid := os.fork()):
             die_with_parent(server)
             argv, env, directory = json.loads(order)
-            _become(env, directory, [*streams, answer])
+            _set_up(env, directory, [*streams, status_descriptor])
             _rename([*argv, ""][1])
-            _tell(len(streams), os.getpid())  # signals reach it from now on
+            _send(len(streams), os.getpid())  # only now: the owner may send signals from here on
             orders.detach()
             return list(argv)
-        told[pid] = answer
+        status_descriptors[pid] = status_descriptor
         for descriptor in streams:
             os.close(descriptor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
 
 
-def _tell(answer: int, number: int) -> None:
-    """Tell who has ordered a program its process id or its exit status; this ends our part."""
-    with contextlib.suppress(OSError):  # nobody waits any more
-        os.write(answer, str(number).encode())
-    os.close(answer)
+def _send(descriptor: int, number: int) -> None:
+    """Send the owner a pid or an exit status, and close the descriptor."""
+    with contextlib.suppress(OSError):  # the owner has closed its end
+        os.write(descriptor, str(number).encode())
+    os.close(descriptor)
 
 
-def _become(env: Mapping[str, str], directory: str, given: Sequence[int]) -> None:
-    """Make this process a program's own: signals, environment and directory.
+def _set_up(env: Mapping[str, str], directory: str, descriptors: Sequence[int]) -> None:
+    """Give this fork its own process group, signal handlers, environment and directory.
 
-    Of the descriptors it has those that it is given, from 0 on.
+    `descriptors` become its descriptors 0, 1, 2 and so on; all others are closed.
     """
-    os.setpgid(0, 0)  # a Ctrl-C at the terminal does not reach it
+    os.setpgid(0, 0)  # so that a Ctrl-C at the terminal doesn't reach it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    beyond = len(given)
-    for number, each in enumerate([fcntl.fcntl(each, fcntl.F_DUPFD, beyond) for each in given]):
+    count = len(descriptors)
+    # Copies above the range come first, so that no dup2() overwrites one that is still needed.
+    copies = [fcntl.fcntl(each, fcntl.F_DUPFD, count) for each in descriptors]
+    for number, each in enumerate(copies):
         os.dup2(each, number)
     for number in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # that of the list itself
-            if number >= beyond:
+        with contextlib.suppress(OSError):  # the listing's own descriptor is closed already
+            if number >= count:
                 os.close(number)
     os.environ.clear()
     os.environ.update(env)
@@ -258,22 +271,22 @@ def _become(env: Mapping[str, str], directory: str, given: Sequence[int]) -> Non
 
 
 def _rename(name: str) -> None:
-    """Give this process a name in `top`, where that is allowed."""
+    """Give this process a name in `top`, if the system allows it."""
     with contextlib.suppress(OSError):
         _COMM.write_text(name)
 
 
-def _load(modules: Sequence[str]) -> None:
+def _import_all(modules: Sequence[str]) -> None:
     gc.disable()
     for module in modules:
         importlib.import_module(module)
     gc.enable()
     gc.collect()
-    gc.freeze()  # what the collector never looks at is never copied
+    gc.freeze()  # the collector then doesn't write to these objects, so forks share their memory
 
 
-def _be_server(orders: int) -> None:
-    """Be the server, and in a fork what that one is to run."""
+def _serve_and_run(orders: int) -> None:
+    """Serve orders; in a fork, run its program."""
     _rename("fork server")
     sys.argv = _serve(socket.socket(fileno=orders))
     if sys.argv:
@@ -281,5 +294,5 @@ def _be_server(orders: int) -> None:
 
 
 if __name__ == "__main__":
-    _load(sys.argv[2:])
-    run_and_end(lambda: _be_server(int(sys.argv[1])))
+    _import_all(sys.argv[2:])
+    run_and_exit(lambda: _serve_and_run(int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""The load of this computer, and whether one more agent's program has room on it."""
+"""A check whether this computer can run another terminal."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ _MEMORY = Path("/proc/meminfo")
 
 
 class Overloaded(Exception):
-    """Raised where nothing more should be started; its text is a sentence."""
+    """Raised if nothing more should be started; its text is a sentence."""
 
 
 def check_load(max_load: float, min_memory_mb: int) -> None:
-    """Raise `Overloaded` if this computer has too much to do, or too little memory left.
+    """Raise `Overloaded` if this computer has too high a load, or too little available memory.
 
-    `max_load` is that of the last minute for each processor that this process may use; 0 stands for
-    any, as it does for the memory.
+    `max_load` is the maximum load average of the last minute for each processor that this process
+    may use. For both arguments, 0 means no limit.
     """
     processors = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
@@ -31,9 +31,9 @@ def check_load(max_load: float, min_memory_mb: int) -> None:
 
 
 def _available_mb() -> int:
-    """Return how much memory could be used without swapping."""
+    """Return the memory that can be used without swapping, in megabytes."""
     for line in _MEMORY.read_text().splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             return int(rest.split()[0]) // 1024
-    raise AssertionError("Linux says it since 3.14")
+    raise AssertionError("Linux has MemAvailable since 3.14")

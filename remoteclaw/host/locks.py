@@ -1,7 +1,7 @@
-"""File locks between processes, and files that are replaced in one step.
+"""File locks between processes, and atomic replacement of files.
 
-A lock is held while its descriptor is open: the kernel releases it when the process ends, also when
-it is killed, and a child that inherits the descriptor keeps it.
+A lock is held while its descriptor is open. The kernel releases it when the process ends, even by a
+kill; a child that inherits the descriptor keeps it.
 """
 
 import asyncio
@@ -15,38 +15,39 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 
-#: Pause between two tries to take a lock, in seconds.
-LOOK_S = 0.01
+#: The pause between two attempts to take a lock, in seconds.
+RETRY_S = 0.01
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> int | None:
-    """Return a descriptor that holds a file's lock; None if another holds it for longer than that.
+    """Take the lock of a file; return the descriptor that holds it.
 
-    The file is made if it is absent. Raises OSError.
+    None if another process still holds it after `wait_s` seconds. The file is made if it is absent.
+    Raises OSError.
     """
     until = boottime() + wait_s
     while (descriptor := _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
         if boottime() >= until:
             return None
-        time.sleep(LOOK_S)
+        time.sleep(RETRY_S)
     return descriptor
 
 
-async def lock_soon(path: Path, *, wait_s: float) -> int | None:
-    """Do what `lock()` does without holding the event loop up."""
+async def lock_async(path: Path, *, wait_s: float) -> int | None:
+    """Do as `lock()`, without blocking the event loop."""
     until = boottime() + wait_s
     while (descriptor := lock(path)) is None:
         if boottime() >= until:
             return None
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(RETRY_S)
     return descriptor
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file's lock; wait for it as long as it takes. Raises OSError."""
+    """Hold the lock of a file, after waiting for it without a limit. Raises OSError."""
     descriptor = _lock(path, fcntl.LOCK_EX)
-    assert descriptor is not None, "it was waited for"
+    assert descriptor is not None, "a blocking flock() returns with the lock"
     try:
         yield
     finally:
@@ -54,10 +55,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a file's lock; raises OSError where the file is absent."""
+    """Whether a process holds the lock of a file; raises OSError if the file is absent."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # Shared, so that two that look at once don't see each other.
+        # A shared lock, so that two simultaneous checks don't take each other for a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -73,14 +74,14 @@ def replace_file(
     mode: int = 0o600,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a file and put it in the place of another in one step. Raises OSError.
+    """Replace the content of a file atomically. Raises OSError.
 
-    Killed at any moment, there is the old file or the new one, also after a power failure. `check`
-    is called last: if it raises, the old file stays. The caller holds a lock, because the draft has
-    one name.
+    A kill or a power failure at any moment leaves the old file or the new one. `check` is called
+    right before the replacement; if it raises, the old file stays. The caller holds a lock, because
+    all callers use the same temporary file.
     """
     draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)  # of a process that was killed
+    draft.unlink(missing_ok=True)  # a process that was killed may have left one
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""Logs: one line each, from one formatter, so that no message can fake a line."""
+"""Logs, with a formatter that writes one line for each message, so that none can forge a line."""
 
 import logging
 import logging.config
@@ -9,31 +9,31 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.host.terminal import in_a_line, printable
+from remoteclaw.host.terminal import escape_line, printable
 
-#: A log that is larger is rotated, in bytes: some 100,000 lines.
-MAX_BYTES = 10_000_000
+#: A log larger than this, in bytes, is rotated: it has about 100,000 lines.
+MAX_LOG_BYTES = 10_000_000
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line, with whatever could break out of it escaped."""
+    """Formats a record as one line, in which unsafe characters are escaped."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
-        """Escape the message."""
-        return in_a_line(super().formatMessage(record))
+        """Return the message with its unsafe characters escaped."""
+        return escape_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        """Indent a traceback, which may quote a text of several lines at its end."""
+        """Return the traceback, indented because the error's text can have several lines."""
         return textwrap.indent(printable(super().formatException(ei)), "  ")
 
 
 def logging_config(file: Path | None = None) -> dict[str, Any]:
-    """Return what `logging.config.dictConfig` needs; `rq worker` takes the same.
+    """Return the argument of `logging.config.dictConfig`, which `rq worker` also accepts.
 
-    Without a file, standard error is written to.
+    If `file` is None, logs go to standard error.
     """
     target: dict[str, Any] = {"class": "logging.StreamHandler"}
     if file is not None:
@@ -46,37 +46,37 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
         "handlers": {"lines": {**target, "formatter": "line"}},
         "loggers": {
             name: {"level": level, "handlers": ["lines"], "propagate": False}
-            # Uvicorn's lower levels have addresses with queries, and a line for each bad request.
+            # Uvicorn's lower levels log URLs with queries, and a line for each bad request.
             for name, level in (("remoteclaw", "INFO"), ("workers", "INFO"), ("uvicorn", "ERROR"))
         },
     }
 
 
 def configure_logging(file: Path | None = None) -> None:
-    """Log to a file that only this user can read, else to standard error."""
+    """Log to a file that only this user can read, or to standard error if `file` is None."""
     logging.config.dictConfig(logging_config(file))
 
 
 def rotate_logs(directory: Path) -> None:
-    """Move what is in each log that has become too large to a file beside it, `NAME.log.1`.
+    """Move the content of each log that is too large to the file `NAME.log.1`. Raises OSError.
 
-    Processes keep their logs open for appending, so a log is copied and emptied, and not renamed.
-    A line that is written between these two steps is lost. Raises OSError.
+    Processes keep their logs open for appending, so a log is copied and emptied instead of renamed.
+    A line that is written between these two steps is lost.
     """
     for log in directory.glob("*.log"):
-        if log.stat().st_size > MAX_BYTES:
+        if log.stat().st_size > MAX_LOG_BYTES:
             shutil.copy(log, log.with_name(f"{log.name}.1"))
             os.truncate(log, 0)
 
 
 def frames_of(error: BaseException) -> str:
-    """Return what happened and where, but not in which words: they may quote a message."""
+    """Return an error's type and traceback without its text, which can quote people's messages."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     return f"{_kinds(error)}\n{frames}"
 
 
 def _kinds(error: BaseException) -> str:
-    """Return the names of an error and of those that it groups."""
+    """Return the type of an error, and the types of the errors in a group."""
     name = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
         return f"{name} of {', '.join(_kinds(inner) for inner in error.exceptions)}"

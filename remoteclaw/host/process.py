@@ -1,4 +1,4 @@
-"""Processes: the one place that starts, signals and sweeps them, beside the holder."""
+"""Processes: the only module, besides the holder, that starts, signals and kills them."""
 
 import asyncio
 import contextlib
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from remoteclaw.clock import boot_id, boottime
 
 if TYPE_CHECKING:
-    from remoteclaw.host.forking import Forked
+    from remoteclaw.host.forking import ForkedProcess
 
 _PR_SET_PDEATHSIG = 1
-#: Looked up once: between fork and exec nothing should have to be found.
+#: Looked up here, because between fork and exec no library should be loaded.
 _prctl = ctypes.CDLL(None).prctl
-#: What a holder writes into the environment of everything it starts: its pid, start time, boot and
-#: pid namespace.
+#: The variable that a holder sets in the environment of all its children: the holder's pid, start
+#: time, boot and pid namespace.
 MARK = b"REMOTECLAW_HOLDER="
-#: How long a killed holder's agent may take to be gone, in seconds.
+#: How long the agent of a killed holder may take to end, in seconds.
 DYING_S = 0.5
 
 
@@ -36,10 +36,10 @@ async def spawn(
     death_signal: signal.Signals,
     keep: Sequence[int] = (),
 ) -> asyncio.subprocess.Process:
-    """Start a process that gets `death_signal` when we die, in any way.
+    """Start a process that the kernel sends `death_signal` when this process ends in any way.
 
-    What it prints is appended to `log`, which only this user can read.
-    It is its own process group, so that a Ctrl-C at the terminal reaches us alone.
+    Its output is appended to `log`, which only this user can read. It is its own process group, so
+    that a Ctrl-C at the terminal doesn't reach it. It inherits the descriptors in `keep`.
     """
     parent = os.getpid()
     descriptor = open_log(log)
@@ -59,13 +59,13 @@ async def spawn(
 
 
 def open_log(file: Path) -> int:
-    """Open a file that only this user can read, to append to it."""
+    """Return a descriptor that appends to a file, which only this user can read."""
     return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-async def stop(process: "asyncio.subprocess.Process | Forked", *, patience_s: float) -> None:
-    """Ask a process to end, and make it end when it hasn't within `patience_s` seconds."""
-    for number, seconds in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10.0)):
+async def stop(process: "asyncio.subprocess.Process | ForkedProcess", *, grace_s: float) -> None:
+    """Send a process SIGTERM, and SIGKILL if it hasn't ended after `grace_s` seconds."""
+    for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10.0)):
         if process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -75,17 +75,17 @@ async def stop(process: "asyncio.subprocess.Process | Forked", *, patience_s: fl
                 await process.wait()
 
 
-def become(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Replace this process; raises OSError if that program can't be executed."""
+def exec_program(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Replace the program of this process; raises OSError if the new one can't be executed."""
     os.execvpe(argv[0], list(argv), dict(env))
 
 
 def read_output(
     argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, may_fail: bool = False
 ) -> str | None:
-    """Return what a short command prints on standard output; None if it fails or takes too long.
+    """Return a command's standard output; None if it fails, or takes longer than `timeout_s`.
 
-    With `may_fail`, return what it prints, on standard error too, also if it fails.
+    If `may_fail`, return its standard output and standard error even if it fails.
     """
     try:
         result = subprocess.run(
@@ -104,11 +104,11 @@ def read_output(
 
 
 def read_beginning(
-    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, most_bytes: int
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, max_bytes: int
 ) -> bytes | None:
-    """Return what a command prints on standard output, `most_bytes` of it at most.
+    """Return the first `max_bytes` of a command's standard output; a command with more is killed.
 
-    None if it fails or takes too long; one that prints more is ended.
+    None if it fails, or takes longer than `timeout_s`.
     """
     with (
         contextlib.suppress(OSError),
@@ -124,23 +124,24 @@ def read_beginning(
         limit = threading.Timer(timeout_s, process.kill)
         limit.start()
         try:
-            printed = process.stdout.read(most_bytes)
-            if len(printed) == most_bytes:
+            output = process.stdout.read(max_bytes)
+            if len(output) == max_bytes:
                 process.kill()
-                return printed
-            return printed if process.wait() == 0 else None
+                return output
+            return output if process.wait() == 0 else None
         finally:
             limit.cancel()
     return None
 
 
 async def run_to_end(
-    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, most_bytes: int
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, max_bytes: int
 ) -> tuple[int, bytes]:
-    """Run a program; return its exit status and what it prints, the beginning if that is more.
+    """Run a program; return its exit status and the first `max_bytes` of its standard output.
 
-    It is a process group of its own, of which nothing is left when this returns or is cancelled.
-    Raises OSError if it can't be started, and TimeoutError if it takes too long.
+    A program with more output is killed, with the status 0. The program is its own process group,
+    of which no process is left when this function returns or is cancelled. Raises OSError if it
+    can't be started, and TimeoutError if it takes longer than `timeout_s`.
     """
     parent = os.getpid()
     starting = asyncio.create_task(
@@ -156,16 +157,16 @@ async def run_to_end(
     )
     try:
         process = await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio would end the program alone, not its group
+    except asyncio.CancelledError:  # asyncio would kill only the program, not its group
         await _end_group(await starting)
         raise
     assert process.stdout is not None, "it is a pipe"
     try:
         async with asyncio.timeout(timeout_s):
             try:
-                return 0, await process.stdout.readexactly(most_bytes)
-            except asyncio.IncompleteReadError as whole:
-                return await process.wait(), whole.partial
+                return 0, await process.stdout.readexactly(max_bytes)
+            except asyncio.IncompleteReadError as end:
+                return await process.wait(), end.partial
     finally:
         await _end_group(process)
 
@@ -177,35 +178,36 @@ async def _end_group(process: asyncio.subprocess.Process) -> None:
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel send us `number` when our parent dies; exit if it has died already."""
+    """Have the kernel send this process `number` when its parent dies; exit if it has died."""
     _prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def identity() -> str:
-    """Return a name for this process that no other process will ever have, on any machine."""
+    """Return a name of this process that no other process on any machine ever has."""
     return f"pid {os.getpid()} {_namespace()} {_start_time(os.getpid())}"
 
 
 def is_alive(name: str) -> bool:
-    """Whether a process with that `identity()` runs; true where that can't be told from here."""
+    """Whether the process with an `identity()` runs; true if this host can't know."""
     _, pid, namespace, started = name.split()
     return namespace != _namespace() or _start_time(int(pid)) == started
 
 
 def _namespace() -> str:
-    """Return which process ids are meant: those of a pid namespace, in one boot of one machine.
+    """Return the name of the pid namespace in which this process's ids are valid.
 
-    The number of the first namespace is the same on every machine.
+    It contains the boot of the machine, because the first namespace has the same number on every
+    machine.
     """
     return f"{boot_id()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when a process started, in ticks since boot; None if it is gone or a zombie."""
+    """Return the start time of a process, in ticks since boot; None if it is gone or a zombie."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()  # a process's name may be any bytes
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # not text: a process's name can be any bytes
     except OSError:
         return None
     fields = stat.rpartition(b")")[2].decode().split()
@@ -213,13 +215,13 @@ def _start_time(pid: int) -> str | None:
 
 
 def end_strays() -> int:
-    """Kill what holders left behind that were themselves killed; return how many processes.
+    """Kill the processes that killed holders have left behind; return the number of processes.
 
-    A holder is the subreaper of its agent's tree and leaves nothing, unless it gets a SIGKILL.
-    Then what carries its mark has no owner any more.
+    A holder ends its agent's whole process tree, unless it is killed itself. Then the processes
+    with its mark are strays.
     """
     strays = [pid for pid, mark in _marked() if not _holder_lives(mark)]
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # all stopped first, so that none can fork away
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stop all before, so that none can fork
         for pid in strays:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
@@ -227,13 +229,14 @@ def end_strays() -> int:
 
 
 def end_orphans(run_dir: Path, agent: int | None = None) -> int:
-    """Kill the holder of a run directory, if it is there, and what it held; return how many.
+    """Kill the holder of a run directory and its processes; return the number of processes.
 
-    For a holder that does not answer, because it is frozen, or that was killed just now: `agent` is
-    the process that it held, if that is known. Blocks until they are gone, for a moment: a holder's
-    connection is closed before it counts as dead, and the kernel kills its agent right behind that.
+    This is for a holder that doesn't answer, because it is frozen or was just killed. `agent` is
+    the pid of its agent, if it is known. Wait up to `DYING_S` until they are gone: the kernel
+    closes the connection of a killed holder before the holder counts as dead, and kills the agent
+    after that.
     """
-    holders = [pid for pid in _processes() if _holds(pid, run_dir)]
+    holders = [pid for pid in _processes() if _is_holder_of(pid, run_dir)]
     for pid in holders:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
@@ -244,10 +247,11 @@ def end_orphans(run_dir: Path, agent: int | None = None) -> int:
     return len(holders) + end_strays()
 
 
-def _holds(pid: int, run_dir: Path) -> bool:
-    """Whether a process is the holder of a run directory: its command line says so.
+def _is_holder_of(pid: int, run_dir: Path) -> bool:
+    """Whether a process is the holder of a run directory, by its command line.
 
-    A socket's peer would say it as well, but a frozen holder soon takes no more connections.
+    The peer of the holder's socket would be another proof, but a frozen holder accepts no
+    connections once its backlog is full.
     """
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-4:]
@@ -258,12 +262,12 @@ def _holds(pid: int, run_dir: Path) -> bool:
 
 
 def _processes() -> Iterator[int]:
-    """Yield the id of every process."""
+    """Yield the ids of all processes."""
     yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def _marked() -> Iterator[tuple[int, bytes]]:
-    """Yield every process of ours with a holder's mark in its environment."""
+    """Yield the id and the mark of each process of this user that has a holder's mark."""
     for pid in _processes():
         with contextlib.suppress(OSError):
             for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
@@ -273,9 +277,9 @@ def _marked() -> Iterator[tuple[int, bytes]]:
 
 
 def _holder_lives(mark: bytes) -> bool:
-    """Whether the holder that a mark names runs; true where that can't be told from here."""
+    """Whether the holder that a mark names runs; true if this process can't know."""
     match = re.fullmatch(rb"(\d{1,9}):(\d+):(\S+)", mark)
     if match is None:
-        return True  # not a holder's
+        return True  # no holder has written this
     pid, started, namespace = match[1].decode(), match[2].decode(), match[3].decode()
     return namespace != _namespace() or _start_time(int(pid)) == started

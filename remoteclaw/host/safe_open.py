@@ -1,19 +1,19 @@
-"""A directory below another one, opened without following a link."""
+"""Opens a subdirectory without following symbolic links."""
 
 import os
 import stat
 from pathlib import Path
 
-#: How deep a directory may be.
+#: The maximum number of parts of a path.
 MAX_PARTS = 32
 
 
 class BadSubdir(Exception):
-    """Raised for a directory in which nothing may begin; its text completes "the directory …"."""
+    """Raised for a subdirectory that can't be used; its text completes "the directory …"."""
 
 
 def parts_of(subdir: str) -> tuple[str, ...]:
-    """Return the parts of a relative path. Raises `BadSubdir` for one that leads elsewhere."""
+    """Return the parts of a relative path; raises `BadSubdir` if it could lead elsewhere."""
     parts = tuple(part for part in subdir.split("/") if part not in ("", "."))
     if subdir.startswith("/") or "\0" in subdir or ".." in parts or len(parts) > MAX_PARTS:
         raise BadSubdir("is no directory below the agent's workspace")
@@ -21,29 +21,29 @@ def parts_of(subdir: str) -> tuple[str, ...]:
 
 
 def open_below(root: Path | str, subdir: str | None) -> int:
-    """Return a descriptor of a directory; the caller closes it.
+    """Return a descriptor of a subdirectory of `root`; the caller closes it.
 
-    `root` is the operator's choice and may be a link. Below it none is followed, so what somebody
-    puts in its place meanwhile leads nowhere else. Raises `BadSubdir`.
+    `root` is configured by the operator and may be a symbolic link. Below it no link is followed,
+    so a link that somebody puts in place of a directory leads nowhere. Raises `BadSubdir`.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     parts = parts_of(subdir or "")
     try:
-        found = os.open(root, flags)
+        descriptor = os.open(root, flags)
     except OSError as error:
         raise BadSubdir(f"can't be opened: {error.strerror}") from None
     try:
-        mode = os.fstat(found).st_mode
+        mode = os.fstat(descriptor).st_mode
         if parts and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise BadSubdir("is below one in which everybody may put anything")
+            raise BadSubdir("is in a directory that all users can write to")
         for part in parts:
-            below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=found)
-            os.close(found)
-            found = below
+            below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
     except OSError:
-        os.close(found)
+        os.close(descriptor)
         raise BadSubdir("is no directory below the agent's workspace") from None
     except BadSubdir:
-        os.close(found)
+        os.close(descriptor)
         raise
-    return found
+    return descriptor

@@ -1,59 +1,63 @@
-"""The terminal: safe output of untrusted text, and the person who sits at it.
+"""Safe output of untrusted text to a terminal, and the name of the terminal's user.
 
-An agent, a tool or a sender can put escape sequences into what they say: they would move the
-cursor, set the title, or fill the reader's clipboard. Marks of direction would have the
-terminal show the text in another order than it has: a command that looks like another one. Such
-characters are shown as JSON writes them, `\\u001b`, so JSON that is printed stays the same JSON.
+The text of an agent, a tool or a sender can contain escape sequences, which move the cursor, set
+the title or write to the clipboard, and direction marks, which reorder the text on the screen so
+that one command looks like another. Such characters are replaced by JSON's escapes, such as
+`\\u001b`, so that JSON output keeps its meaning.
 """
 
 import getpass
 import re
 
-#: Controls apart from tab and newline, marks of direction, ends of lines, what has no width, halves
-#: of UTF-16 pairs, and tags, with which a text is hidden in another one.
-_UNSEEN = (
+#: Control characters except tab and newline, direction marks, line separators, characters without
+#: width, lone surrogates, and tag characters, which can hide a text in another one.
+_UNSAFE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
 )
-_IN_A_TEXT = re.compile(f"[{_UNSEEN}]")
-#: Emoji and Persian need the joiners U+200C and U+200D; in a name they would make two look alike.
-_IN_A_LINE = re.compile(f"[{_UNSEEN}\n\u200c\u200d]")
+_UNSAFE_IN_TEXT = re.compile(f"[{_UNSAFE}]")
+#: Emoji and Persian need the joiners U+200C and U+200D, but two names that differ only in joiners
+#: look the same.
+_UNSAFE_IN_LINE = re.compile(f"[{_UNSAFE}\n\u200c\u200d]")
 
 
 def printable(text: str) -> str:
-    """Return a text of which a terminal obeys nothing; lines, tabs and joiners stay."""
-    return _IN_A_TEXT.sub(_escape, text.replace("\r\n", "\n").removesuffix("\r"))
+    """Return a text with its unsafe characters escaped; line ends, tabs and joiners stay."""
+    return _UNSAFE_IN_TEXT.sub(_escape, text.replace("\r\n", "\n").removesuffix("\r"))
 
 
-def in_a_line(text: str) -> str:
-    """Return a text that can't begin a line of its own: it shows where one would begin."""
-    return _IN_A_LINE.sub(_escape, text)
+def escape_line(text: str) -> str:
+    """Return a text with its unsafe characters, line ends and joiners escaped."""
+    return _UNSAFE_IN_LINE.sub(_escape, text)
 
 
-def one_line(text: str, *, most: int | None = None) -> str:
-    """Return words on one line, with single blanks between them, cut to `most` characters."""
-    line = in_a_line(" ".join(text.split()))
-    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+def one_line(text: str, *, max_chars: int | None = None) -> str:
+    """Return a text on one line, with single spaces between words, cut to `max_chars` characters.
+
+    Unsafe characters are escaped.
+    """
+    line = escape_line(" ".join(text.split()))
+    return line if max_chars is None or len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
-def shortened(text: str, most: int) -> str:
-    """Return the first `most` characters of a text, with a sign that there is more."""
-    return text if len(text) <= most else f"{text[:most]} …"
+def shortened(text: str, max_chars: int) -> str:
+    """Return the first `max_chars` characters of a text, and ` …` if it is longer."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]} …"
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return a text as a block of code in Markdown, which it can't end itself."""
+    """Return a text as a Markdown code block, with a fence that the text can't close."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, 1 + longest)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def login_name() -> str:
-    """Return the name under which the person at this terminal writes."""
+    """Return the login name of this process's user, which is also their id on the console."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return "user"  # a container's user may have no name
+        return "user"  # a user of a container may have no name
 
 
 def _escape(match: re.Match[str]) -> str:

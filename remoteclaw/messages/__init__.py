@@ -1,10 +1,10 @@
 """Messages: the types that cross from chat to agent and back.
 
-Messages that cross a process boundary are pydantic models; what lives inside one process is a
-frozen dataclass.
+Types that cross a process boundary are pydantic models; those inside one process are frozen
+dataclasses.
 """
 
-# The names of the package; each is listed where it is defined.
+# The public names of the package; each is listed in the `__all__` of its module.
 from remoteclaw.messages import chat, mcp, result, session, turn
 from remoteclaw.messages.chat import *  # noqa: F403
 from remoteclaw.messages.mcp import *  # noqa: F403

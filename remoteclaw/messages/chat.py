@@ -28,48 +28,50 @@ __all__ = [
     "file_name",
 ]
 
-#: The largest text that is accepted, in bytes of UTF-8.
-#: Every CLI that was measured takes prompts of 300 KB; chat platforms stop far below.
+#: The maximum size of a message's text, in bytes of UTF-8.
+#: Every CLI that was measured takes prompts of 300 KB; chat platforms have far lower limits.
 MAX_TEXT_BYTES = 512 * 1024
 
-#: The longest id that is accepted, in characters: platforms stay below 256.
+#: The maximum length of an id, in characters: the ids of platforms are shorter than 256.
 MAX_ID_CHARS = 512
 
-#: A channel's name has one spelling: rights, settings and streams go by it.
+#: The pattern of a channel's name. It has no capitals: rights, settings and streams are looked up
+#: by the name, so a channel must have one spelling only.
 _CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 
-#: The longest name of a person that is kept, in characters, and of a time zone: the longest real
-#: one has 32.
+#: The maximum length of a person's name, which is cut, and of a time zone's, which is dropped if it
+#: is longer; in characters. The longest real zone has 32.
 MAX_NAME_CHARS, MAX_ZONE_CHARS = 512, 64
 
-#: How much is kept of what was said before in a thread, in characters: its end.
+#: The earlier messages of a thread are cut to this many characters, from their end.
 MAX_CONTEXT_CHARS = 32_000
 
-#: How much is kept of the words that a message quotes, in characters: their beginning.
+#: The text that a message quotes is cut to this many characters, from its beginning.
 MAX_QUOTED_CHARS = 2000
 
-#: The longest name of a file, in bytes: what file systems take, with room for a number before it.
+#: The maximum length of a file's name, in bytes: file systems take 255, and a number may be put
+#: before it.
 MAX_FILE_NAME_BYTES = 200
 
-#: The latest time that is believed, in milliseconds since 1970: the year 3000. JSON readers, Redis
-#: and Python's dates each have a limit of their own far behind it.
+#: The latest valid timestamp, in milliseconds since 1970: the year 3000. JSON readers, Redis and
+#: Python's dates have later limits.
 MAX_TIMESTAMP_MS = 32_503_680_000_000
 
 
 class Attachment(BaseModel):
-    """A file that comes with a message or a reply; its content is kept apart."""
+    """A file of a message or a reply; its content is stored separately."""
 
-    # A newer RemoteClaw may say more of it: an adapter that can't read that must not stop.
+    # A newer RemoteClaw may add fields; an older adapter has to ignore them and deliver the file.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
-    """A name without a path, or anything that a terminal or a file system would obey."""
+    """The file's name, as `file_name()` makes it safe."""
     mime_type: str = Field(pattern=r"^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}$")
-    """Its type, as `files.mime_type_of()` tells."""
+    """The type of the content, as `files.mime_type_of()` detects it."""
     size: int = Field(ge=0, le=MAX_ATTACHMENT_BYTES)
-    """Its length in bytes."""
+    """The length of the content in bytes."""
     blob: str = Field(pattern=r"^[0-9a-f]{32}$")
-    """Under which name its session keeps the content."""
+    """The name under which the session stores the content."""
 
     @field_validator("name")
     @classmethod
@@ -78,11 +80,11 @@ class Attachment(BaseModel):
 
 
 def file_name(wanted: str) -> str:
-    """Return a safe name for a file that was sent, as close to the wanted one as possible.
+    """Return a safe name for a file that was sent, as close to `wanted` as possible.
 
-    What stands before the last slash or backslash goes, and so do control and format characters,
-    and what would hide the file or make an option of it. No name becomes "file"; a long one keeps
-    its ending.
+    The path before the last slash or backslash is removed, and so are control and format characters
+    and leading dots and dashes, which would hide the file or turn its name into an option. An empty
+    name becomes "file". A name that is too long keeps its ending.
     """
     last = wanted.encode("utf-8", "replace").decode().replace("\\", "/").rsplit("/", 1)[-1]
     kept = "".join(c for c in last if unicodedata.category(c) not in _NOT_IN_NAMES)
@@ -97,15 +99,15 @@ def file_name(wanted: str) -> str:
     return (stem or kept).encode()[:room].decode("utf-8", "ignore").rstrip() + ending
 
 
-#: What no id and no name of a file has: controls, formats such as marks of direction, surrogates,
-#: line ends.
+#: The Unicode categories of characters that are not allowed in ids and names of files: control
+#: characters, format characters such as marks of direction, surrogates, line ends.
 _NOT_IN_NAMES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-#: The longest ending that a shortened name keeps, in bytes.
+#: The longest ending, with its dot, that a shortened name of a file keeps, in bytes.
 MAX_ENDING_BYTES = 16
 
 
 def channel_name(value: str) -> str:
-    """Return the name of a channel; raises ValueError for what is none, or another spelling."""
+    """Return `value` if it is a valid name of a channel; raise ValueError otherwise."""
     if not _CHANNEL_NAME.fullmatch(value):
         raise ValueError(
             f"has the channel {value[:40]!a}: a channel's name has small letters a-z, digits, - "
@@ -114,12 +116,12 @@ def channel_name(value: str) -> str:
     return value
 
 
-#: The kind of a chat; a thread, or topic, is one wherever it is.
+#: The kind of a chat. A thread, or topic, of a group or a direct chat is of the kind "thread".
 ChatKind = Literal["direct", "group", "thread"]
 
 
 class Reaction(BaseModel):
-    """How a person reacts to a message of ours."""
+    """A person's reaction, an emoji, to a message that RemoteClaw sent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -128,16 +130,16 @@ class Reaction(BaseModel):
     emoji: str
     message_id: str
     text: str | None = None
-    """The words of that message, where they are still known."""
+    """The text of that message, where it is still known."""
 
 
 class ChannelMessage(BaseModel):
     """One message of a chat, in the same form for every platform.
 
-    The field names follow the platforms' own ideas: `provider` is the kind of channel (console,
-    telegram), `account` the bot or login that received the message, `channel_id` the chat,
-    `from_` the sender's immutable id, `thread_id` a thread of the chat, and `reply_to_id` a
-    message that is quoted (which is not a thread).
+    `provider` is the kind of channel (console, telegram), `account` the bot or login that received
+    the message, `channel_id` the chat, `from_` the sender's immutable id, `thread_id` a thread of
+    the chat, and `reply_to_id` the id of a message that this message quotes, which does not make a
+    thread.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -149,7 +151,7 @@ class ChannelMessage(BaseModel):
     provider: str
     account: str = "default"
     timestamp: int
-    """The time when it was sent, in milliseconds since 1970 UTC."""
+    """The time at which the message was sent, in milliseconds since 1970 UTC."""
     thread_id: str | None = None
     reply_to_id: str | None = None
     user_name: str | None = None
@@ -158,22 +160,22 @@ class ChannelMessage(BaseModel):
     thread_context: str | None = None
     """Earlier messages of the thread, for an agent that begins a conversation in it."""
     attachments: tuple[Attachment, ...] = ()
-    """The files that came with it. With one, there may be no text."""
+    """The files of the message. A message with files may have no text."""
     quoted: str | None = None
-    """The words of the message that is quoted, where the platform tells them."""
+    """The text of the quoted message, where the platform provides it."""
     replaces: str | None = None
-    """Of an edited message: the id of the one that it replaces."""
+    """The id of the message of which this one is an edited version; None for a new message."""
     reactions: tuple[Reaction, ...] = ()
-    """What people have said by an emoji alone since the message before."""
+    """The reactions of people since the previous message."""
     chat_kind: ChatKind | None = None
-    """The kind of chat that it was written in; None where the channel doesn't know it."""
+    """The kind of the chat; None where the channel doesn't know it."""
     is_addressed: bool | None = None
-    """Whether it is said to the agent: in a direct chat, or by a mention, an answer to the agent or
-    a command; None where the channel doesn't know it."""
+    """Whether the message is addressed to the agent: in a direct chat, or by a mention, a reply to
+    the agent or a command; None where the channel doesn't know it."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:
-        """Return the message, or raise `MessageRefused` with one sentence that says why not."""
+        """Return a message with these fields; raise `MessageRefused` if one is invalid."""
         try:
             return cls(**fields)
         except ValidationError as error:
@@ -196,7 +198,7 @@ class ChannelMessage(BaseModel):
         if len(value) > MAX_ID_CHARS:
             raise ValueError(f"has {len(value)} characters; an id has {MAX_ID_CHARS} at most")
         for character in value:
-            # With a character that is not seen, two ids look like one.
+            # With an invisible character, two different ids look the same.
             if unicodedata.category(character) in _NOT_IN_NAMES:
                 raise ValueError(f"contains U+{ord(character):04X}, which no id may contain")
         return value
@@ -206,8 +208,7 @@ class ChannelMessage(BaseModel):
     def _check_provider(cls, value: str) -> str:
         return channel_name(value)
 
-    # What only adorns a message must not cost it: a name, a zone or a time that is nonsense is
-    # repaired or dropped.
+    # An invalid name, zone or time is repaired or dropped: it is no reason to refuse the message.
 
     @field_validator("user_name", mode="before")
     @classmethod
@@ -250,7 +251,7 @@ class ChannelMessage(BaseModel):
     def _check_text(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        # A lone surrogate can't be stored; losing one broken character beats losing the message.
+        # A lone surrogate can't be stored, so it is replaced; refusing the message would be worse.
         value = value.encode("utf-8", "replace").decode("utf-8")
         size = len(value.encode())
         if size > MAX_TEXT_BYTES:
@@ -265,7 +266,7 @@ class ChannelMessage(BaseModel):
             raise ValueError("text is empty")
         if len(self.attachments) > MAX_ATTACHMENTS:
             count = len(self.attachments)
-            raise ValueError(f"it has {count} attachments; {MAX_ATTACHMENTS} are the most")
+            raise ValueError(f"it has {count} attachments; the limit is {MAX_ATTACHMENTS}")
         size = sum(attachment.size for attachment in self.attachments)
         if size > MAX_ATTACHMENTS_BYTES:
             raise ValueError(
@@ -277,7 +278,7 @@ class ChannelMessage(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture that is given to an agent with its prompt."""
+    """An image that is passed to an agent with its prompt."""
 
     mime_type: str
     data: bytes

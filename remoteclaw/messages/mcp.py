@@ -1,31 +1,31 @@
-"""MCP servers that an agent is given."""
+"""The MCP servers of an agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["OWN_SERVER", "McpServerConfig"]
 
-#: How agents know RemoteClaw's own MCP server.
+#: The name of RemoteClaw's own MCP server in the configurations of agents.
 OWN_SERVER = "remoteclaw"
 
 
 @dataclass(frozen=True, slots=True)
 class McpServerConfig:
-    """An MCP server that the agent gets: a program to start (stdio) or an address (HTTP)."""
+    """An MCP server of an agent: either a program to start (stdio) or an address (HTTP)."""
 
     command: str | None = None
     """The program to start."""
     args: tuple[str, ...] = ()
-    """Its arguments. Everybody on the machine can read them: no secrets here."""
+    """The program's arguments. Every user of the machine can read them: no secrets here."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables added to its environment."""
+    """Variables added to the program's environment."""
     url: str | None = None
-    """The address of a server that runs already."""
+    """The address of a server that is already running."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers sent with every request, such as a token."""
 
     def __post_init__(self) -> None:
-        """Refuse a server that is neither or both."""
+        """Raise ValueError unless exactly one of `command` and `url` is set."""
         if (self.command is None) == (self.url is None):
             raise ValueError("needs either a command or a url")
         if self.url is not None and (self.args or self.env):

@@ -15,36 +15,36 @@ class ReplyPayload:
 
     text: str
     index: int = 0
-    """Its place among the turn's messages, from 0."""
+    """The position among the turn's messages, from 0."""
     is_error: bool = False
     reply_to_id: str | None = None
-    """The message of the chat that it is to quote, where the agent asked for that."""
+    """The id of the chat's message that this one quotes, if the agent asked for a quote."""
     is_ours: bool = False
-    """Whether these are RemoteClaw's own words, and not the agent's."""
+    """Whether RemoteClaw wrote the text, and not the agent."""
     attachments: tuple[Attachment, ...] = ()
-    """The files that go with it. With one, there may be no text."""
+    """The files of the message. A message with files may have no text."""
     delivered: bool = False
-    """True once a callback took it: it must not be sent again."""
+    """True once a callback took the message: it must not be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool that the agent used in a turn, without secrets."""
+    """One tool call of the agent in a turn, without secrets."""
 
     name: str
     input: str
-    """Its arguments as JSON, or their beginning."""
+    """The arguments as JSON, or their beginning."""
     output: str = ""
     """The result, or its beginning."""
     is_error: bool = False
     id: str = ""
-    """The CLI's id of the call, which no other call of the turn has."""
+    """The CLI's id of the call, unique within the turn."""
     argument: str = ""
-    """The argument that tells most, on one short line."""
+    """The most informative argument, on one short line."""
     since_ms: int = 0
-    """Its start, in milliseconds since 1970."""
+    """The start of the call, in milliseconds since 1970."""
     seconds: float | None = None
-    """Its duration; None while it runs, or where it has not come back."""
+    """The duration of the call; None while it runs, or if no result arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +75,21 @@ class AgentDeliveryResult:
     run: AgentRunResult
     mcp: McpSideEffects
     error: str | None = None
-    """The words of the CLI or of RemoteClaw about a failure, for logs; people read the payloads."""
+    """The message of the CLI or of RemoteClaw about a failure, for logs; people read the
+    payloads."""
     reason: str = ""
-    """The same on a line and without secrets, for a person who can fix it; else nothing."""
+    """The same message on one line and without secrets, for a person who can fix the failure; empty
+    if there is no such message."""
     error_category: ErrorCategory | None = None
     retry_at_ms: int | None = None
-    """The time when the provider takes requests again, in milliseconds since 1970, if known."""
+    """The time at which the provider accepts requests again, in milliseconds since 1970; None if
+    unknown."""
     steered: tuple[str, ...] = ()
-    """The ids of the entries that came during the turn and that the agent took up."""
+    """The ids of the entries that arrived during the turn and that the agent took up."""
     answered: tuple[str, ...] = ()
-    """The ids of the entries whose answer was complete before another one began: an error is not
-    about them."""
+    """The ids of the entries whose answer was complete before the agent began the next answer: a
+    later error of the turn does not concern them."""
     is_silent: bool = False
-    """Whether the agent chose to say nothing."""
+    """Whether the agent chose not to reply."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that it used, in their order, the last 200."""
+    """The turn's tool calls in order, at most the last 200."""

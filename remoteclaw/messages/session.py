@@ -1,4 +1,4 @@
-"""The key of a session: its names in text, in Redis and for agents; and its work for another."""
+"""The key of a session, in its forms for text, Redis and agents; and the status of a task."""
 
 import functools
 import hashlib
@@ -8,19 +8,19 @@ from urllib.parse import quote, unquote
 
 from remoteclaw.messages.chat import ChannelMessage, channel_name
 
-__all__ = ["DEFAULT_ACCOUNT", "EVERYONE", "ChatPlace", "SessionKey", "Work"]
+__all__ = ["DEFAULT_ACCOUNT", "EVERYONE", "ChatPlace", "SessionKey", "TaskStatus"]
 
-#: The user of a session that all people of its chat share. It is no one's id, so no one's rights.
+#: The user of a session that all people of its chat share. It is nobody's id, so it has no rights.
 EVERYONE = "*"
 
 
-#: The account of a channel without a name of its own: its settings are the channel's own table.
+#: The name of the account that is configured in the channel's own table, without a name.
 DEFAULT_ACCOUNT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPlace:
-    """A chat, or a thread of it, of an account."""
+    """A chat of an account, or a thread of that chat."""
 
     provider: str
     account: str
@@ -29,9 +29,9 @@ class ChatPlace:
 
     @classmethod
     def parse(cls, text: str, thread: str | None = None) -> Self:
-        """Return the place that people call CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
+        """Return the place written as CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
 
-        Raises ValueError for anything else.
+        Raises ValueError for any other `text`.
         """
         name, _, chat = text.partition(":")
         provider, slash, account = name.partition("/")
@@ -40,7 +40,7 @@ class ChatPlace:
         return cls(channel_name(provider), account or DEFAULT_ACCOUNT, chat, thread)
 
     def __str__(self) -> str:
-        """Return the place as people call it."""
+        """Return the place in the notation that `parse()` reads, followed by the thread."""
         account = "" if self.account == DEFAULT_ACCOUNT else f"/{self.account}"
         thread = "" if self.thread is None else f", thread {self.thread}"
         return f"{self.provider}{account}:{self.chat}{thread}"
@@ -48,11 +48,11 @@ class ChatPlace:
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """The key of one session: a person or a task, a place, and an agent.
+    """The key of one session: an agent, a place, and a person or a task.
 
-    Its text ends with the `channel:user:thread` that agents see, scoped by agent, provider and
-    account. A session that another one has started for a task has a fourth part, which no message
-    of a chat can have.
+    Its text is AGENT/PROVIDER/ACCOUNT/CHANNEL:USER:THREAD; agents see the part after the last
+    slash. A task's session has the task's name as a fourth part after the last slash, which no
+    message of a chat can have.
     """
 
     agent: str
@@ -62,13 +62,14 @@ class SessionKey:
     user: str
     thread: str | None = None
     task: str | None = None
-    """The name of the task that it was started for, in the place of the session that started it."""
+    """The name of the task for which another session started this one; None for other sessions."""
 
     @classmethod
     def of(cls, message: ChannelMessage, *, agent: str, is_shared: bool = False) -> Self:
-        """Return the key of the conversation that a message belongs to.
+        """Return the key of the session to which a message belongs.
 
-        That is its sender's in its chat and thread, or the one that all of them share.
+        This is its sender's session in its chat and thread or, with `is_shared`, the session that
+        all people of the chat share.
         """
         return cls(
             agent=agent,
@@ -81,18 +82,18 @@ class SessionKey:
 
     @property
     def place(self) -> ChatPlace:
-        """Where its conversation is."""
+        """The chat or thread of the session."""
         return ChatPlace(self.provider, self.account, self.channel_id, self.thread)
 
     @property
     def is_shared(self) -> bool:
-        """Whether all people of the chat have this conversation together."""
+        """Whether all people of the chat share this session."""
         return self.user == EVERYONE
 
     def message(self, **fields: Any) -> ChannelMessage:
-        """Return a message of this session's chat: its user's, unless `from_` is another sender.
+        """Return a message in this session's chat, from its user unless `fields` has a `from_`.
 
-        `fields` are the others of `ChannelMessage`. Raises `MessageRefused`.
+        `fields` are fields of `ChannelMessage`. Raises `MessageRefused`.
         """
         place = {
             "from_": self.user,
@@ -105,7 +106,7 @@ class SessionKey:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the key whose `str()` is `text`; raises ValueError on anything else."""
+        """Return the key whose `str()` is `text`; raise ValueError if there is no such key."""
         agent, provider, account, rest = text.split("/")
         channel_id, user, thread, *task = rest.split(":")
         if len(task) > 1 or task == [""]:
@@ -121,62 +122,63 @@ class SessionKey:
         )
 
     def __str__(self) -> str:
-        """Return the key as text; `parse()` reads it."""
-        return _written(self)
+        """Return the key in the notation that `parse()` reads."""
+        return _text_of(self)
 
     @property
     def conversation(self) -> str:
-        """`channel:user:thread`, with `_` for no thread; behind it the task, if it has one."""
+        """`channel:user:thread`, with `_` for no thread, and `:task` for a task's session."""
         thread = "_" if self.thread is None else _encode(self.thread)
         task = "" if self.task is None else f":{_encode(self.task)}"
         return f"{_encode(self.channel_id)}:{_encode(self.user)}:{thread}{task}"
 
     @property
     def sid(self) -> str:
-        """128 bits of hash as 32 hexadecimal digits: the session's name in keys, paths and logs."""
+        """The session's name in Redis keys, paths and logs: 32 hexadecimal digits of a hash."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:32]
 
 
-@functools.lru_cache(maxsize=1024)  # a turn asks for it two dozen times
-def _written(key: SessionKey) -> str:
+@functools.lru_cache(maxsize=1024)  # a turn calls this two dozen times
+def _text_of(key: SessionKey) -> str:
     scope = "/".join(_encode(part) for part in (key.agent, key.provider, key.account))
     return f"{scope}/{key.conversation}"
 
 
 def _encode(part: str) -> str:
-    # "_" alone means "no thread", so a thread that is really called "_" is written %5F.
+    # "_" alone means "no thread", so a thread with the name "_" is written as %5F.
     return "%5F" if part == "_" else quote(part, safe=EVERYONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """A session that works for another one, at one moment. Times are Redis' (ms)."""
+class TaskStatus:
+    """The status of a task or branch at one moment."""
 
     session: SessionKey
+    """The session that works on the task."""
     parent: str
-    """The id of the session that has started it."""
+    """The id of the session that started the task."""
     run: str
-    """The name of its task, as the tools for tasks take it."""
+    """The run id of the task, which the tools for tasks take."""
     kind: Literal["task", "branch"]
     label: str | None = None
     state: str
-    """running or waiting; else how it ended: done, failed, stopped or dead."""
+    """`running` or `waiting`; after its end `done`, `failed`, `stopped` or `dead`."""
     since_ms: int
-    """When it was started."""
+    """The start of the task, in milliseconds since 1970 on Redis' clock."""
     age_ms: int
-    """How long ago that was, or how long it took."""
+    """The time since the start; after the end of the task, its duration."""
     host: str | None = None
-    """The host that has its agent, if that is another one than that of the session it works for."""
+    """The host of the task's agent; None if it is the host of the session at the tree's root."""
     tool: str = ""
-    """The tool that its turn has used last."""
+    """The last tool that the running turn used."""
     argument: str = ""
-    """The argument of it that tells most, without secrets."""
-    said: str = ""
-    """The end of what its turn has said last, without secrets."""
+    """The most informative argument of that tool, without secrets."""
+    last_text: str = ""
+    """The end of the text that the running turn has produced, without secrets."""
     progress: str = ""
-    """How far it is, in its agent's own words."""
+    """The progress that the agent reported, in its own words."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the task has ended."""
         return self.state not in ("running", "waiting")

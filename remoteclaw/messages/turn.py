@@ -13,10 +13,10 @@ __all__ = [
     "AsideVerdict",
     "Deliver",
     "Entry",
-    "Moved",
+    "MovedFrom",
     "Origin",
     "Provenance",
-    "Said",
+    "QuotedMessage",
     "TerminalWish",
     "Turn",
     "hops_of",
@@ -28,91 +28,91 @@ __all__ = [
     "via_of",
 ]
 
-#: The destination of a reply: the channel's reply stream, the caller that waits for the outcome, or
-#: as a result the session that has started this one.
+#: The destination of a reply: the channel's reply stream; the caller that waits for the outcome; or
+#: the parent session, as the result of a task.
 Deliver = Literal["channel", "caller", "parent"]
-#: Who wrote an entry: a person in a chat, another session's agent, the clock, a session that was
-#: started for a task, as its result; an operator, who ends the conversation with it, and whose
-#: text says why; a person's answer to a request whose turn is over; or a person who opens a
-#: terminal.
+#: The origin of an entry: a person in a `chat`, the agent of another `session`, a `cron` job, the
+#: `result` of a task's session, an `operator` who ends the conversation (the text gives the
+#: reason), the `verdict` of a person on a request whose turn is over, or a person who opens a
+#: `terminal`.
 Origin = Literal["chat", "session", "cron", "result", "operator", "verdict", "terminal"]
 
-#: What becomes of a message that an agent was asked about beside its running turn: it is
-#: `answered`, joins the turn as `work`, has a `branch` of its own, has the turn `stop`, or waits
-#: for a `later` turn.
+#: The verdict on a message that was put to the agent during a turn: it was `answered`, joins the
+#: turn as `work`, gets its own `branch`, makes the turn `stop`, or waits for a `later` turn.
 AsideVerdict = Literal["answered", "work", "branch", "stop", "later"]
 
-#: How much is quoted of what an operator has written in a chat, in characters.
-MAX_QUOTED = 100
+#: The text of an operator in a chat is quoted up to this many characters.
+MAX_QUOTED_CHARS = 100
 
 
-class Said(BaseModel):
-    """A message as another conversation is told of it."""
+class QuotedMessage(BaseModel):
+    """A message that a running turn answers, quoted for a copy of its conversation."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
-    """Who has sent it, as they call themselves."""
+    """The sender's display name."""
     id: str | None
-    """The id of a person; None where no person has sent it."""
+    """The sender's id; None where no person sent the message."""
     text: str
 
 
-class Moved(BaseModel):
-    """Where a person's message came from that a branch answers."""
+class MovedFrom(BaseModel):
+    """The origin of a person's message that was moved to a branch."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     of: str
-    """The key of the conversation that the branch is a copy of."""
+    """The key of the session of whose conversation the branch is a copy."""
     entry: str
-    """The message's entry there."""
-    now: tuple[Said, ...] = ()
-    """What the running turn of that conversation was about."""
+    """The id of the message's entry in that session."""
+    now: tuple[QuotedMessage, ...] = ()
+    """The messages that the session's turn was answering at that time."""
 
 
 class TerminalWish(BaseModel):
-    """A terminal as a person wants it."""
+    """The parameters of a terminal that a person opens."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     by: str
-    """Who opens it."""
+    """The name of the person."""
     cols: int
     rows: int
     subdir: str | None = None
-    """Where in the workspace it begins, as a relative path."""
+    """The directory in which the terminal begins, relative to the workspace."""
     prompt: str = ""
-    """Its first message."""
+    """The first message to the agent."""
 
 
 class Provenance(BaseModel):
-    """The origin of an entry that another session has written."""
+    """The origin of an entry that another session wrote."""
 
-    # A newer RemoteClaw may say more.
+    # A newer RemoteClaw may add fields, so unknown ones are ignored.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     by: str
-    """The key of that session."""
+    """The key of the session that wrote the entry."""
     via: tuple[str, ...] = ()
-    """The ids of the sessions whose turns have led here, oldest first: each waits for this turn, or
-    gets its result."""
+    """The ids of the sessions whose turns led to this entry, oldest first. Each waits for the turn
+    that answers it, or gets its result."""
     hops: int = 0
-    """The number of turns since a person, or the clock, wrote something."""
+    """The number of turns since a person or a cron job wrote something."""
     relays: int = 0
     """The number of those turns that were about results of tasks."""
     run: str | None = None
-    """Of a result: the name of what has ended, as it was given when it began."""
+    """The run id of the task that ended; for a result only."""
     status: str | None = None
-    """Of a result: how it ended, as outcomes say it."""
+    """The final status of the task, as in outcomes; for a result only."""
     label: str | None = None
-    """Of a result: the label of its session, if that has one."""
+    """The label of the task's session, if it has one; for a result only."""
     parent: str | None = None
-    """Of a task: the key of the session that gets its result."""
+    """The key of the session that gets the result; for a task only."""
     branch_of: str | None = None
-    """Of a branch's task: the key of the conversation that it is a copy of."""
-    now: tuple[Said, ...] = ()
-    """Of a branch's task: what the running turn of that conversation is about."""
+    """The key of the session of whose conversation the branch is a copy; for a branch only."""
+    now: tuple[QuotedMessage, ...] = ()
+    """The messages that the parent's turn is answering; for a task that knows the parent's
+    conversation only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,143 +120,146 @@ class Entry:
     """One entry of a session's inbound stream: something that makes the session take a turn."""
 
     id: str
-    """The stream id, "milliseconds-sequence" of Redis' clock."""
+    """The stream id: "milliseconds-sequence" on Redis' clock."""
     message: ChannelMessage
     deliver: Deliver = "channel"
     origin: Origin = "chat"
     provenance: Provenance | None = None
-    """None for what a person or the clock has written."""
+    """The origin in detail, if another session wrote the entry; else None."""
     stopped: int = 0
-    """Of a person's command to stop: how many entries of the session it has stopped."""
+    """The number of the session's entries that a person's command to stop has stopped."""
     people: tuple[str, ...] = ()
-    """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
-    rights are looked up when it is answered."""
+    """The people on whose behalf an entry is that no person wrote, each as CHANNEL:ID. Their rights
+    are looked up when the entry is answered."""
     is_command: bool | None = None
-    """Whether it is a command for the agent's CLI, as an owner wrote it; None if nobody has looked
-    yet whether it is a command."""
+    """Whether the entry is a command for the agent's CLI, written by an owner; None before this is
+    determined."""
     copy_of: tuple[str, str] | None = None
-    """Of an operator's end of a conversation: of which one the next is a copy, as the session map's
-    name for it and the CLI's id."""
+    """The conversation of which the next conversation is a copy, as its name in the session map and
+    the CLI's id; only with the origin `operator`."""
     notes: str | None = None
-    """Of such an end: the record that the next conversation begins with, of one that no CLI can
-    copy."""
-    moved: Moved | None = None
-    """Of a person's message that was moved to a branch: where it came from."""
+    """The record with which the next conversation begins, where no CLI can copy that conversation;
+    only with the origin `operator`."""
+    moved: MovedFrom | None = None
+    """The origin of a person's message that was moved to a branch; None for all other entries."""
     terminal: TerminalWish | None = None
-    """Of the opening of a terminal: how it is wanted."""
+    """The parameters of the terminal to open; only with the origin `terminal`."""
     unreadable: str = ""
-    """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
+    """The reason why a damaged entry can't be read, else empty. The message of such an entry is
+    only good for its address."""
 
     @property
     def is_written(self) -> bool:
-        """Whether an operator has written it in the session's chat."""
+        """Whether an operator wrote the entry in the session's chat."""
         return self.origin == "session" and not self.provenance and self.deliver == "channel"
 
     @property
     def is_from_parent(self) -> bool:
-        """Whether it is of the session that has started this one: its task, or what it was told
-        since."""
+        """Whether the parent session wrote the entry: the task, or a later message to it."""
         return self.origin == "session" and self.deliver == "parent" and not self.unreadable
 
     @property
     def at_ms(self) -> int:
-        """The time when it was accepted, on Redis' clock, in milliseconds."""
+        """The time at which the entry was accepted, in milliseconds on Redis' clock."""
         return int(self.id.partition("-")[0])
 
 
 def stream_order(entry_id: str) -> tuple[int, ...]:
-    """Return what a stream id is sorted by: its two numbers, "10-0" behind "9-1"."""
+    """Return the sort key of a stream id: its two numbers, so that "10-0" follows "9-1"."""
     return tuple(int(part) for part in entry_id.split("-"))
 
 
 def person(channel: str, user: str) -> str:
-    """Return a person as entries name them."""
+    """Return the name of a person in entries, CHANNEL:ID."""
     return f"{channel}:{user}"
 
 
 def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the people on whose behalf a turn of these entries is, each as CHANNEL:ID.
+    """Return the people on whose behalf a turn of `entries` runs, each as CHANNEL:ID.
 
-    Empty, if one of the entries is on no one's behalf.
+    The result is empty if at least one entry is on nobody's behalf.
     """
-    found: dict[str, None] = {}
+    all_people: dict[str, None] = {}
     for entry in entries:
         sender = person(entry.message.provider, entry.message.from_)
         people = (sender,) if entry.origin == "chat" else entry.people
         if not people:
             return ()
-        found |= dict.fromkeys(people)
-    return tuple(found)
+        all_people |= dict.fromkeys(people)
+    return tuple(all_people)
 
 
 def origin_of(entries: Iterable[Entry]) -> str:
-    """Return what a turn of these entries answers, in words; nothing if a person has asked.
+    """Return what a turn of `entries` answers, as text for people; empty if a person asked.
 
-    What an operator has written in the chat can't be read there, so its beginning is always told.
-    The words have names in them that agents have chosen.
+    The chat doesn't show the messages of an operator, so their beginning is always included. The
+    text may contain names that agents have chosen.
     """
-    told = [*entries]
-    if any(entry.origin in ("chat", "operator", "verdict") for entry in told):
-        told = [entry for entry in told if entry.is_written]
-    return ", ".join(dict.fromkeys(map(_origin_of, told)))
+    named = [*entries]
+    if any(entry.origin in ("chat", "operator", "verdict") for entry in named):
+        named = [entry for entry in named if entry.is_written]
+    return ", ".join(dict.fromkeys(map(_origin_of, named)))
 
 
 def _origin_of(entry: Entry) -> str:
-    """Return what has led to an entry that no person wrote in a chat."""
-    told, name = entry.provenance, entry.message.user_name
+    """Return the origin of an entry that no person wrote in a chat, as text for people."""
+    provenance, name = entry.provenance, entry.message.user_name
     if entry.origin == "cron":
         return name or "cron job"
     if entry.origin == "result":
-        words = f"result of {told.label}" if told and told.label else "result of a task"
-        return f"{words} ({told.status})" if told and told.status not in (None, "done") else words
+        label, status = (provenance.label, provenance.status) if provenance else (None, None)
+        text = f"result of {label or 'a task'}"
+        return text if status in (None, "done") else f"{text} ({status})"
     if entry.is_written:
         text = " ".join(entry.message.text.split())
-        return f"{name}: “{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
-    if told:
-        return f"message of the agent {SessionKey.parse(told.by).agent}"
+        if len(text) > MAX_QUOTED_CHARS:
+            text = f"{text[:MAX_QUOTED_CHARS]}…"
+        return f"{name}: “{text}”"
+    if provenance:
+        return f"message of the agent {SessionKey.parse(provenance.by).agent}"
     return f"message of {name or 'an operator'}"
 
 
 def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the ids of the sessions that wait for the turn of these entries, or get its result."""
-    known = (entry.provenance.via for entry in entries if entry.provenance)
-    return tuple(dict.fromkeys(sid for via in known for sid in via))
+    """Return the ids of the sessions that wait for the turn of `entries`, or get its result."""
+    vias = (entry.provenance.via for entry in entries if entry.provenance)
+    return tuple(dict.fromkeys(sid for via in vias for sid in via))
 
 
 def hops_of(entries: Iterable[Entry]) -> int:
-    """Return how many turns led to these entries since a person, or the clock, wrote something."""
+    """Return the number of turns that led to `entries` since a person or a cron job wrote."""
     return min((entry.provenance.hops if entry.provenance else 0 for entry in entries), default=0)
 
 
 def relays_of(entries: Iterable[Entry]) -> int:
-    """Return the number of those turns about results, including the turn of these entries."""
-    return min((each.provenance.relays if each.provenance else 0 for each in entries), default=0)
+    """Return the number of those turns that were about results, the turn of `entries` included."""
+    return min((entry.provenance.relays if entry.provenance else 0 for entry in entries), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request to the agent: a list of entries, never joined text."""
+    """One request to the agent, for the `entries` of a session."""
 
     session: SessionKey
     entries: tuple[Entry, ...]
     attempt: int = 1
-    """1 for the first time this batch runs; more after a crash."""
+    """1 for the first attempt at this batch; higher after a crash."""
     was_interrupted: bool = False
-    """True when an earlier attempt reached the agent: it may have done part of the work."""
+    """True if an earlier attempt reached the agent, which may have done part of the work."""
     left_out: tuple[Entry, ...] = ()
-    """Entries that came before and are only mentioned, because there were too many."""
+    """Earlier entries that are only mentioned to the agent, because too many were waiting."""
 
     @property
     def id(self) -> str:
-        """The stream id of the first entry; stays the same over all attempts."""
+        """The stream id of the first entry, the same in all attempts."""
         return min((*self.left_out, *self.entries), key=lambda entry: stream_order(entry.id)).id
 
     @property
     def is_command(self) -> bool:
-        """Whether it is a command for the agent's CLI, which has a turn of its own."""
+        """Whether the turn is a command for the agent's CLI; such a turn has no other entries."""
         return bool(self.entries[0].is_command)
 
     @property
     def reference(self) -> str:
-        """The id that people see and that `remoteclaw sessions trace` takes."""
+        """The turn's id in messages to people, which `remoteclaw sessions trace` accepts."""
         return f"{self.session.sid[:8]}-{self.id}"

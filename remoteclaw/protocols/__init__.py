@@ -1,6 +1,6 @@
-"""The seams: protocols between the parts."""
+"""The protocols between the parts: agents, terminals, the bridge, channels and chat platforms."""
 
-# The names of the package; each is listed where it is defined.
+# Each module lists its public names.
 from remoteclaw.protocols import agent, bridge, channel, platform, terminal
 from remoteclaw.protocols.agent import *  # noqa: F403
 from remoteclaw.protocols.bridge import *  # noqa: F403

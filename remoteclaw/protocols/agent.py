@@ -1,4 +1,4 @@
-"""The seam to agents: how a CLI is specified, started, asked and answered."""
+"""The protocol for agents: their specification, launch, turns and permissions."""
 
 import hashlib
 import re
@@ -30,79 +30,85 @@ __all__ = [
     "prompt_file",
 ]
 
-#: The notification as which a line of a CLI's log is read; its `line` is that.
+#: The method of the notification that carries a line of a CLI's log; its `line` is the text.
 LOG_LINE = "$/log"
-#: The part of a run directory in which the agent may read: for the files that people send.
+#: The subdirectory of a run directory for files from people, which the agent may read.
 FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """The specification of an agent process: fixed at its start, compared at every turn.
+    """The specification of an agent process.
 
-    But for `note`, which only a process that resumes a conversation looks at. A bridge is given a
-    template, and completes it for each turn.
+    It is fixed when the process starts, and compared at each turn: an agent with another one is
+    restarted. A bridge gets a template, and completes it for each turn.
     """
 
     runtime: str
     command: tuple[str, ...]
-    """The program and its first arguments; in a template as it is looked for on PATH."""
+    """The program and its first arguments; in a template, the program's name on PATH."""
     workspace: str
     """The working directory."""
     env: Mapping[str, str]
-    """The whole environment that the process gets."""
+    """The whole environment of the process."""
     system_prompt: str = ""
-    """Filled in by the bridge, like `plain_prompt` and `note`."""
+    """The system prompt; the bridge fills it in, as it does `plain_prompt` and `note`."""
     model: str | None = None
     permissions: str = "ask"
     branch: Literal["", "read", "ask", "auto"] = ""
-    """For a branch: which part of the `permissions` it has; it is launched with all of them."""
+    """For a branch, the agent's setting `branches`, which limits `permissions`; else empty. The
+    process is launched with `permissions`."""
     allow: tuple[str, ...] = ()
-    """Rules for what needs no permission; the bridge decides by them, so that a change of them
-    restarts no process."""
+    """The rules for what needs no permission. The bridge applies them, so that a change of them
+    doesn't restart the process."""
     inherit_mcp: bool = True
     trust_workspace: bool = False
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=dict)
     tools: tuple[str, ...] | None = None
-    """Those of RemoteClaw's own tools that it may call; None if it isn't given the server."""
+    """The names of RemoteClaw's tools that the agent may call; None if it doesn't get their MCP
+    server."""
     plain_prompt: str = ""
-    """The system prompt of an agent that is not given them."""
+    """The system prompt without RemoteClaw's tools."""
     own_server: str = ""
-    """A name of their server that no other server can have, for a CLI that tells whose tool is
-    called by the server's name alone."""
+    """A secret name of RemoteClaw's MCP server, for a CLI that identifies the server of a tool only
+    by a name that the server chooses."""
     note: str = ""
-    """The note of the last process of the conversation for the next one."""
+    """The note of the conversation's last process for the next one. It isn't compared, because only
+    a process that resumes the conversation reads it."""
 
     @property
     def only_reads(self) -> bool:
-        """Whether all is refused that does more than read."""
+        """Whether every request that does more than read is refused."""
         return self.branch == "read"
 
     @property
     def conduct(self) -> str:
-        """The permissions by which its requests are decided, before `only_reads`."""
+        """The value of `permissions` by which requests are decided, after `only_reads`."""
         is_wide = self.branch == "ask" and self.permissions in ("edits", "auto")
         return "ask" if is_wide else self.permissions
 
     @property
     def server_names(self) -> tuple[str, ...]:
-        """The MCP servers that it has of us."""
+        """The names of the MCP servers that RemoteClaw gives the agent."""
         return tuple(dict.fromkeys((*self.mcp_servers, *([OWN_SERVER] if self.tools else ()))))
 
     @property
     def unasked_servers(self) -> tuple[str, ...]:
-        """Those of its MCP servers whose tools need no permission; RemoteClaw's calls decide."""
+        """The names of the MCP servers whose tools the CLI may use without asking.
+
+        RemoteClaw's own is among them, because each call of its tools is checked by itself.
+        """
         if self.permissions == "deny":
             return ()
         return tuple(name for name in self.server_names if not self.branch or name == OWN_SERVER)
 
     def without_tools(self) -> "AgentSpec":
-        """Return the spec of an agent that has, and is told of, no tools of RemoteClaw's."""
+        """Return the spec without RemoteClaw's tools, which its prompt then doesn't mention."""
         return replace(self, tools=None, system_prompt=self.plain_prompt)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what a process is started with: a warm agent with another one is restarted."""
+        """A hash of the values at the start of a process, and of its program's version."""
         try:
             program = Path(self.command[0]).stat()
             version = (program.st_ino, program.st_size, program.st_mtime_ns)
@@ -120,107 +126,108 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The abilities of one kind of agent beside answering."""
+    """The abilities of a kind of agent, besides answering a message."""
 
     steers: bool
-    """Whether it takes up messages while it works."""
+    """Whether the agent can take in messages during a turn."""
     explains_denial: bool
-    """Whether it is told why a permission was denied, and so can say it."""
+    """Whether the agent gets the reason of a denied permission in the same turn."""
     reports_cost: bool = False
-    """Whether it tells what a turn cost."""
+    """Whether the CLI reports the cost of a turn."""
     forks: bool = False
-    """Whether it can begin a conversation as a copy of another."""
+    """Whether the CLI can begin a conversation as a copy of another one."""
     has_points: bool = False
-    """Whether a copy of one at work can begin at its last finished turn."""
+    """Whether a copy of a conversation with a running turn can end at the last finished turn."""
     asides: Literal["", "copy", "notes"] = ""
-    """The way in which it answers beside its running turn: on a copy of the conversation, or, told
-    notes of it, in another one; empty if it can't."""
+    """How the agent answers asides: in a copy of the conversation, or in an empty conversation with
+    notes; empty if it can't."""
     takes_commands: bool = False
-    """Whether a text such as `/compact` is a command of its own."""
+    """Whether the CLI takes a text such as `/compact` for a command."""
     chooses_model: bool = True
-    """Whether it can be asked for a model."""
+    """Whether RemoteClaw can choose the model."""
     resumes: str = "by its own id"
-    """The way in which another process continues a conversation, in words."""
+    """How another process continues a conversation, in words for people."""
     rules: frozenset[str] = frozenset()
-    """The kinds of rules in `allow` that it asks enough for: `Bash`, `Edit`, `Read`, `WebFetch`,
-    `WebFetch(domain)`, `WebSearch` and `mcp`."""
+    """The kinds of rules in `allow` that have an effect, because the CLI's requests say enough:
+    `Bash`, `Edit`, `Read`, `WebFetch`, `WebFetch(domain)`, `WebSearch` and `mcp`."""
     tested: str = ""
-    """The version that it was tested with."""
+    """The version with which RemoteClaw was tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """The ways to fix what keeps a CLI from its model, in words for the person who runs it."""
+    """What to do if a CLI doesn't reach its model, in words for the person who runs it."""
 
     install: str = ""
-    """The command that installs it."""
+    """The command that installs the CLI."""
     sign_in: str = ""
-    """The way to sign in, as a part of a sentence."""
+    """How to sign in, as a part of a sentence."""
     keys: tuple[str, ...] = ()
-    """The variables of keys that it asks its model with, the first one that is set."""
+    """The variables with an API key for the model, the one that the CLI prefers first."""
     models: str = ""
-    """What lists its models."""
+    """How to list the models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to a request for a permission."""
+    """The answer to a permission request."""
 
     verdict: Literal["allow", "deny"]
-    """For this one call."""
+    """The verdict on this call only."""
     message: str = ""
-    """The words for the agent with a denial."""
+    """With a denial, the text for the agent."""
     answers: tuple[str, ...] = ()
-    """What a person has answered to each of its questions, in their order."""
+    """The person's answers to the agent's questions, in the order of the questions."""
     ends_planning: bool = False
     """Whether the denial of a plan ends the agent's plan mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command line of an agent CLI. Secrets are in `env`, never in `argv`."""
+    """The command line and environment of an agent CLI. Secrets are in `env`, never in `argv`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     session_id: str | None
-    """The id of the conversation that this process will have, where it is known."""
+    """The id of the process's conversation; None if it is not known before the start."""
     prompt_file: Path | None = None
-    """The file of its system prompt: a path that the prompt alone decides, because the CLI
-    tells the model the path as well."""
+    """The file with the system prompt. Its path depends only on the prompt, because the CLI tells
+    the model the path, too."""
 
 
 class AgentPipes(Protocol):
-    """A running CLI, as a stream of lines each way."""
+    """The pipes of a running CLI, as a stream of lines in each direction."""
 
     async def read(self) -> bytes | None:
-        """Return the next line that the CLI printed, without its end; None when it has ended.
+        """Return the next line of the CLI's output, without its line end; None at the end.
 
-        An empty one stands for a line that was too long.
+        An empty line stands for a line that was too long.
         """
 
     async def write(self, line: bytes) -> None:
-        """Send one line; a CLI that has ended is noticed by `read()`, not here."""
+        """Send a line. If the CLI has ended, nothing is raised: `read()` reports that."""
 
     def take_unread(self) -> list[bytes]:
         """Return the lines that have arrived and were not read, without waiting."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether every line that began was read and sent to its end."""
+        """Whether no line has been read or sent partially."""
 
     def last_errors(self) -> str:
-        """Return the end of what the CLI printed on standard error, for logs."""
+        """Return the end of the CLI's standard error, for logs."""
 
     def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
-        """Read what is `wanted` of standard error among the lines, as a notification `LOG_LINE`.
+        """Have `read()` also return lines of standard error, each as a notification `LOG_LINE`.
 
-        It comes before what the CLI says afterwards. Other lines that match `log` are dropped.
+        These are the lines that match `wanted`; each is returned before later output. Other lines
+        that match `log` are dropped.
         """
 
 
 class AgentProcess(Protocol):
-    """A CLI that is ready for turns: one conversation, one turn at a time."""
+    """A CLI that is ready for turns: one conversation, and one turn at a time."""
 
     @property
     def session_id(self) -> str | None:
@@ -228,94 +235,97 @@ class AgentProcess(Protocol):
 
     @property
     def note(self) -> str:
-        """A line for the next process of the conversation, or nothing.
+        """A line for the next process of the conversation, or empty.
 
-        It is kept with the id, so that the next one asks the model exactly what this one asked.
+        It is stored with the id, so that the next process sends the model the same requests.
         """
 
     @property
     def missing_servers(self) -> Mapping[str, str]:
-        """The MCP servers that it could not connect at its start, each with the reason or none."""
+        """The MCP servers that could not be connected at the start, each with a reason or empty."""
 
     def turn(
         self, prompt: str, images: Sequence[Image] = (), *, is_command: bool = False
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Ask the agent; yield what it says, with exactly one `DoneEvent`, last.
+        """Ask the agent, and yield its events; the last one is the only `DoneEvent`.
 
-        `images` are of the kinds that its runtime names. A prompt that `is_command` is `/name` with
-        what may stand behind it, for a CLI that takes commands.
+        `images` have types in the runtime's `image_types`. With `is_command`, the prompt is a
+        command of the CLI, `/name` with its arguments.
         """
 
     async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
-        """Give the agent a message while it works, once its turn has begun.
+        """Send the agent a message during a turn, after the turn has begun.
 
-        The turn says `SteeredEvent(key)` when the agent has taken it up. A turn that ends without
-        saying so has left no trace of it.
+        The turn yields `SteeredEvent(key)` once the agent has taken the message in. If the turn
+        ends without this event, the conversation doesn't contain the message.
         """
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
-        """Answer a `PermissionEvent` of the running turn; of any other, do nothing."""
+        """Answer a `PermissionEvent` of the running turn; do nothing if it is unknown."""
 
     async def aside(self, prompt: str) -> str:
-        """Return the answer to a question beside the running turn, for which no tool is used.
+        """Return the answer to a question during the running turn; the agent uses no tool for it.
 
-        It is asked of the conversation as it was after its last finished turn, or, where the
-        runtime's `asides` are "notes", of an empty one, and leaves no trace in either. It may be
-        asked several times at once, also in the first turn of a conversation (then there is nothing
-        before it), and may be awaited beyond the end of the turn, until the next one begins.
-        Cancelling it ends it. Raises `AsideFailed` where there is no answer.
+        The question is asked in a copy of the conversation after its last finished turn, or, if the
+        runtime's `asides` are "notes", in an empty conversation. The conversation itself doesn't
+        change. Several asides can run at once, even in the first turn of a conversation, whose copy
+        is empty. An aside may continue after the end of the turn until the next turn begins.
+        Cancelling the call ends it. Raises `AsideFailed` if there is no answer.
         """
 
     async def interrupt(self) -> None:
-        """Stop the running turn, which then ends with `aborted`; without one, do nothing."""
+        """Stop the running turn, which then ends with `aborted`; do nothing if no turn runs."""
 
     def parked_state(self) -> dict[str, Any] | None:
-        """Return what the next worker must know, or None if the agent can't be parked now."""
+        """Return the state for the next worker; None if the agent can't be parked now."""
 
 
 class Runtime(Protocol):
-    """One kind of agent CLI: its launch line, its handshake, its translation of messages."""
+    """A kind of agent CLI: its command line, its handshake, and the translation of its messages."""
 
     @property
     def name(self) -> str:
-        """Its name in the configuration."""
+        """The runtime's name in the configuration."""
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The program's usual name, looked for on PATH, and its first arguments."""
+        """The program's usual name on PATH, and its first arguments."""
 
     def find(self, program: str, path: str | None) -> str | None:
-        """Return the program to start for a command, looked for on `path`; None without one."""
+        """Return the path of the program to start for a name on `path`; None if it isn't found."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """The agent's abilities."""
 
     @property
     def remedies(self) -> Remedies:
-        """What a person can do who is to get it to work."""
+        """What a person can do if the CLI doesn't reach its model."""
 
     @property
     def image_types(self) -> frozenset[str]:
-        """The MIME types of pictures that it is shown with a prompt; of others it gets the path."""
+        """The MIME types of images that a prompt can contain; of others the agent gets the path."""
 
     @property
     def terminal(self) -> "TerminalProgram | None":
         """The CLI's own program in a terminal; None if it has none."""
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of RemoteClaw's environment that this CLI needs."""
+        """Return those variables of RemoteClaw's environment that the CLI needs."""
 
     def fitted(self, spec: AgentSpec) -> AgentSpec:
-        """Return the spec as it can be had in its workspace now; called before each start."""
+        """Return the spec with what the CLI supports in its workspace now.
+
+        Called before each start.
+        """
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
-        """Return how to start it, resuming a conversation if its id is given.
+        """Return the launch of the CLI, which resumes a conversation if `session_id` is given.
 
-        With `fork` it begins one of its own, as a copy of that. `run_dir` is its own; in the part
-        `FILES` of it, it may read what people send.
+        With `fork`, the CLI begins a new conversation as a copy of that one. `run_dir` belongs to
+        this process; the agent may read the files in its subdirectory `FILES`.
         """
 
     async def connect(
@@ -328,52 +338,53 @@ class Runtime(Protocol):
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:
-        """Take over a CLI: one just started, or one that another worker left with this state.
+        """Take over a CLI that was just started, or that another worker has parked.
 
-        `session_id` is the launch's where it knows one, else that which was to be gone on with, or
-        with `fork`, copied.
+        `parked_state` is the state that the other worker left; None for a new CLI. `session_id` is
+        the launch's, or if that is None, the id of the conversation to continue, or with `fork` to
+        copy.
         """
 
 
 class Agents(Protocol):
-    """The bridge's source of agents: a warm one that matches the spec, or a new one."""
+    """The bridge's source of agents: a warm agent that matches the spec, or a new one."""
 
     async def obtain(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool = False
     ) -> AgentProcess:
-        """Return an agent of this spec that continues this conversation, or with `fork` a copy.
+        """Return an agent that continues the conversation `session_id`, or with `fork` its copy.
 
-        Raises `AgentUnavailable` when none can be started.
+        Raises `AgentUnavailable` if none can be started.
         """
 
     async def warm_up(self, spec: AgentSpec, *, session_id: str | None, fork: bool = False) -> None:
-        """Begin to get the agent that the next `obtain()` asks for; what fails, that one raises."""
+        """Begin to start the agent for the next `obtain()`, which raises what fails here."""
 
     async def discard(self) -> None:
-        """End the current agent's whole tree."""
+        """End the current agent's whole process tree."""
 
     @property
     def description(self) -> str:
-        """The origin of the current agent, in words for people who trace a turn."""
+        """The origin of the current agent, in words for the trace of a turn."""
 
     @property
     def is_new(self) -> bool:
         """Whether the current agent was started by the last `obtain()`."""
 
     @property
-    def heard_at(self) -> float:
+    def last_output_at(self) -> float:
         """The time of the current agent's last output, on `time.monotonic()`."""
 
     @property
     def run_dir(self) -> Path:
-        """The current agent's own directory, private to it and removed when it ends."""
+        """The current agent's private directory, which is removed when the agent ends."""
 
     @property
     def files_dir(self) -> Path:
-        """A part of that directory in which the agent may read: for what people send."""
+        """The subdirectory of `run_dir` for files from people, which the agent may read."""
 
 
 def prompt_file(run_dir: Path, prompt: str) -> Path:
-    """Return where agents read this system prompt, beside the directory of all run directories."""
+    """Return the path of the file for a system prompt, next to the directory of run directories."""
     digest = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
     return run_dir.parent.parent / "prompts" / f"{digest}.md"

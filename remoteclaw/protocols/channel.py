@@ -1,4 +1,4 @@
-"""The seam to channels: what one is, what its adapter does, and what it gets."""
+"""The protocol for channels: their profiles, and the adapters that deliver replies."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,124 +21,125 @@ __all__ = [
     "Unit",
 ]
 
-#: What platforms count in a text: code points, or units of UTF-16 (Telegram).
+#: The unit of a text's length on a platform: code points, or UTF-16 code units (Telegram).
 Unit = Literal["characters", "utf16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelProfile:
-    """The profile of a channel: its limits, its format, its ids and its owners.
+    """The profile of a channel: its limits, format, ids and owners.
 
-    `[channels.NAME]` goes before the limits and the format.
+    Settings in `[channels.NAME]` replace the limits and the format.
     """
 
     chunk_limit: int = 4000
-    """The longest message, in `chunk_unit`."""
+    """The maximum length of a message, in `chunk_unit`."""
     chunk_unit: Unit = "characters"
     formatting: tuple[str, ...] = ()
-    """Its format, a sentence each, for agents."""
+    """Sentences for the agent about how the channel displays messages."""
     attachment_mb: int = 20
-    """The largest file, in megabytes."""
+    """The maximum size of a file, in megabytes."""
     attachment_types: tuple[str, ...] = ("*",)
-    """The MIME types of files that it takes; `*` stands for any part."""
+    """The MIME types of files that the channel accepts; `*` matches any part."""
     live_every_s: float = 0.25
-    """The shortest time between two edits of a message that is being written, in seconds."""
+    """The minimum time between two edits of a preview, in seconds."""
     has_threads: bool = True
+    """Whether chats have threads or topics."""
     lacks: frozenset[str] = frozenset()
-    """The tools about the current chat that do nothing there."""
+    """The tools for chats that have no effect on the channel; agents there don't get them."""
     id_form: str | None = None
-    """The regular expression of its ids of people and chats, where that tells them from names."""
+    """A regular expression that matches ids of people and chats; None if names look the same."""
     is_owners: bool = False
-    """Whether everyone who writes there is an owner, as long as no owners are configured."""
+    """Whether everyone who writes on the channel is an owner while no owners are configured."""
     owner_prefix: str | None = None
-    """How the ids of owners begin there, as long as no owners are configured."""
+    """The prefix of the ids that are owners while no owners are configured; None for no owners."""
     is_local: bool = False
-    """Whether who writes there can fix the installation: of a failure they are told the agent
-    CLI's own reason and what to do, where others are told politely that there was one."""
+    """Whether the people on the channel run the installation. They read the CLI's own reason of a
+    failure, and how to fix it; others read a polite sentence without either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An action in a chat besides sending a message."""
+    """An action in a chat other than sending a message."""
 
     name: Literal["react", "delete", "pin", "read"]
     channel_id: str
     """The chat."""
     thread_id: str | None
     args: Mapping[str, Any]
-    """`messageId` but for `read`; `emoji` for `react`, where an empty one takes the reaction away;
-    `limit` for `read`."""
+    """`messageId`, except for `read`; for `react` also `emoji`, which is empty to remove the
+    reaction; for `read` `limit`."""
     expires_ms: int
-    """The time until which it may begin, on Redis' clock."""
+    """The operation must not begin after this time, in milliseconds on Redis' clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A request to people, as a message shows it."""
+    """The part of a message that shows a request to people."""
 
     id: str
     """The request's id (`fleet.request`)."""
     choices: tuple[tuple[str, str], ...] = ()
-    """The answers that can be chosen, each with its label; none once it is answered."""
+    """The possible answers, each as a verdict with its label; empty once it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One entry of a reply stream: a message to deliver, or an operation."""
+    """An entry of a reply stream: a message to deliver, or an operation."""
 
     id: str
-    """Its id on the stream."""
+    """The entry's id on the stream."""
     sid: str
-    """The session whose agent says it; "operator" if none does."""
+    """The session whose agent has sent the reply; "operator" for an operator's message."""
     turn: str
-    """The turn that it answers."""
+    """The turn to which the reply belongs."""
     attempt: int
-    """The attempt at the turn that said it."""
+    """The attempt at the turn that has sent the reply."""
     index: int
-    """Its place among the turn's messages, or among those of the call, from 0."""
+    """The reply's position among the messages of the turn, or of `call`, from 0."""
     channel_id: str
-    """The chat that it goes to."""
+    """The chat to which the reply goes."""
     thread_id: str | None
     """The thread of that chat."""
     text: str
-    """The text to send; empty if there are only files, or if it only says that the turn is over."""
+    """The text to send; empty if the reply has only files, or only marks the end of the turn."""
     is_error: bool
-    """Whether it reports a failure."""
+    """Whether the text reports a failure."""
     reply_to_id: str | None
     """The message of the chat to quote."""
     attachments: tuple[Attachment, ...]
-    """The files to send with it; `fleet.blobs.get` has their contents."""
+    """The files to send; `fleet.blobs.get` returns their content."""
     is_final: bool
-    """Whether it is the last reply of its turn."""
+    """Whether this is the last reply of its turn."""
     entries: tuple[str, ...]
-    """With a turn's last message, the entries that the turn answers."""
+    """The entries that the turn answers, in its last reply; else empty."""
     call: str | None = None
-    """The call of a tool that sent it, between the messages of the answer; None for the answer."""
+    """The id of the tool call that has sent the reply; None for a part of the answer."""
     effect: str | None = None
-    """The platform's name for an effect to show it with."""
+    """The platform's name of an effect with which to show the message."""
     operation: Operation | None = None
     """The operation to do instead of sending a message."""
     origin: str = ""
-    """What it answers, in words such as `cron job nightly`, where no person has asked."""
+    """What the reply answers, such as `cron job nightly`, if no person has asked; else empty."""
     status: str = ""
-    """With a turn's last message: how the turn ended, as outcomes say it."""
+    """The outcome of the turn, in its last reply; else empty."""
     is_silent: bool = False
-    """Whether nobody is to be notified of it."""
+    """Whether the platform should notify nobody of the message."""
     usage: Mapping[str, Any] | None = None
-    """With a turn's last message: what the agent has taken, if it was asked (`session.outcome`)."""
+    """The usage of the turn, in its last reply, if the agent was asked (`session.outcome`)."""
     card: Card | None = None
-    """The request that the message shows, or whose message it takes the place of."""
+    """The request that the message shows; without choices, the message replaces the card."""
     is_beside: bool = False
-    """Whether it comes between the messages of a turn's answer, and is no part of it."""
+    """Whether the reply is an aside: it is sent during a turn and is no part of its answer."""
 
     @property
     def is_apart(self) -> bool:
-        """Whether it is no part of a turn's answer: a tool has sent it, or it was said beside."""
+        """Whether the reply is no part of a turn's answer: an aside, or a tool's message."""
         return self.call is not None or self.is_beside
 
     @property
     def key(self) -> str:
-        """Names this message among all, for platforms that send once what has the same key."""
+        """A unique key of this message, for platforms that drop repetitions by key."""
         if self.call is not None:
             return f"{self.call}:{self.index}"
         return f"{self.sid}:{self.turn}:{self.attempt}:{self.index}"
@@ -146,31 +147,31 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One message of the platform: a reply is sent as one or several."""
+    """A message on the platform; a reply is sent as one or several parts."""
 
     index: int
-    """Its place among the reply's parts, from 0."""
+    """The part's position in the reply, from 0."""
     content: Any = None
-    """What the adapter has made of the text; the relay doesn't look at it."""
+    """The adapter's own form of the text; the relay only passes it on."""
     attachment: Attachment | None = None
-    """The file that it is, whose content the relay fetches."""
+    """The file that the part sends; the relay fetches its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An adapter's report about a part that the platform has."""
+    """An adapter's report about a part that the platform has accepted."""
 
     message_id: str | None = None
-    """The platform's name for it."""
+    """The message's id on the platform; None if the platform reports none."""
     has_effect: bool = False
-    """Whether it has the effect that was asked for."""
+    """Whether the message is shown with the requested effect."""
     kept: Collection[Attachment] = ()
-    """The files of the reply that could not be sent with it: they are kept."""
+    """The files of the reply that could not be sent, and so stay stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A chat, or a thread of it."""
+    """A chat, or a thread in it."""
 
     chat: str
     thread: str | None = None
@@ -178,10 +179,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A turn that runs, as a preview shows it."""
+    """The state of a running turn, which a preview shows."""
 
     text: str
-    """The message that is being written, as far as it has come; Markdown."""
+    """The partial text of the message that the agent is writing; Markdown."""
     activity: str = ""
     """The running tools, in one line."""
     plan: str = ""
@@ -189,45 +190,52 @@ class Live:
 
 
 class ChannelAdapter(Protocol):
-    """One account on one chat platform: its outgoing side.
+    """The outgoing side of an account on a chat platform.
 
-    Each call that asks something of the platform raises `PlatformRefused` for what it will never
-    take, `PlatformAway` and `PlatformBusy` for what certainly was not done, `PlatformUnknown` where
-    that can't be told, and `AccountRefused` where the account itself is the problem. Any other
-    exception counts as unknown.
+    Methods that call the platform raise `PlatformRefused` if it will never accept the request,
+    `PlatformAway` or `PlatformBusy` if the request was certainly not carried out, `PlatformUnknown`
+    if it may have been, and `AccountRefused` if the account itself is the problem. Any other
+    exception counts as `PlatformUnknown`.
     """
 
     @property
     def has_keys(self) -> bool:
-        """Whether the platform does once what has the same `Reply.key` and part."""
+        """Whether the platform drops a repetition with the same `Reply.key` and part."""
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return what to send for a reply, the same each time; none if it only ends a turn."""
+        """Return the parts to send for a reply, the same at each call.
+
+        Empty for a reply that only marks the end of a turn.
+        """
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Send one part, with the content of its file; when this returns, the platform has it.
+        """Send a part, with the content of its file; return once the platform has accepted it.
 
-        If it `is_again`, an earlier attempt may have arrived: without keys, say so in the message.
+        `is_again` says that an earlier attempt may have arrived. An adapter without keys then says
+        so in the message.
         """
 
 
 @runtime_checkable
 class LiveAdapter(ChannelAdapter, Protocol):
-    """An adapter that shows turns while they run: its platform can edit messages."""
+    """An adapter that shows running turns in previews, because its platform can edit messages."""
 
     async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
-        """Show how far a turn has come, in a silent message or by editing one; return its id."""
+        """Show the state of a turn in a silent message; return the message's id.
+
+        If `message_id` is given, edit that message instead of sending one.
+        """
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
-        """Make a preview this part of the reply; done twice, it is the same message.
+        """Edit a preview so that it becomes this part of the reply. A repetition has no effect.
 
-        A preview that is gone is refused: the part is then sent.
+        Raises `PlatformRefused` if the preview is gone; the part is then sent as a new message.
         """
 
     async def remove(self, place: Place, message_id: str) -> None:
-        """Remove a preview; one that is gone is removed."""
+        """Remove a preview, unless it is gone already."""
 
     async def typing(self, place: Place) -> None:
         """Show for some seconds that an answer is being written."""
@@ -235,14 +243,13 @@ class LiveAdapter(ChannelAdapter, Protocol):
 
 @runtime_checkable
 class OperatingAdapter(ChannelAdapter, Protocol):
-    """An adapter that can do more than send messages."""
+    """An adapter that supports operations."""
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
-        """Do something in a chat; when this returns, it is done.
+        """Carry out an operation, within four seconds; return once it is done.
 
-        Return for `read` the `messages`, oldest first, each with `id`, `from`, `text` and `at`, in
-        milliseconds since 1970; else nothing. It has four seconds.
-        Raises `Unsupported` for what the platform doesn't have: of `read`, the relay then tells
-        what passed through it. Raises `PlatformRefused` for what it won't do. Whatever it raises,
-        it is not tried again.
+        For `read`, return `messages`, oldest first, each with `id`, `from`, `text` and `at` (in
+        milliseconds since 1970); else an empty mapping. Raises `Unsupported` if the platform lacks
+        the operation; for `read`, the relay then returns the messages that passed through it.
+        Raises `PlatformRefused` if the platform refuses it. A failed operation is never retried.
         """

@@ -1,4 +1,4 @@
-"""The seam to chat platforms: an account with both sides, and what people write there."""
+"""The protocol for chat platforms: adapters for accounts, and the messages of people."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,130 +8,132 @@ from remoteclaw.messages import ChatKind
 from remoteclaw.protocols.channel import ChannelAdapter
 
 __all__ = [
-    "Batch",
     "Choice",
     "FileSource",
     "Identity",
     "Incoming",
     "IncomingFile",
     "PlatformAdapter",
+    "PollResult",
     "PressedAdapter",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an account is called on its platform."""
+    """The identity of an account on its platform."""
 
     name: str
-    """The account's name on the platform, as people find it."""
+    """The name by which people find the account."""
     problem: str = ""
-    """What is odd about the account, in a sentence that says what to do."""
+    """A problem of the account, in a sentence that says what to do; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingFile:
-    """A file that a person has sent, still on the platform."""
+    """A file that a person has sent and that is still on the platform."""
 
     id: str
-    """The platform's name for it."""
+    """The file's id on the platform."""
     name: str
     mime_type: str
     size: int | None = None
-    """In bytes, where the platform says it."""
+    """The size in bytes; None if the platform doesn't report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An answer to a request that a card shows, as the platform tells it: perhaps made up."""
+    """A person's answer to the request on a card, unchecked: a client can have made it up."""
 
     request: str
     """The request's id."""
     verdict: str
     words: str = ""
-    """The reason, where the platform has one."""
+    """The reason, or the answer in words; empty if the platform reports none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A message that a person has sent, as its platform tells it."""
+    """A person's message, reaction or choice, as the platform reports it."""
 
     id: str
-    """Unique within the chat, and the same when the platform repeats itself; an edit of a message
-    has another one than the message."""
+    """Unique in the chat, and the same when the platform repeats the report. An edit of a message
+    has an id of its own."""
     chat: str
     thread: str | None = None
     is_group: bool = False
     sender: str
-    """The platform's id of who wrote it."""
+    """The sender's id on the platform."""
     sender_name: str | None = None
+    """The name that the sender chose."""
     is_bot: bool = False
     at_ms: int
+    """The time on the platform's clock, in milliseconds since 1970."""
     text: str = ""
     files: tuple[IncomingFile, ...] = ()
     reply_to: str | None = None
-    """The message that it answers."""
+    """The id of the message to which this one replies or reacts."""
     quoted: str = ""
-    """The words of that message, for the agent's context."""
+    """The text of that message, for the agent."""
     replaces: str | None = None
-    """The id of the message that this edit replaces."""
+    """For an edit: the id of the message that it replaces."""
     is_for_us: bool = True
-    """In a group: whether it mentions the account, answers it, or is a command to it."""
+    """In a group: whether the message mentions the account, replies to it or is a command to it."""
     reaction: str | None = None
-    """In place of a message: the emoji with which its sender reacts by now to the message
-    `reply_to`; empty if with none any more."""
+    """For a reaction: the sender's current emoji on the message `reply_to`; empty if it was
+    removed."""
     choice: Choice | None = None
-    """In place of a message: what its sender has chosen on a card."""
+    """For a choice on a card: the answer."""
     moved_to: str | None = None
-    """The chat's new id, if it was given one: by both, the adapter sends to the same chat."""
-    now_called: str = ""
-    """The id that its chat has by now, where `chat` is the first that it had; the intake's own."""
+    """The new id of the chat, if it has changed. The adapter can send to both ids."""
+    current_chat: str = ""
+    """The current id of the chat, if `chat` is an earlier one. Only the intake sets it."""
     problem: str = ""
-    """Why it can't be read: it is put aside, and holds nothing up."""
+    """Why the message can't be read. It is skipped, so that it doesn't block other messages."""
 
     @property
     def chat_kind(self) -> ChatKind:
-        """The kind of chat that it was written in."""
+        """The kind of the message's chat."""
         if self.thread is not None:
             return "thread"
         return "group" if self.is_group else "direct"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one poll has found."""
+class PollResult:
+    """The result of a poll."""
 
     position: str
-    """From where the next poll goes on, once all of this is accepted."""
+    """The position for the next poll, once all of `incoming` is accepted."""
     incoming: tuple[Incoming, ...] = ()
 
 
 class FileSource(Protocol):
-    """What has the files that people send."""
+    """The source of the files that people send."""
 
     async def fetch(self, file: IncomingFile) -> bytes:
-        """Return the content of a file that a person has sent."""
+        """Return the content of a file."""
 
 
 class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
-    """One account on one chat platform, both sides. Its calls raise what `ChannelAdapter` says.
+    """Both sides of an account on a chat platform; its methods raise as `ChannelAdapter`'s do.
 
-    It may be a `LiveAdapter`, an `OperatingAdapter` and a `PressedAdapter` as well. One that shows
-    the choices of a card by itself says `has_buttons = True`.
+    It may also be a `LiveAdapter`, an `OperatingAdapter` and a `PressedAdapter`. An adapter that
+    shows the choices of a card itself has the attribute `has_buttons = True`.
     """
 
     async def connect(self) -> Identity:
-        """Check the credentials."""
+        """Check the credentials, and return the account's identity."""
 
-    async def poll(self, position: str | None) -> Batch:
-        """Wait for what people write, for 30 s at most; without a position, from the oldest.
+    async def poll(self, position: str | None) -> PollResult:
+        """Wait up to 30 s for messages after `position`; None is before the oldest message.
 
-        A position is not asked for before all up to it is accepted. Asked for again, it gives at
-        once what it gave, and what has come since.
+        A position is polled only after everything before it was accepted. A second poll of the same
+        position returns the same messages at once, and newer ones.
         """
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Show commands, each with its description, in the platform's own menu."""
+        """Put commands, each with its description, into the platform's own menu."""
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -139,7 +141,7 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
 
 @runtime_checkable
 class PressedAdapter(Protocol):
-    """What can tell a person that has pressed a button what came of it, beside the chat."""
+    """An adapter whose platform shows a person who has pressed a button a text outside the chat."""
 
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
-        """Tell it, if the platform still lets it be told."""
+        """Show `text`, the result of the choice in `incoming`, if it isn't too late for that."""

@@ -1,7 +1,7 @@
-"""The seam to a CLI's own program in a terminal: its start, what it says of itself, its transcript.
+"""The protocol for a CLI's own program in a terminal: its launch, activity and transcript.
 
-A program's activity comes from what it says, never from its screen: nothing heard is `unknown`, and
-`unknown` is never `idle`.
+A program's activity comes from its own reports, never from its screen. Without a report it is
+`unknown`, which never counts as `idle`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,124 +14,124 @@ from remoteclaw.protocols.agent import AgentSpec, Decision, Launch
 
 __all__ = ["Activity", "TerminalProgram", "TerminalWatch", "Transcript", "TranscriptItem"]
 
-#: What a program does, as far as it says so.
+#: What a program does, by its own reports. `waiting`: it waits for a person's answer.
 Activity = Literal["busy", "waiting", "idle", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """One thing that was said or done in a conversation, as its CLI has recorded it."""
+    """An item in the CLI's transcript of a conversation."""
 
     id: str
-    """The record's own name: the same one is the same item."""
+    """The record's own id, the same at each read."""
     kind: Literal["user", "agent", "tool", "notice"]
-    """Who said it: the person, the agent; a tool that was used; the CLI itself, such as that the
-    conversation was compacted or a request was interrupted."""
+    """A person's message, the agent's text, a tool that was used, or a notice of the CLI, such as
+    that the conversation was compacted or a request interrupted."""
     text: str
-    """What was said; of a tool, its argument that tells most, on one line."""
+    """The text; for a tool, its main argument on one line."""
     name: str = ""
-    """The tool."""
+    """The name of the tool."""
     at_ms: int = 0
-    """When, in milliseconds since 1970; 0 where the CLI doesn't say."""
+    """The time of the item, in milliseconds since 1970; 0 if the CLI doesn't record it."""
 
 
 class Transcript(Protocol):
-    """The CLI's own record of a conversation, which can be read while it runs and afterwards."""
+    """The CLI's own transcript of a conversation, readable while the program runs and later."""
 
     @property
-    def is_there(self) -> bool:
-        """Whether there is a record that the CLI can go on from."""
+    def is_resumable(self) -> bool:
+        """Whether the CLI can continue the conversation."""
 
     def read(self, position: str) -> tuple[list[TranscriptItem], str]:
-        """Return the complete items behind a position, and the position behind them.
+        """Return complete items after a position, and the position after them.
 
-        An empty position is the beginning. Called in a thread; returns a few hundred items at most,
-        so it is called again until the position stays. Records of no one's words (meta, compaction
-        summaries, subagents' own) are left out. Raises `OSError` when it can't be read now.
+        The empty position is the beginning. A call returns a few hundred items at most; call it
+        again until the position stays the same. Records that are no items (metadata, compaction
+        summaries, those of the CLI's subagents) are left out. The call blocks, so it is made in a
+        thread. Raises `OSError` if the transcript can't be read now.
         """
 
     def end(self) -> str:
-        """Return the position behind all that is there now."""
+        """Return the position after all current items."""
 
 
 class TerminalWatch(Protocol):
-    """What is known of one program in a terminal from what it says itself."""
+    """The state of a program in a terminal, from the program's own reports."""
 
     @property
     def activity(self) -> Activity:
-        """The program's activity, as far as all its signs agree."""
+        """The program's activity; `unknown` unless its reports agree."""
 
     @property
     def waiting_for(self) -> str:
-        """What it asks a person while it is `waiting`, in a few words; empty if it doesn't say."""
+        """What the program asks a person while it is `waiting`, briefly; empty if unknown."""
 
     @property
     def requests(self) -> Sequence[PermissionEvent]:
-        """What it asks a person that can be answered without keys, while its dialog is open."""
+        """The requests in the program's open dialogs that can be answered without keys."""
 
     async def answer(self, request: str, decision: Decision) -> None:
-        """Answer one of these, by its id; what it asks no more is left. Raises `OSError`."""
+        """Answer one of `requests` by its id; do nothing if it is gone. Raises `OSError`."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether its first sign has come: before that, a dialog of its start may be open."""
+        """Whether the program has reported anything; before that, it may show a start dialog."""
 
     @property
     def conversation(self) -> str | None:
-        """The CLI's id of the conversation that is open in it now, as far as it is known."""
+        """The CLI's id of the conversation that is open in the program; None if unknown."""
 
     @property
     def transcript(self) -> Transcript | None:
-        """The record of that conversation; None while the conversation is not known."""
+        """The transcript of that conversation; None while the conversation is unknown."""
 
     def title(self, text: str) -> None:
-        """Take the title that it has set."""
+        """Handle a window title that the program has set."""
 
     def osc(self, number: int, data: str) -> None:
-        """Take an operating system command of its own that no terminal knows, such as 7501."""
+        """Handle an operating system command that terminals don't know, such as 7501."""
 
     def typed(self) -> None:
-        """Note that a person has typed: what was known may be over."""
+        """Note that a person has typed, after which an earlier report may be outdated."""
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Follow what it says by other ways (files of hooks, a port), until cancelled.
+        """Follow the program's other reports (files of hooks, a port), until cancelled.
 
-        `changed` is called after each change of the properties, also those by `title()` and
-        `osc()`. It starts from the beginning of what is there, so that a gateway that is restarted
-        knows what the one before knew.
+        `changed` is called after each change of the properties, including those by `title()` and
+        `osc()`. The reports are read from their beginning, so that a gateway that starts again has
+        the same state as the gateway before it.
         """
 
 
 class TerminalProgram(Protocol):
-    """A CLI's own program for terminals."""
+    """The CLI's own program for terminals."""
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:
-        """Return how to start it, resuming a conversation if its id is given.
+        """Return the launch of the program, which resumes a conversation if `session_id` is given.
 
-        `prompt` is its first message, empty for none; it stands behind `--`, so that it is never an
-        option. Model, permissions, environment, MCP servers and system prompt are those of its
-        turns without a terminal, as far as the program takes them. What it needs beside the command
-        line (hooks, settings; also what the watch needs to know, such as a port and its password)
-        is written into `run_dir` here, readable for this user alone; secrets stand there or in
-        the environment, never in `argv`.
+        `prompt` is the first message, or empty; it follows `--` on the command line, so that it is
+        never an option. Model, permissions, environment, MCP servers and system prompt are those of
+        the agent's turns without a terminal, if the program supports them. Files that the program
+        or the watch needs (hooks, settings, a port and its password) are written to `run_dir`,
+        readable only for this user. Secrets are in these files or in the environment, never in
+        `argv`.
         """
 
     def watch(
         self, *, run_dir: Path, workspace: str, env: Mapping[str, str], conversation: str | None
     ) -> TerminalWatch:
-        """Return what follows a program that was started with this run directory.
+        """Return the watch of a program that was launched with `run_dir`.
 
-        `conversation` is the launch's `session_id`, as far as it was known then. `env` are the
-        variables that say where the CLI keeps its files (`HOME`, `XDG_…`, `CODEX_HOME`,
-        `CLAUDE_CONFIG_DIR`), no secret.
+        `conversation` is the launch's `session_id`, or None if it was unknown. `env` are the
+        variables that locate the CLI's files, without secrets (see `places()`).
         """
 
     def transcript(
         self, conversation: str, *, workspace: str, env: Mapping[str, str]
     ) -> Transcript:
-        """Return the record of a conversation, found by its id alone."""
+        """Return the transcript of a conversation, which is found by its id."""
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the part of its environment that says where it keeps its files."""
+        """Return the variables of `env` that locate the CLI's files, such as `HOME`."""

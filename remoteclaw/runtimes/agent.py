@@ -1,6 +1,6 @@
-"""Running CLIs: a process with one conversation, and its turns, one at a time.
+"""Base classes of running CLIs: a process with one conversation, and its turns, one at a time.
 
-A CLI's own file adds the translation of its messages: `_begin()` and `take()` above all.
+Each CLI's module adds the translation of its messages, mainly in `_begin()` and `take()`.
 """
 
 import asyncio
@@ -22,28 +22,14 @@ from remoteclaw.events import (
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.asides import CliAside, SharedMessages
-from remoteclaw.runtimes.model_wait import Patience
-from remoteclaw.runtimes.turn_text import Prose
+from remoteclaw.runtimes.model_wait import ModelWait
+from remoteclaw.runtimes.turn_text import TurnText
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
-#: Time limit for ending an aside, in seconds: the CLI may not read.
+#: The time limit for stopping an aside, in seconds: a CLI that does not read blocks the request.
 STOP_S = 1.0
 
 _M = TypeVar("_M")
-
-
-async def next_of_start(name: str, pipes: AgentPipes, messages: Messages[_M]) -> _M:
-    """Return the next message of a CLI that starts; raises `AgentUnavailable` without one."""
-    try:
-        message = await messages.read()
-    except UnreadableLine:
-        why = f"{name} printed a line that can't be read, or was too long"
-        raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
-    if message is None:
-        errors = pipes.last_errors()
-        why = f"{name} ended while it started: {errors}"
-        raise AgentUnavailable(why, category=classify_end(errors))
-    return message
 
 
 class CliTurn(ABC, Generic[_M]):
@@ -53,25 +39,25 @@ class CliTurn(ABC, Generic[_M]):
 
     def __init__(self, pipes: AgentPipes) -> None:
         self._pipes = pipes
-        self._prose = Prose()
-        self._asked: dict[str, _M] = {}
-        """Requests for a permission that were not answered yet, by their ids."""
+        self._text = TurnText()
+        self._open_requests: dict[str, _M] = {}
+        """Requests for a permission that are not answered yet, by their ids."""
         self._denied: list[str] = []
-        """Names of the tools that were denied."""
-        self._patience = Patience()
-        self._given_up: ErrorEvent | None = None
-        """Why the turn is stopped by us."""
+        """The names of the tools that were denied."""
+        self._model_wait = ModelWait()
+        self._stop_failure: ErrorEvent | None = None
+        """The failure for which RemoteClaw stops the turn; None unless it does."""
         self.has_failed = False
         """Whether the turn has reported a failure."""
 
     async def events(self, messages: Messages[_M]) -> AsyncGenerator[AgentEvent, None]:
-        """Read until the turn has ended; exactly one `DoneEvent`, last."""
+        """Yield events until the turn has ended, with exactly one `DoneEvent`, last."""
         while True:
             try:
-                async with asyncio.timeout(self._patience.left_s):
+                async with asyncio.timeout(self._model_wait.remaining_s):
                     message = await messages.read()
             except TimeoutError:
-                self._given_up = self._patience.give_up()
+                self._stop_failure = self._model_wait.expire()
                 await self.interrupt()
                 continue
             except UnreadableLine:
@@ -79,11 +65,11 @@ class CliTurn(ABC, Generic[_M]):
                 yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
                 break
             if message is None:
-                errors = self._pipes.last_errors() or "it said nothing about that"
+                errors = self._pipes.last_errors() or "it printed no error"
                 yield ErrorEvent(ErrorCategory.DIED, f"{self.name} ended in mid-turn: {errors}")
                 break
             for event in await self.take(message):
-                self._patience.note(event)
+                self._model_wait.note(event)
                 self.has_failed |= isinstance(event, ErrorEvent)
                 yield event
                 if isinstance(event, DoneEvent):
@@ -91,23 +77,26 @@ class CliTurn(ABC, Generic[_M]):
         yield DoneEvent(self.result())
 
     async def _wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> list[AgentEvent]:
-        """Go on with a turn whose request to the model the CLI repeats, or stop it."""
-        if self._given_up:
+        """Continue or stop a turn whose failed request the CLI retries in `wait_s` seconds.
+
+        Return a notice if the turn continues.
+        """
+        if self._stop_failure:
             return []
-        event = self._patience.wait(failure, wait_s)
+        event = self._model_wait.note_failure(failure, wait_s)
         if isinstance(event, NoticeEvent):
             return [event]
-        self._given_up = event
+        self._stop_failure = event
         await self.interrupt()
         return []
 
     @abstractmethod
     async def take(self, message: _M) -> list[AgentEvent]:
-        """Return what a message means; a `DoneEvent` ends the turn."""
+        """Return the events of a message; a `DoneEvent` ends the turn."""
 
     @abstractmethod
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
-        """Add a message to the turn."""
+        """Send a message into the running turn."""
 
     @abstractmethod
     async def interrupt(self) -> None:
@@ -115,11 +104,11 @@ class CliTurn(ABC, Generic[_M]):
 
     @abstractmethod
     async def answer(self, permission_id: str, decision: Decision) -> None:
-        """Answer a request for a permission; of one that is unknown, do nothing."""
+        """Answer a request for a permission; ignore an unknown `permission_id`."""
 
     @abstractmethod
     def result(self, *, aborted: bool = False) -> AgentRunResult:
-        """Return what the turn has come to so far."""
+        """Return the result of the turn so far."""
 
 
 _T = TypeVar("_T", bound=CliTurn[Any])
@@ -134,21 +123,22 @@ class CliProcess(ABC, Generic[_M, _T]):
         self._pipes = pipes
         self._messages = SharedMessages(
             messages,
-            take=self._take_beside,
+            take=self._take_for_aside,
             take_between=self._take_between,
-            lose=self._lose_asides,
+            fail_asides=self._fail_asides,
         )
         self._turn: _T | None = None
         self._is_in_turn = False
-        """Whether a turn runs or begins: what is not an aside's is the turn's then."""
-        self._turns = 0
-        self._is_asked = asyncio.Event()
+        """Whether a turn runs or begins, so that all messages but those of asides belong to it."""
+        self._turn_number = 0
+        """The number of turns begun so far, which is also the number of the latest turn."""
+        self._turn_started = asyncio.Event()
         self._asides: list[CliAside[_M]] = []
-        """The questions beside the turn that wait for an answer."""
-        self._dropped: list[CliAside[_M]] = []
-        """Those for whose answer nobody waits, and that have not ended yet."""
+        """The asides that wait for an answer."""
+        self._abandoned: list[CliAside[_M]] = []
+        """Asides that no caller waits for, but that must still receive messages."""
         self.missing_servers: dict[str, str] = {}
-        """MCP servers that it could not connect, each with the reason as far as it is known."""
+        """MCP servers that the CLI could not connect, each with the reason; empty if unknown."""
 
     @property
     @abstractmethod
@@ -160,19 +150,35 @@ class CliProcess(ABC, Generic[_M, _T]):
         """A line for the next process of the conversation."""
         return ""
 
-    # -- coming and going ----------------------------------------------------------------------
+    # -- start and park ------------------------------------------------------------------------
 
     @abstractmethod
     async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
-        """Begin a conversation, or go on with one or a copy of it."""
+        """Begin a conversation, or resume the conversation `session_id`, or with `fork` copy it.
 
-    async def _next_of_start(self) -> _M:
-        return await next_of_start(self.name, self._pipes, self._messages)
+        Raises `AgentUnavailable`.
+        """
+
+    async def _read_at_start(self) -> _M:
+        """Return the next message during the start. Raises `AgentUnavailable` if none arrives."""
+        try:
+            message = await self._messages.read()
+        except UnreadableLine:
+            why = f"{self.name} printed a line that can't be read, or was too long"
+            raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
+        if message is None:
+            errors = self._pipes.last_errors()
+            why = f"{self.name} ended while it started: {errors}"
+            raise AgentUnavailable(why, category=classify_end(errors))
+        return message
 
     def parked_state(self) -> dict[str, Any] | None:
-        """Return what the next worker must know; None in a turn, or with a request open."""
+        """Return the state that the next worker needs; None if the agent can't be parked now.
+
+        It can't be parked in a turn, with an aside or an open request, or with a line half read.
+        """
         if self._is_in_turn or self._asides:
             return None
         for message in self._messages.take_unread():
@@ -182,87 +188,87 @@ class CliProcess(ABC, Generic[_M, _T]):
         return self._state() if self._pipes.is_clean else None
 
     @abstractmethod
-    def _state(self) -> dict[str, Any] | None:
-        """Return what `restore()` needs; None if the CLI may speak by itself."""
+    def _state(self) -> dict[str, Any]:
+        """Return the state for `restore()`."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another worker left off."""
+        """Restore the state in which another worker parked the agent."""
 
     @abstractmethod
     def _is_request(self, message: _M) -> bool:
-        """Whether the CLI waits for an answer to it."""
+        """Whether the CLI waits for an answer to `message`."""
 
     @abstractmethod
     async def _deny(self, message: _M) -> None:
-        """Answer a request that came between turns."""
+        """Deny a request that arrives between turns."""
 
     def _observe(self, message: _M) -> None:
-        """Take notice of a message between turns."""
+        """Update the state from a message that arrives between turns."""
 
     # -- a turn --------------------------------------------------------------------------------
 
     async def turn(
         self, prompt: str, images: Sequence[Image] = (), *, is_command: bool = False
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
+        """Send `prompt` and yield the turn's events, with exactly one `DoneEvent`, last."""
         for message in self._messages.take_unread():
             await self._take_between(message)
         self._is_in_turn = True
-        self._turns = number = self._turns + 1
+        self._turn_number = number = self._turn_number + 1
         try:
             if is_command and (problem := await self._problem_of(prompt)):
-                self._leave(number)
+                self._finish(number)
                 yield TextEvent(problem)
                 yield DoneEvent(AgentRunResult(problem, self.session_id))
                 return
             begun = self._begin_command(prompt) if is_command else self._begin(prompt, images)
             turn = self._turn = await begun
-            self._is_asked.set()
+            self._turn_started.set()
             async with contextlib.aclosing(turn.events(self._messages)) as events:
                 async for event in events:
                     if isinstance(event, DoneEvent):
-                        self._end(turn)
-                        self._leave(number)  # the consumer may stop here
+                        self._carry_over(turn)
+                        self._finish(number)  # the consumer may stop after this event
                     yield event
         finally:
-            self._leave(number)
+            self._finish(number)
 
-    def _leave(self, number: int) -> None:
-        """End a turn; one that is closed late, when another runs already, has ended before."""
-        if number != self._turns:
+    def _finish(self, number: int) -> None:
+        """End turn `number`, unless a later one runs: its generator may be closed late."""
+        if number != self._turn_number:
             return
         self._turn = None
         self._is_in_turn = False
-        self._is_asked.clear()
+        self._turn_started.clear()
 
     @abstractmethod
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-        """Return a message as the CLI wants it."""
+        """Return a message in the CLI's format."""
 
     @abstractmethod
     async def _begin(self, prompt: str, images: Sequence[Image]) -> _T:
-        """Send the turn's message."""
+        """Send the turn's message, and return the turn."""
 
     async def _begin_command(self, text: str) -> _T:
-        """Send a command of the CLI's own."""
+        """Send a slash command of the CLI, and return the turn."""
         return await self._begin(text, ())
 
     async def _problem_of(self, command: str) -> str:
-        """Return why a command can't be one of the CLI's own, where that is known."""
+        """Return why the CLI can't run `command`; empty if no reason is known."""
         return ""
 
-    def _end(self, turn: _T) -> None:
-        """Keep what the next turn has to know of this one."""
+    def _carry_over(self, turn: _T) -> None:
+        """Keep the state of an ended turn that the next turn needs."""
 
     async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
-        """Give the agent a message while it works: it joins what it does, or follows it."""
-        await self._is_asked.wait()
+        """Send a message during a turn: the agent joins it to its work or answers it afterwards."""
+        await self._turn_started.wait()
         if self._turn is not None:
             await self._turn.steer(self._parts(prompt, images), key)
 
     async def interrupt(self) -> None:
-        """Stop the running turn, and what it has started."""
+        """Stop the running turn and everything that it has started."""
         if self._turn is not None:
             await self._turn.interrupt()
 
@@ -271,10 +277,10 @@ class CliProcess(ABC, Generic[_M, _T]):
         if self._turn is not None:
             await self._turn.answer(permission_id, decision)
 
-    # -- beside a turn -------------------------------------------------------------------------
+    # -- asides --------------------------------------------------------------------------------
 
     async def aside(self, prompt: str) -> str:
-        """Return the answer to a question beside the turn; raises `AsideFailed` without one."""
+        """Ask a question during the turn and return its answer. Raises `AsideFailed`."""
         aside = self._new_aside()
         self._asides.append(aside)
         try:
@@ -282,29 +288,29 @@ class CliProcess(ABC, Generic[_M, _T]):
             return await self._messages.answer(aside)
         finally:
             self._asides.remove(aside)
-            if aside.goes_on:
-                self._dropped.append(aside)
+            if aside.awaits_message:
+                self._abandoned.append(aside)
             if not aside.is_over:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_S):
                         await aside.stop()
 
     def _new_aside(self) -> CliAside[_M]:
-        """Return a question that is to be asked; raises `AsideFailed` where it can't be."""
-        raise AsideFailed(f"{self.name} answers nothing beside a turn")
+        """Return a new aside. Raises `AsideFailed` if the CLI supports none."""
+        raise AsideFailed(f"{self.name} can't answer asides")
 
-    async def _take_beside(self, message: _M) -> bool:
-        """Take a message of an aside."""
-        for aside in (*self._asides, *self._dropped):
+    async def _take_for_aside(self, message: _M) -> bool:
+        """Pass a message to its aside; return False if it belongs to none."""
+        for aside in (*self._asides, *self._abandoned):
             if await aside.take(message):
-                if not aside.goes_on and aside in self._dropped:
-                    self._dropped.remove(aside)
+                if not aside.awaits_message and aside in self._abandoned:
+                    self._abandoned.remove(aside)
                 return True
         return False
 
     async def _take_between(self, message: _M) -> bool:
-        """Take a message of an aside, or any other while there is no turn whose it could be."""
-        if await self._take_beside(message):
+        """Handle a message of an aside, or, between turns, any message; return whether it was."""
+        if await self._take_for_aside(message):
             return True
         if self._is_in_turn:
             return False
@@ -313,7 +319,8 @@ class CliProcess(ABC, Generic[_M, _T]):
         self._observe(message)
         return True
 
-    def _lose_asides(self, why: str) -> None:
-        self._dropped.clear()
+    def _fail_asides(self, why: str) -> None:
+        """Fail all asides: no further message can be read."""
+        self._abandoned.clear()
         for aside in self._asides:
             aside.fail(why)

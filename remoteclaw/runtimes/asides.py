@@ -1,4 +1,4 @@
-"""Asides: questions beside the running turn, and the reading that they share with it."""
+"""Asides: questions to a CLI during a turn, and the message stream they share with the turn."""
 
 import asyncio
 import math
@@ -10,30 +10,31 @@ from typing import Generic, TypeVar
 from remoteclaw.errors import AsideFailed
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
-#: How many messages an aside reads ahead of a turn that doesn't take them: memory is bounded.
-MAX_AHEAD = 100
+#: An aside reads at most this many messages ahead of a turn that doesn't consume them, so that
+#: memory is bounded.
+MAX_MESSAGES_AHEAD = 100
 
 _M = TypeVar("_M")
 
 
 class CliAside(ABC, Generic[_M]):
-    """One question beside the turn, until it is answered."""
+    """One question during a turn, until it is answered."""
 
     def __init__(self) -> None:
         self._answer: str | AsideFailed | None = None
-        self.goes_on = False
-        """Whether the CLI has yet to say something of it that it must hear, also once it is over or
-        nobody waits for it any more."""
+        self.awaits_message = False
+        """Whether the aside must still receive a message of the CLI, even if it is over or
+        abandoned."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it is answered, or has failed."""
+        """Whether the aside is answered or has failed."""
         return self._answer is not None
 
     @property
     def answer(self) -> str:
-        """The answer, once it is over; raises `AsideFailed`."""
-        assert self._answer is not None, "it is answered first"
+        """The answer of an aside that is over. Raises `AsideFailed` if it has failed."""
+        assert self._answer is not None, "the aside is over"
         if isinstance(self._answer, AsideFailed):
             raise self._answer
         return self._answer
@@ -44,25 +45,28 @@ class CliAside(ABC, Generic[_M]):
 
     @abstractmethod
     async def take(self, message: _M) -> bool:
-        """Take a message, if it is this aside's; a request of it is denied."""
+        """Handle a message if it belongs to this aside, and return whether it does.
+
+        A request for a permission is denied.
+        """
 
     @abstractmethod
     async def stop(self) -> None:
-        """End what goes on, because nobody waits for it any more."""
+        """Stop the CLI's work on the question, because no caller waits for the answer."""
 
-    def tell(self, answer: str) -> None:
-        """Give the answer, unless it is over."""
+    def succeed(self, answer: str) -> None:
+        """Set the answer, unless the aside is over."""
         if not self.is_over:
             self._answer = answer
 
     def fail(self, why: str) -> None:
-        """Say why there is no answer, unless it is over."""
+        """Fail with a reason, unless the aside is over."""
         if not self.is_over:
-            self._answer = AsideFailed(f"No answer beside the turn: {why}.")
+            self._answer = AsideFailed(f"No answer to the aside: {why}.")
 
 
 class SharedMessages(Generic[_M]):
-    """Messages for a turn and its asides: one of them reads for all."""
+    """Messages for a turn and its asides: one task reads at a time, for all of them."""
 
     def __init__(
         self,
@@ -70,79 +74,82 @@ class SharedMessages(Generic[_M]):
         *,
         take: Callable[[_M], Awaitable[bool]],
         take_between: Callable[[_M], Awaitable[bool]],
-        lose: Callable[[str], None],
+        fail_asides: Callable[[str], None],
     ) -> None:
-        """`take` takes what is an aside's, and `take_between` what comes while there is no turn.
+        """`take` handles messages of asides, `take_between` also those that arrive between turns.
 
-        `lose` says why nothing more will come.
+        Both return whether they handled the message. `fail_asides` takes the reason.
         """
         self._messages = messages
         self._take = take
         self._take_between = take_between
-        self._lose = lose
-        self._read: deque[_M | UnreadableLine] = deque()
-        """What is the turn's, and was read by an aside."""
-        self._is_read = False
-        """Whether a task reads."""
+        self._fail_asides = fail_asides
+        self._read_ahead: deque[_M | UnreadableLine] = deque()
+        """Messages of the turn that an aside has read."""
+        self._is_reading = False
+        """Whether a task is reading."""
         self._has_ended = False
-        self._moved = asyncio.Event()
+        self._progressed = asyncio.Event()
 
     async def read(self) -> _M | None:
-        """Return the turn's next message; None when the CLI has ended. Raises `UnreadableLine`."""
-        await self._until(lambda: bool(self._read) or self._has_ended, self._take)
-        if not self._read:
+        """Return the turn's next message; None once the CLI has ended. Raises `UnreadableLine`."""
+        await self._read_until(lambda: bool(self._read_ahead) or self._has_ended, self._take)
+        if not self._read_ahead:
             return None
-        message = self._read.popleft()
+        message = self._read_ahead.popleft()
         self._wake()
         if isinstance(message, UnreadableLine):
             raise message
         return message
 
     async def answer(self, aside: CliAside[_M]) -> str:
-        """Return the answer to an aside; raises `AsideFailed`."""
-        await self._until(lambda: aside.is_over, self._take_between, most=MAX_AHEAD)
+        """Wait for the answer to `aside` and return it. Raises `AsideFailed`."""
+        await self._read_until(lambda: aside.is_over, self._take_between, limit=MAX_MESSAGES_AHEAD)
         return aside.answer
 
     def take_unread(self) -> list[_M]:
-        """Return the messages that have arrived, without waiting; damaged lines are left out."""
-        read = [message for message in self._read if not isinstance(message, UnreadableLine)]
-        self._read.clear()
+        """Return the messages that have arrived, without waiting; unreadable lines are skipped."""
+        read = [message for message in self._read_ahead if not isinstance(message, UnreadableLine)]
+        self._read_ahead.clear()
         self._wake()
         return read + self._messages.take_unread()
 
-    async def _until(
+    async def _read_until(
         self,
-        is_there: Callable[[], bool],
+        is_done: Callable[[], bool],
         take: Callable[[_M], Awaitable[bool]],
         *,
-        most: float = math.inf,
+        limit: float = math.inf,
     ) -> None:
-        """Read, or wait while another one does, until what is waited for has come."""
-        while not is_there():
-            if self._is_read or len(self._read) >= most:
-                await self._moved.wait()
+        """Read until `is_done()`; while another task reads, wait for it.
+
+        With `limit` messages read ahead, wait until the turn consumes one.
+        """
+        while not is_done():
+            if self._is_reading or len(self._read_ahead) >= limit:
+                await self._progressed.wait()
                 continue
-            self._is_read = True
+            self._is_reading = True
             try:
                 await self._read_one(take)
             finally:
-                self._is_read = False
+                self._is_reading = False
                 self._wake()
 
     async def _read_one(self, take: Callable[[_M], Awaitable[bool]]) -> None:
         try:
             message = await self._messages.read()
         except UnreadableLine as error:
-            self._lose("the agent printed a line that can't be read")
-            self._read.append(error)
+            self._fail_asides("the agent printed a line that can't be read")
+            self._read_ahead.append(error)
             return
         if message is None:
             self._has_ended = True
-            self._lose("the agent has ended")
+            self._fail_asides("the agent has ended")
         elif not await take(message):
-            self._read.append(message)
+            self._read_ahead.append(message)
 
     def _wake(self) -> None:
-        """Have all who wait look again."""
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        """Make all waiting tasks check their condition again."""
+        progressed, self._progressed = self._progressed, asyncio.Event()
+        progressed.set()

@@ -1,4 +1,4 @@
-"""Runtimes of CLIs: what each has in common with the others before and while it starts."""
+"""The base class of runtimes: a CLI's program, environment and start."""
 
 import os
 import shutil
@@ -19,18 +19,16 @@ from remoteclaw.protocols import (
 )
 from remoteclaw.runtimes.agent import CliProcess
 
-#: The variables that any program may need: places, the user, the network.
+#: The environment variables that any program may need: about directories, the user, the network.
 _COMMON = frozenset(
     "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "
     "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
     "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE "
     "XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR".split()
 )
-
-
-#: Stands in a note before the point.
+#: Separates the point from the rest of a note.
 _POINT = " @"
-#: The first bytes of a program that needs no interpreter.
+#: The first bytes of a native program.
 _ELF = b"\x7fELF"
 
 
@@ -46,26 +44,26 @@ class BaseRuntime(ABC):
     remedies = Remedies()
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
     natives: tuple[str, ...] = ()
-    """Patterns of the real program's path within `node_modules`."""
+    """Glob patterns of the native program's path within `node_modules`, the best one first."""
     terminal: TerminalProgram | None = None
 
     def find(self, program: str, path: str | None) -> str | None:
-        """Return the program to start: the real one, where npm's script would start that."""
+        """Return the path of the program to start; None if it is not installed."""
         return find_program(program, path=path, natives=self.natives)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the common variables of ours."""
+        """Return the variables of `inherited` that the CLI needs: by default the common ones."""
         return inherit(inherited)
 
     def fitted(self, spec: AgentSpec) -> AgentSpec:
-        """Return the spec as it is."""
+        """Return `spec` unchanged."""
         return spec
 
     @abstractmethod
     def process(
         self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
     ) -> CliProcess[Any, Any]:
-        """Return the process at the other end of the pipes, before its handshake."""
+        """Return the object for the process behind `pipes`, before its handshake."""
 
     async def connect(
         self,
@@ -77,7 +75,7 @@ class BaseRuntime(ABC):
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:
-        """Return an agent that is ready for a turn: after its handshake, or as it was parked."""
+        """Return an agent that is ready for a turn: after its handshake, or restored."""
         process = self.process(pipes, spec, session_id=session_id, run_dir=run_dir)
         if parked_state is None:
             await process.handshake(spec, session_id, run_dir, fork=fork)
@@ -87,14 +85,14 @@ class BaseRuntime(ABC):
 
 
 def with_point(note: str, point: str) -> str:
-    """Return a note with the CLI's name for the end of the last finished turn."""
+    """Return `note` with a point appended: the CLI's id of the end of the last finished turn."""
     return f"{note}{_POINT}{point}" if point else note
 
 
-def parted(note: str) -> tuple[str, str]:
-    """Return a note and the point that is in it; a copy begins there."""
-    own, _, point = note.partition(_POINT)
-    return own, point
+def split_note(note: str) -> tuple[str, str]:
+    """Split a note into its text and its point, up to which a fork copies the conversation."""
+    text, _, point = note.partition(_POINT)
+    return text, point
 
 
 def inherit(
@@ -103,9 +101,9 @@ def inherit(
     prefixes: Sequence[str] = (),
     without: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the common variables and those that begin with one of `prefixes`.
+    """Return the common variables and those that begin with one of `prefixes`, but for `without`.
 
-    An allow-list: RemoteClaw's own variables, with Redis' address and its tokens, never pass.
+    RemoteClaw's own variables, which have the address of Redis and tokens, are never included.
     """
     return {
         name: value
@@ -117,23 +115,24 @@ def inherit(
 
 
 def server_environment(server: McpServerConfig, run_dir: Path) -> dict[str, str]:
-    """Return the environment of an MCP server that the CLI starts."""
+    """Return the environment of an MCP server that the CLI starts as a process."""
     return {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}
 
 
 def find_program(command: str, *, path: str | None, natives: Sequence[str] = ()) -> str | None:
-    """Return the program that a command means; None if it is not installed.
+    """Return the path of the program for `command`; None if it is not installed.
 
-    npm puts a script on PATH that starts the real program: that costs memory and time, and a signal
-    to the script leaves the program running. So the program itself is started where it lies beside.
-    `natives` are patterns of where the real program lies within `node_modules`, the best first.
+    npm puts a script on PATH that starts the native program. The script costs memory and time, and
+    a signal to it leaves the program running, so the native program is preferred. `natives` are
+    glob patterns of its path within `node_modules`, the best one first.
     """
-    found = shutil.which(command, path=path)
-    return found and (_native(found, natives) or found)
+    program = shutil.which(command, path=path)
+    return program and (_native(program, natives) or program)
 
 
-def _native(found: str, natives: Sequence[str]) -> str | None:
-    script = Path(os.path.realpath(found))
+def _native(program_on_path: str, natives: Sequence[str]) -> str | None:
+    """Return the native program of an npm package; None if there is none."""
+    script = Path(os.path.realpath(program_on_path))
     if not natives or _is_native(script):
         return None
     for modules in _modules(script):
@@ -145,9 +144,9 @@ def _native(found: str, natives: Sequence[str]) -> str | None:
 
 
 def _modules(script: Path) -> Iterator[Path]:
-    """Yield the directories in which npm may have put what a script's package needs.
+    """Yield the `node_modules` directories that may contain the dependencies of a script's package.
 
-    A script that lies elsewhere is the user's own, and is started as it is.
+    A script outside of `node_modules` has none: it is the user's own, and is started as it is.
     """
     if "node_modules" not in script.parts:
         return

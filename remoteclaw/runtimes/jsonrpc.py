@@ -1,4 +1,4 @@
-"""JSON-RPC over a CLI's lines, both ways: codex's app-server and ACP speak it."""
+"""JSON-RPC in both directions over a CLI's lines, as codex's app-server and ACP use it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ METHOD_NOT_FOUND = -32601
 
 
 class RpcError(Exception):
-    """Raised when the other side answers a request with an error."""
+    """The error with which the CLI answers a request."""
 
     def __init__(self, code: int, message: str, data: Mapping[str, Any]) -> None:
         super().__init__(message)
@@ -22,24 +22,27 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RpcMessage:
-    """One line: a request of theirs, a notification, or the answer to a request of ours."""
+    """One received line: a request of the CLI, a notification, or the answer to our request."""
 
     method: str = ""
-    """Empty in an answer."""
+    """The method; empty in an answer."""
     id: int | str | None = None
-    """Theirs in a request, ours in an answer; both count from where they like."""
+    """The CLI's id in a request, our id in an answer; None in a notification.
+
+    The two sides number their requests independently.
+    """
     params: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
     error: RpcError | None = None
 
     @property
     def is_request(self) -> bool:
-        """Whether they wait for an answer."""
+        """Whether the CLI waits for an answer."""
         return bool(self.method) and self.id is not None
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "RpcMessage":
-        """Return the message of a line; fields of an unexpected type are left out."""
+        """Return the message of a line; fields of an unexpected type are ignored."""
         message_id = line.get("id")
         if not isinstance(message_id, int | str):
             message_id = None
@@ -58,10 +61,10 @@ class RpcMessage:
 
 
 class RpcPeer:
-    """Our end of the line."""
+    """RemoteClaw's side of a JSON-RPC connection."""
 
     def __init__(self, pipes: AgentPipes, *, version: str | None = "2.0") -> None:
-        """Codex leaves the `version` out."""
+        """Each message has the protocol `version`; none if that is None, as codex expects."""
         self._lines = Lines(pipes)
         self._version = {"jsonrpc": version} if version else {}
         self.last_id = 0
@@ -70,14 +73,14 @@ class RpcPeer:
     # -- sending -------------------------------------------------------------------------------
 
     def reserve(self) -> int:
-        """Return an id for a request that is sent next."""
+        """Return the id for a new request."""
         self.last_id += 1
         return self.last_id
 
     async def request(
         self, method: str, params: Mapping[str, Any], message_id: int | None = None
     ) -> int:
-        """Send a request; return the id under which its answer will come."""
+        """Send a request; return its id, which its answer will have."""
         message_id = self.reserve() if message_id is None else message_id
         await self._send({"id": message_id, "method": method, "params": params})
         return message_id
@@ -87,11 +90,11 @@ class RpcPeer:
         await self._send({"method": method, **({"params": params} if params is not None else {})})
 
     async def respond(self, message_id: int | str, result: Mapping[str, Any]) -> None:
-        """Answer a request of theirs."""
+        """Answer a request of the CLI."""
         await self._send({"id": message_id, "result": result})
 
     async def refuse(self, message: RpcMessage) -> None:
-        """Answer a request that we don't know: they would wait for ever."""
+        """Answer an unknown request with an error, because the CLI waits for an answer for ever."""
         error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not supported"}
         await self._send({"id": message.id, "error": error})
 
@@ -101,10 +104,10 @@ class RpcPeer:
     # -- reading -------------------------------------------------------------------------------
 
     async def read(self) -> RpcMessage | None:
-        """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
+        """Return the next message; None once the CLI has ended. Raises `UnreadableLine`."""
         line = await self._lines.read()
         return None if line is None else RpcMessage.of(line)
 
     def take_unread(self) -> list[RpcMessage]:
-        """Return the messages that have arrived, without waiting; damaged lines are left out."""
+        """Return the messages that have arrived, without waiting; unreadable lines are skipped."""
         return [RpcMessage.of(line) for line in self._lines.take_unread()]

@@ -1,7 +1,7 @@
-"""HTTP to a program of ours on this host: short answers, and its stream of events.
+"""An HTTP client for an agent's program on this host: JSON requests and a stream of events.
 
-Requests are HTTP/1.0 on a connection each, so that an answer ends with its connection and comes in
-one piece. What is too long is left out, and nothing is waited for without an end.
+Each request uses HTTP/1.0 on a separate connection, so that an answer ends with its connection and
+is not chunked. Sizes and times are limited.
 """
 
 import asyncio
@@ -13,12 +13,13 @@ from typing import Any
 
 import orjson
 
-#: How long an answer may take, in seconds. A server that has just begun to listen leaves some
-#: without one for ever.
+#: The time limit for an answer, in seconds. A server that has just begun to listen never answers
+#: some requests.
 ANSWER_S = 2.0
-#: The longest answer, and the longest event, in bytes; an event may have all that a tool printed.
+#: The size limit of an answer and of an event, in bytes; an event may have a tool's whole output.
 MAX_BYTES = 1024 * 1024
-_PIECE = 64 * 1024
+#: The size of one read, in bytes.
+READ_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +31,19 @@ class LocalServer:
     password: str = field(repr=False)
 
     async def get(self, path: str) -> Any:
-        """Return the JSON at a path, None where there is none; raises `OSError`."""
-        return await self._ask("GET", path)
+        """Return the JSON at `path`; None for HTTP 404 or an empty body. Raises `OSError`."""
+        return await self._json("GET", path)
 
     async def post(self, path: str, body: Any) -> Any:
-        """Post JSON to a path; return as `get()` does."""
-        return await self._ask("POST", path, orjson.dumps(body))
+        """Post JSON to `path`; return the answer as `get()` does. Raises `OSError`."""
+        return await self._json("POST", path, orjson.dumps(body))
 
-    async def _ask(self, method: str, path: str, body: bytes = b"") -> Any:
-        async with asyncio.timeout(ANSWER_S), self._asked(method, path, body) as (status, stream):
+    async def _json(self, method: str, path: str, body: bytes = b"") -> Any:
+        async with asyncio.timeout(ANSWER_S), self._request(method, path, body) as (status, stream):
             if status == 404:
                 return None
             data = await stream.read(MAX_BYTES + 1)
-            while piece := await stream.read(_PIECE):
+            while piece := await stream.read(READ_BYTES):
                 data += piece
                 if len(data) > MAX_BYTES:
                     raise OSError(f"the answer to {path} is too long")
@@ -53,17 +54,23 @@ class LocalServer:
 
     @contextlib.asynccontextmanager
     async def events(self, path: str, *, silent_s: float) -> AsyncIterator[AsyncIterator[Any]]:
-        """Open the events of a path; they end with the connection, or when it is silent."""
+        """Open the stream of events at `path`, which ends with the connection.
+
+        The stream raises `TimeoutError`, an `OSError`, after `silent_s` seconds without data.
+        """
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(ANSWER_S):
-                _, stream = await stack.enter_async_context(self._asked("GET", path))
+                _, stream = await stack.enter_async_context(self._request("GET", path))
             yield _events(stream, silent_s)
 
     @contextlib.asynccontextmanager
-    async def _asked(
+    async def _request(
         self, method: str, path: str, body: bytes = b""
     ) -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
-        """Have an answer from behind its head; raises `OSError` for a status that is no success."""
+        """Send a request; yield the answer's status, and the stream of its body.
+
+        Raises `OSError` for a status that is neither a success nor 404.
+        """
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             secret = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
@@ -82,22 +89,22 @@ class LocalServer:
 
 
 async def _status(stream: asyncio.StreamReader) -> int:
-    """Read the head of an answer; return its status."""
+    """Read the status line and headers of an answer; return the status. Raises `OSError`."""
     try:
         first = (await stream.readline()).split()
         while (await stream.readline()).strip():
             pass
         return int(first[1])
-    except (ValueError, IndexError):  # the first also for a line that is too long
+    except (ValueError, IndexError):  # a line that is too long also raises ValueError
         raise OSError("the answer is not HTTP") from None
 
 
 async def _events(stream: asyncio.StreamReader, silent_s: float) -> AsyncIterator[Any]:
-    """Yield the JSON of each event's line `data:`, but for those that are too long."""
+    """Yield the JSON of each event's `data:` line; lines that are too long are skipped."""
     line, is_dropped = b"", False
     while True:
         async with asyncio.timeout(silent_s):
-            piece = await stream.read(_PIECE)
+            piece = await stream.read(READ_BYTES)
         if not piece:
             return
         *ended, rest = piece.split(b"\n")

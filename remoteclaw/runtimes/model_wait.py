@@ -1,7 +1,7 @@
-"""The wait for a model that fails.
+"""The limits on waiting for a model whose requests fail.
 
-CLIs repeat failed requests by themselves, some without an end. A turn in which nothing was said or
-done yet can be asked again later at no loss, so it soon gives its worker back.
+CLIs retry failed requests themselves, some without a limit. A turn without any output or tool call
+can be repeated later at no loss, so it ends soon and frees its worker.
 """
 
 import re
@@ -19,10 +19,12 @@ from remoteclaw.events import (
     ToolUseEvent,
 )
 
-#: The longest wait while the turn has said and done nothing, in seconds: two or three retries.
-FRESH_S = 15.0
-#: The longest wait once it has, in seconds: its work would be lost. A minute's quota comes back.
-BEGUN_S = 120.0
+#: The maximum wait in a turn without text or tool calls, in seconds: enough for two or three
+#: retries.
+MAX_WAIT_BEFORE_OUTPUT_S = 15.0
+#: The maximum wait in a turn with text or tool calls, in seconds: longer, because its work would be
+#: lost, and a per-minute quota is renewed in that time.
+MAX_WAIT_AFTER_OUTPUT_S = 120.0
 
 _NOTICES = {
     ErrorCategory.RETRYABLE: "The model is busy",
@@ -38,58 +40,63 @@ _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mil|[smhd])")
 _MS = {"ms": 1, "mil": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Patience:
-    """The time since which the model fails, and whether the turn had begun to act."""
+class ModelWait:
+    """The wait of one turn for a failing model: since when it fails, and how long to wait."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failing_since: float | None = None
         self._failure: ErrorEvent | None = None
-        """The last one, while the model fails."""
-        self._has_begun = False
+        """The last failure; None unless the model fails."""
+        self._has_output = False
+        """Whether the turn has text or tool calls."""
 
     def note(self, event: AgentEvent) -> None:
-        """Take notice of an event: an answer ends the wait."""
+        """Update the wait from an event of the turn: any output of the model ends it."""
         if isinstance(event, TextEvent | ToolUseEvent | ToolResultEvent):
-            self._has_begun = True
+            self._has_output = True
         if isinstance(event, TextEvent | ToolUseEvent | ToolResultEvent | ThinkingEvent):
             self._failing_since = self._failure = None
 
     @property
-    def _most_s(self) -> float:
-        return BEGUN_S if self._has_begun else FRESH_S
+    def _limit_s(self) -> float:
+        return MAX_WAIT_AFTER_OUTPUT_S if self._has_output else MAX_WAIT_BEFORE_OUTPUT_S
 
     @property
-    def left_s(self) -> float | None:
-        """The rest of the wait for a failing model, in seconds; None for one that answers."""
+    def remaining_s(self) -> float | None:
+        """The seconds until the wait expires; None unless the model fails."""
         if self._failing_since is None:
             return None
-        return max(0.0, self._failing_since + self._most_s - self._clock())
+        return max(0.0, self._failing_since + self._limit_s - self._clock())
 
-    def give_up(self) -> ErrorEvent:
-        """End the wait; return the failure."""
+    def expire(self) -> ErrorEvent:
+        """End the wait and return the last failure."""
         assert self._failure is not None, "the model fails"
         failure, self._failure, self._failing_since = self._failure, None, None
         return failure
 
-    def wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> NoticeEvent | ErrorEvent:
-        """Return a notice about a retry in `wait_s` seconds, or the failure if the wait is over."""
+    def note_failure(self, failure: ErrorEvent, wait_s: float = 0.0) -> NoticeEvent | ErrorEvent:
+        """Return a notice about a retry in `wait_s` seconds, or the failure if the wait ends.
+
+        It ends if the retry would be too late, or if no retry can help.
+        """
         now = self._clock()
         if self._failing_since is None:
             self._failing_since = now
         self._failure = failure
         is_lasting = failure.category in (ErrorCategory.AUTH, ErrorCategory.USAGE_LIMIT)
-        if is_lasting or now + wait_s - self._failing_since > self._most_s:
-            return self.give_up()
-        what = _NOTICES.get(failure.category, "The model can't be reached")
+        if is_lasting or now + wait_s - self._failing_since > self._limit_s:
+            return self.expire()
+        problem = _NOTICES.get(failure.category, "The model can't be reached")
         when = f" in {wait_s:.0f} s" if wait_s else ""
-        return NoticeEvent(f"{what}; trying again{when}.")
+        return NoticeEvent(f"{problem}; trying again{when}.")
 
 
 def retry_at_ms(text: str, now_ms: int | None = None) -> int | None:
-    """Return when a provider takes requests again, by a CLI's sentence; None if it names no time.
+    """Return the time named in a CLI's message at which the provider accepts requests again.
 
-    In milliseconds since 1970. Where a CLI has a field for it, the field counts.
+    It is in milliseconds since 1970; None if `text` names no time. If the CLI also reports the time
+    in a field, callers prefer that.
     """
     match = _IN.search(text)
     if match is None:

@@ -1,6 +1,7 @@
-"""Past conversations of a workspace, as CLIs keep them.
+"""Past conversations of a workspace, from the CLIs' own files.
 
-gemini can't copy one (`gemini.py`): what was said in it is read from its file, as notes.
+Gemini can't copy a conversation (see `gemini/runtime.py`), so its content is read from its file, as
+notes.
 """
 
 import functools
@@ -16,24 +17,26 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import now_ms
-from remoteclaw.runtimes.claude_transcript import projects_of
-from remoteclaw.runtimes.codex_rollouts import sessions_of
-from remoteclaw.runtimes.gemini_chats import all_chats, is_of_project
-from remoteclaw.runtimes.opencode_store import database, opened
+from remoteclaw.runtimes.claude.transcript import projects_of
+from remoteclaw.runtimes.codex.rollouts import sessions_of
+from remoteclaw.runtimes.gemini.chats import all_chats, is_of_project
+from remoteclaw.runtimes.opencode.store import database_path, open_database
 from remoteclaw.runtimes.terminal import record_of, without_header
 from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
 
-#: How many are looked at, newest first: codex has those of all workspaces in one place.
+#: At most this many conversations are examined, newest first: codex has those of all workspaces in
+#: one directory.
 MAX_FILES = 300
-#: How much of a conversation is read for its title, in bytes and lines.
-MAX_BYTES, MAX_LINES = 256_000, 60
-#: How much is read of one that is gone on with from notes, and how much of its end is kept, in
-#: bytes. An agent is told less than that.
-MAX_READ, MAX_NOTES = 50_000_000, 100_000
-#: How long a title is, in characters.
-LONGEST_TITLE = 70
+#: The title is searched in the first bytes and lines of a conversation, up to these limits.
+MAX_TITLE_SOURCE_BYTES, MAX_TITLE_SOURCE_LINES = 256_000, 60
+#: For notes, at most this many bytes of a conversation are read.
+MAX_NOTES_SOURCE_BYTES = 50_000_000
+#: Notes have at most about this many bytes, from the end of the conversation. An agent reads less.
+MAX_NOTES_BYTES = 100_000
+#: The maximum length of a title, in characters.
+MAX_TITLE_CHARS = 70
 
-#: opencode's conversations of a directory, each with the first texts of its messages by the user.
+#: Opencode's conversations of a directory, each with the texts of the user's first messages.
 _OPENCODE = """
     SELECT id, time_updated, (
         SELECT json_group_array(said) FROM (
@@ -48,42 +51,44 @@ _OPENCODE = """
 
 @dataclass(frozen=True, slots=True)
 class PastConversation:
-    """A conversation of a CLI's."""
+    """A conversation of a CLI."""
 
     id: str
-    """The CLI's own id of it."""
+    """The CLI's id of the conversation."""
     title: str
-    """The beginning of what was said first; empty if that isn't found."""
+    """The beginning of the person's first message; empty if none is found."""
     at: float
-    """When it was changed last, in seconds since 1970."""
+    """The time of the last change, in seconds since 1970."""
     notes: Callable[[], str] | None = None
-    """Returns what was said in it, as a record (`session.record`), where no CLI can copy it."""
+    """Returns the content as a record (see `session/record.py`); None if the CLI can copy the
+    conversation itself."""
 
 
 def past_conversations(
-    runtime: str, workspace: str, env: Mapping[str, str], *, most: int
+    runtime: str, workspace: str, env: Mapping[str, str], *, limit: int
 ) -> list[PastConversation] | None:
-    """Return a CLI's newest conversations of a workspace, newest first; None if that isn't known.
+    """Return at most `limit` conversations of a workspace, newest first.
 
-    `env` is the CLI's environment, which says where it keeps them.
+    `env` is the CLI's environment, which locates its files. None if the runtime's files are
+    unknown.
     """
     read = _READERS.get(runtime)
     if read is None:
         return None
-    return list(itertools.islice(read(os.path.realpath(workspace), env), most))
+    return list(itertools.islice(read(os.path.realpath(workspace), env), limit))
 
 
 def _claude(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
     directory = projects_of(env) / re.sub("[^A-Za-z0-9]", "-", workspace)
     for file, at in _newest(directory.glob("*.jsonl")):
         lines = _lines(file)
-        # The directory's name is the same for workspaces that differ in signs alone.
+        # Workspaces whose paths differ only in punctuation have the same directory.
         cwd = next((text(line["cwd"]) for line in lines if "cwd" in line), workspace)
         if UUID.fullmatch(file.stem) and cwd == workspace:
-            yield PastConversation(file.stem, title_of(map(_said_to_claude, lines)), at)
+            yield PastConversation(file.stem, title_of(map(_claude_message, lines)), at)
 
 
-def _said_to_claude(line: dict[str, Any]) -> str:
+def _claude_message(line: dict[str, Any]) -> str:
     if line.get("type") != "user" or line.get("isMeta") or line.get("isSidechain"):
         return ""
     return _first_text(mapping(line.get("message")).get("content"))
@@ -92,26 +97,26 @@ def _said_to_claude(line: dict[str, Any]) -> str:
 def _codex(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
     for file, at in _newest(sessions_of(env).glob("*/*/*/rollout-*.jsonl")):
         first, *lines = _lines(file) or [{}]
-        about = mapping(first.get("payload"))
-        id_ = text(about.get("id"))
-        if UUID.fullmatch(id_) and os.path.realpath(text(about.get("cwd"))) == workspace:
-            yield PastConversation(id_, title_of(map(_said_to_codex, lines)), at)
+        payload = mapping(first.get("payload"))
+        id_ = text(payload.get("id"))
+        if UUID.fullmatch(id_) and os.path.realpath(text(payload.get("cwd"))) == workspace:
+            yield PastConversation(id_, title_of(map(_codex_message, lines)), at)
 
 
-def _said_to_codex(line: dict[str, Any]) -> str:
-    said = mapping(line.get("payload"))
-    is_said = line.get("type") == "response_item" and said.get("role") == "user"
-    return _first_text(said.get("content")) if is_said else ""
+def _codex_message(line: dict[str, Any]) -> str:
+    payload = mapping(line.get("payload"))
+    is_user_message = line.get("type") == "response_item" and payload.get("role") == "user"
+    return _first_text(payload.get("content")) if is_user_message else ""
 
 
 def _opencode(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
     try:
-        with opened(database(env)) as store:
-            found = store.execute(_OPENCODE, (workspace, MAX_FILES)).fetchall()
-    except OSError:  # there is none, or it is another version's
+        with open_database(database_path(env)) as connection:
+            rows = connection.execute(_OPENCODE, (workspace, MAX_FILES)).fetchall()
+    except OSError:  # there is no database, or one of another version
         return
-    for id_, at_ms, said in found:
-        yield PastConversation(id_, title_of(map(text, orjson.loads(said))), at_ms / 1000)
+    for id_, at_ms, texts in rows:
+        yield PastConversation(id_, title_of(map(text, orjson.loads(texts))), at_ms / 1000)
 
 
 def _gemini(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
@@ -119,9 +124,9 @@ def _gemini(workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation
         first, *lines = _lines(file) or [{}]
         id_ = text(first.get("sessionId"))
         if UUID.fullmatch(id_) and is_of_project(first, workspace):
-            asked = (each for each in _gemini_messages(lines) if each.get("type") == "user")
-            if title := title_of(_first_text(each.get("content")) for each in asked):
-                yield PastConversation(id_, title, at, functools.partial(_noted, file))
+            messages = (each for each in _gemini_messages(lines) if each.get("type") == "user")
+            if title := title_of(_first_text(each.get("content")) for each in messages):
+                yield PastConversation(id_, title, at, functools.partial(_notes_of, file))
 
 
 def _gemini_messages(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -134,17 +139,17 @@ def _gemini_messages(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def _noted(file: Path) -> str:
-    """Return the record of what was said in a conversation of gemini's, as said now."""
-    notes, left, at = [], MAX_NOTES, now_ms()
-    lines = _lines(file, most_bytes=MAX_READ, most_lines=None)
+def _notes_of(file: Path) -> str:
+    """Return the content of a gemini conversation as a record, with the current time."""
+    notes, left, at = [], MAX_NOTES_BYTES, now_ms()
+    lines = _lines(file, max_bytes=MAX_NOTES_SOURCE_BYTES, max_lines=None)
     for message in reversed(_gemini_messages(lines)):
-        said = without_header(_first_text(message.get("content"))).strip()
+        content = without_header(_first_text(message.get("content"))).strip()
         match message.get("type"):
-            case "user" if said and not said.startswith("<"):
-                note = {"at": at, "role": "user", "from": "user", "text": said}
-            case "gemini" if said:
-                note = {"at": at, "role": "agent", "text": said}
+            case "user" if content and not content.startswith("<"):
+                note = {"at": at, "role": "user", "from": "user", "text": content}
+            case "gemini" if content:
+                note = {"at": at, "role": "agent", "text": content}
             case _:
                 continue
         notes.append(orjson.dumps(note).decode())
@@ -163,26 +168,29 @@ _READERS: Mapping[str, Callable[[str, Mapping[str, str]], Iterator[PastConversat
 
 
 def _newest(files: Iterable[Path]) -> list[tuple[Path, float]]:
-    """Return files and when they were changed, the newest first."""
-    known = []
+    """Return the newest files, each with the time of its last change, newest first."""
+    dated = []
     for file in files:
         try:
-            known.append((file, file.stat().st_mtime))
+            dated.append((file, file.stat().st_mtime))
         except OSError:  # just removed
             continue
-    return heapq.nlargest(MAX_FILES, known, key=lambda each: each[1])
+    return heapq.nlargest(MAX_FILES, dated, key=lambda each: each[1])
 
 
 def _lines(
-    file: Path, *, most_bytes: int = MAX_BYTES, most_lines: int | None = MAX_LINES
+    file: Path,
+    *,
+    max_bytes: int = MAX_TITLE_SOURCE_BYTES,
+    max_lines: int | None = MAX_TITLE_SOURCE_LINES,
 ) -> list[dict[str, Any]]:
-    """Return the first lines of a file that are JSON objects."""
+    """Return the JSON objects among the first lines of a file; none if it can't be read."""
     try:
         with file.open("rb") as stream:
-            lines = stream.read(most_bytes).splitlines()
+            lines = stream.read(max_bytes).splitlines()
     except OSError:
         return []
-    return [record for line in lines[:most_lines] if (record := record_of(line))]
+    return [record for line in lines[:max_lines] if (record := record_of(line))]
 
 
 def _first_text(content: Any) -> str:
@@ -191,10 +199,10 @@ def _first_text(content: Any) -> str:
     return next((text(part.get("text")) for part in mappings(content) if part.get("text")), "")
 
 
-def title_of(said: Iterable[str]) -> str:
-    """Return the beginning of the first words of a person's, on one line."""
-    for words in said:
-        line = " ".join(without_header(words).split())
-        if line and not line.startswith(("<", "# AGENTS.md")):  # what a CLI says by itself
-            return line[: LONGEST_TITLE - 1] + "…" if len(line) > LONGEST_TITLE else line
+def title_of(messages: Iterable[str]) -> str:
+    """Return a title from the first message that a person has written; empty if there is none."""
+    for message in messages:
+        line = " ".join(without_header(message).split())
+        if line and not line.startswith(("<", "# AGENTS.md")):  # written by the CLI itself
+            return line[: MAX_TITLE_CHARS - 1] + "…" if len(line) > MAX_TITLE_CHARS else line
     return ""

@@ -1,4 +1,4 @@
-"""A CLI's pipes as lines: bounded memory whatever it prints, and no copy that grows with a line."""
+"""A CLI's pipes as a stream of lines, with bounded memory and linear time whatever it prints."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,19 @@ from remoteclaw.protocols import LOG_LINE
 
 #: The size of one read, in bytes.
 READ_BYTES = 256 * 1024
-#: The longest line that is kept, in bytes: claude repeats a whole answer in one line.
-#: A longer one is replaced by an empty one.
-LINE_BYTES = 64 * 1024 * 1024
-#: The size of the queue at which the CLI has to wait, in bytes.
-QUEUE_BYTES = 8 * 1024 * 1024
-#: The memory of a line besides its bytes: without it, a million of short ones would seem small.
-LINE_COST = 64
-#: The part of standard error that is kept, in bytes.
-ERROR_BYTES = 16 * 1024
+#: The longest line, in bytes: claude repeats a whole answer in one line. A longer line is replaced
+#: by an empty one.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+#: Above this size of the queue, in bytes, nothing is read, so that the CLI has to wait.
+MAX_QUEUE_BYTES = 8 * 1024 * 1024
+#: The memory per queued line in addition to its content, in bytes: it counts for many short lines.
+LINE_OVERHEAD_BYTES = 64
+#: The length of the end of standard error that is kept, in bytes.
+MAX_ERROR_BYTES = 16 * 1024
 
 
 class LinePipes:
-    """The three pipes of one CLI; closing it leaves the CLI alone."""
+    """The three pipes of one CLI. Closing them does not end the CLI."""
 
     def __init__(self, pipes: Sequence[int], *, unread: bytes = b"") -> None:
         self._stdin, self._stdout, self._stderr = pipes
@@ -35,20 +35,25 @@ class LinePipes:
         self._queued = 0
         self._partial = bytearray()
         self._is_too_long = False
-        """Whether the line that is being read is being dropped."""
+        """Whether the current line is dropped, because it is too long."""
         self._errors = b""
+        """The end of standard error, without log lines."""
         self._log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
-        """Patterns of the log in standard error, and of its lines that are read."""
+        """Patterns of log lines in standard error: of all, and of those that are read."""
         self._log_partial = b""
+        """The incomplete last line of standard error, while a log is followed."""
         self._arrived = asyncio.Event()
         self._is_paused = False
+        """Whether reading is suspended, because the queue is full."""
         self._is_held = False
+        """Whether standard output is read only in `take_unread()`."""
         self.has_ended = False
-        """Whether the CLI or its holder is gone."""
+        """Whether the CLI or its holder has ended."""
         self._ended = asyncio.Event()
         self._write_lock = asyncio.Lock()
         self._unsent = memoryview(b"")
-        self.heard_at = time.monotonic()
+        """The unsent rest of a line."""
+        self.last_output_at = time.monotonic()
         """The time of the CLI's last output, on `time.monotonic()`."""
         self._writing: asyncio.Future[None] | None = None
         for descriptor in pipes:
@@ -61,9 +66,9 @@ class LinePipes:
     # -- reading -------------------------------------------------------------------------------
 
     async def read(self) -> bytes | None:
-        """Return the next line without its end; None when the CLI has ended.
+        """Return the next line without its newline; None once the CLI has ended.
 
-        An empty one stands for a line that was too long.
+        An empty line stands for one that was too long.
         """
         while not self._lines:
             if self.has_ended:
@@ -73,9 +78,10 @@ class LinePipes:
         return self._pop()
 
     def take_unread(self) -> list[bytes]:
-        """Return the lines that have arrived and were not read, without waiting.
+        """Return the unread lines that have arrived, without waiting.
 
-        A CLI that prints faster than it is read is not followed for ever.
+        The size is limited, so that a CLI that prints faster than it is read can't keep the loop
+        running.
         """
         lines: list[bytes] = []
         size = 0
@@ -86,11 +92,11 @@ class LinePipes:
             while self._lines:
                 lines.append(self._pop())
                 size += len(lines[-1])
-            if not may_be_more or size > LINE_BYTES:
+            if not may_be_more or size > MAX_LINE_BYTES:
                 return lines
 
     def hold(self) -> None:
-        """Read only on request from now on: the rest is for the next worker."""
+        """Stop reading, except in `take_unread()`: unread output is left for the next worker."""
         self._is_held = True
         if not self.has_ended:
             self._loop.remove_reader(self._stdout)
@@ -98,12 +104,15 @@ class LinePipes:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every line that began was read and sent to its end."""
+        """Whether no line is partly read or partly sent, and none is unread."""
         is_read = not self._lines and not self._partial and not self._is_too_long
         return is_read and not self._unsent and not self.has_ended
 
     def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
-        """Read what is `wanted` of standard error among the lines; drop what else fits `log`."""
+        """Insert lines of standard error that match `wanted` into the stream of lines.
+
+        Each becomes a notification `LOG_LINE`. Other lines that match `log` are dropped.
+        """
         printed, self._errors = self._errors, b""
         self._log = (log, wanted)
         self._take_errors(printed)
@@ -116,15 +125,15 @@ class LinePipes:
 
     def _pop(self) -> bytes:
         line = self._lines.popleft()
-        self._queued -= len(line) + LINE_COST
-        if self._is_paused and self._queued < QUEUE_BYTES // 2 and not self.has_ended:
+        self._queued -= len(line) + LINE_OVERHEAD_BYTES
+        if self._is_paused and self._queued < MAX_QUEUE_BYTES // 2 and not self.has_ended:
             self._is_paused = False
             if not self._is_held:
                 self._loop.add_reader(self._stdout, self._on_output)
         return line
 
     def _on_output(self) -> bool:
-        """Read what has arrived; return whether more may have."""
+        """Read once; return whether there may be more to read."""
         try:
             data = os.read(self._stdout, READ_BYTES)
         except BlockingIOError:
@@ -134,18 +143,18 @@ class LinePipes:
         if not data:
             self.end()
             return False
-        self.heard_at = time.monotonic()
+        self.last_output_at = time.monotonic()
         if self._log:
-            self._on_errors()  # what it noted before it said this
+            self._on_errors()  # log lines precede the output that was printed after them
         self._split(data)
-        if self._queued > QUEUE_BYTES and not self._is_paused:
+        if self._queued > MAX_QUEUE_BYTES and not self._is_paused:
             self._is_paused = True
             self._loop.remove_reader(self._stdout)
         return True
 
     def _split(self, data: bytes) -> None:
         head, newline, rest = data.partition(b"\n")
-        if len(self._partial) + len(head) > LINE_BYTES:
+        if len(self._partial) + len(head) > MAX_LINE_BYTES:
             self._partial = bytearray()
             self._is_too_long = True
         if not self._is_too_long:
@@ -169,7 +178,7 @@ class LinePipes:
 
     def _push(self, line: bytes) -> None:
         self._lines.append(line)
-        self._queued += len(line) + LINE_COST
+        self._queued += len(line) + LINE_OVERHEAD_BYTES
 
     def _on_errors(self) -> None:
         try:
@@ -184,26 +193,26 @@ class LinePipes:
 
     def _take_errors(self, data: bytes) -> None:
         if self._log is None:
-            self._errors = (self._errors + data)[-ERROR_BYTES:]
+            self._errors = (self._errors + data)[-MAX_ERROR_BYTES:]
             return
         log, wanted = self._log
         *lines, partial = (self._log_partial + data).split(b"\n")
-        self._log_partial = partial[-ERROR_BYTES:]
+        self._log_partial = partial[-MAX_ERROR_BYTES:]
         for line in lines:
             if wanted.search(line):
                 text = line.decode("utf-8", "replace")
                 self._push(orjson.dumps({"method": LOG_LINE, "params": {"line": text}}))
                 self._arrived.set()
             elif not log.match(line):
-                self._errors = (self._errors + line + b"\n")[-ERROR_BYTES:]
+                self._errors = (self._errors + line + b"\n")[-MAX_ERROR_BYTES:]
 
     # -- writing -------------------------------------------------------------------------------
 
     async def write(self, line: bytes) -> None:
-        """Send one line; a CLI that has ended is noticed by `read()`, not here.
+        """Send one line; waits while the CLI does not read. Ignores that the CLI has ended.
 
-        A CLI that doesn't read makes its writers wait. One that stops waiting leaves the rest of
-        its line to the next: an incomplete line would spoil the one behind it.
+        If a writer is cancelled, the next writer first sends the rest of the line: an incomplete
+        line would spoil the next one.
         """
         async with self._write_lock:
             await self._send_rest()
@@ -235,11 +244,11 @@ class LinePipes:
     # -- the end -------------------------------------------------------------------------------
 
     async def closed(self) -> None:
-        """Wait until the CLI, and everything that inherited its output, has closed it."""
+        """Wait until the CLI and all processes that inherited its output have closed the output."""
         await self._ended.wait()
 
     def end(self) -> None:
-        """End reading and writing: the CLI or its holder is gone."""
+        """End reading and writing, because the CLI or its holder has ended."""
         if self.has_ended:
             return
         self._on_errors()
@@ -250,12 +259,12 @@ class LinePipes:
         self._wake_writer()
 
     def _wake_writer(self) -> None:
-        # One is enough: the others wait for its lock, and see the end when they get it.
+        # Waking one writer is enough: the others wait for its lock, and then see `has_ended`.
         if self._writing and not self._writing.done():
             self._writing.set_result(None)
 
     def close(self) -> None:
-        """Close our descriptors; those of the holder stay open."""
+        """Close the descriptors of this process; the holder's remain open."""
         pipes = (self._stdin, self._stdout, self._stderr)
         self._stdin = self._stdout = self._stderr = -1
         for descriptor in pipes:

@@ -1,4 +1,4 @@
-"""Questions of agents to people, in the form that claude and codex share."""
+"""Questions of agents to people, in the format that claude and codex share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +7,17 @@ from remoteclaw.events import Question
 from remoteclaw.runtimes.wire import mappings, text
 
 
-def questions_of(asked: Mapping[str, Any]) -> tuple[Question, ...]:
-    """Return what an agent asks a person."""
+def questions_of(arguments: Mapping[str, Any]) -> tuple[Question, ...]:
+    """Return the questions in the arguments of a tool call or the parameters of a request."""
     return tuple(
         Question(
-            text=text(each.get("question")),
-            header=text(each.get("header")),
+            text=text(question.get("question")),
+            header=text(question.get("header")),
             choices=tuple(
                 (text(choice.get("label")), text(choice.get("description")))
-                for choice in mappings(each.get("options"))
+                for choice in mappings(question.get("options"))
             ),
-            is_multiple=bool(each.get("multiSelect")),
+            is_multiple=bool(question.get("multiSelect")),
         )
-        for each in mappings(asked.get("questions"))
+        for question in mappings(arguments.get("questions"))
     )

@@ -1,16 +1,17 @@
-"""The text of a turn: blocks with a blank line between them."""
+"""The text of a turn: blocks separated by blank lines."""
 
 from remoteclaw.events import AgentEvent, TextEvent, TextResetEvent
 
 
-class Prose:
-    """The text of one turn. A block that turns out to be none can be taken back."""
+class TurnText:
+    """The text of one turn. Its last block can be withdrawn."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._block_at = 0
-        """Which of the parts the last block begins with."""
+        """The index of the first part of the last block."""
         self._break_due = False
+        """Whether the next text begins after a blank line."""
 
     @property
     def text(self) -> str:
@@ -19,33 +20,33 @@ class Prose:
 
     @property
     def block(self) -> str:
-        """The text of the last block so far, without the break before it."""
+        """The text of the last block so far, without the blank line before it."""
         return "".join(self._parts[self._block_at :]).removeprefix("\n\n")
 
     def begin_block(self) -> None:
-        """Let what follows stand apart from what was said."""
+        """Begin a new block, separated from the text so far."""
         self._block_at = len(self._parts)
         self._break_due = bool(self._parts)
 
-    def add(self, words: str) -> list[AgentEvent]:
-        """Take more of the last block."""
-        if not words:
+    def add(self, chunk: str) -> list[AgentEvent]:
+        """Append text to the last block."""
+        if not chunk:
             return []
         if self._break_due:
             self._break_due = False
-            words = "\n\n" + words
-        self._parts.append(words)
-        return [TextEvent(words)]
+            chunk = "\n\n" + chunk
+        self._parts.append(chunk)
+        return [TextEvent(chunk)]
 
     def complete(self, whole: str) -> list[AgentEvent]:
-        """Take the last block as it is in the end; what was said of it before may differ."""
-        said = self.block
-        if whole.startswith(said):
-            return self.add(whole[len(said) :])
-        return [*self.take_back(), *self.add(whole)]
+        """Complete the last block, whose final text may differ from what was added so far."""
+        so_far = self.block
+        if whole.startswith(so_far):
+            return self.add(whole[len(so_far) :])
+        return [*self.withdraw_block(), *self.add(whole)]
 
-    def take_back(self) -> list[AgentEvent]:
-        """Withdraw the last block."""
+    def withdraw_block(self) -> list[AgentEvent]:
+        """Withdraw the last block from the text."""
         gone = "".join(self._parts[self._block_at :])
         del self._parts[self._block_at :]
         self._break_due = bool(self._parts)

@@ -1,7 +1,7 @@
-"""JSON lines to and from a CLI, read with tolerance: a value of the expected type, or none.
+"""JSON lines to and from a CLI, and tolerant access to their values.
 
-A CLI is another program in another version. A line of a wrong shape must cost no more than what
-it would have said, so the readers of values never raise.
+A CLI may be of any version. A value of an unexpected type must not break more than its own line, so
+the access functions return an empty value instead of raising an error.
 """
 
 import json
@@ -13,40 +13,40 @@ import orjson
 
 from remoteclaw.protocols import AgentPipes
 
-#: The ids of most CLIs' conversations, and of claude's messages in them. Nothing else goes into
-#: Redis and onto command lines as one.
+#: The format of most CLIs' conversation ids, and of claude's message ids. A value in any other
+#: format is not used as such an id in Redis or on command lines.
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 _M = TypeVar("_M")
 
 
 class UnreadableLine(Exception):
-    """Raised for a line that is damaged or was too long: the agent may wait for an answer to it."""
+    """Raised for a message that is damaged or too long; the CLI may wait for its answer."""
 
 
 class Messages(Protocol[_M]):
-    """Messages of a CLI, one at a time."""
+    """A stream of messages from a CLI."""
 
     async def read(self) -> _M | None:
-        """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
+        """Return the next message; None once the CLI has ended. Raises `UnreadableLine`."""
 
     def take_unread(self) -> list[_M]:
-        """Return the messages that have arrived, without waiting; damaged lines are left out."""
+        """Return the messages that have arrived, without waiting; unreadable lines are skipped."""
 
 
 class Lines:
-    """Messages of one JSON object a line, each way."""
+    """Messages in both directions, each a JSON object on one line."""
 
     def __init__(self, pipes: AgentPipes) -> None:
         self._pipes = pipes
 
     async def read(self) -> dict[str, Any] | None:
-        """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
+        """Return the next message; None once the CLI has ended. Raises `UnreadableLine`."""
         line = await self._pipes.read()
         return None if line is None else decode(line)
 
     def take_unread(self) -> list[dict[str, Any]]:
-        """Return the messages that have arrived, without waiting; damaged lines are left out."""
+        """Return the messages that have arrived, without waiting; unreadable lines are skipped."""
         messages = []
         for line in self._pipes.take_unread():
             try:
@@ -61,10 +61,10 @@ class Lines:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Return a line's object, an empty one for a line that is no message.
+    """Return the JSON object of a line; an empty one for a line that is no message.
 
-    Programs print all sorts of things between a CLI's messages, so a line that doesn't begin like
-    a message is none. Raises `UnreadableLine` for one that does and can't be read.
+    Other programs may print lines between a CLI's messages, so a line that does not begin with `{`
+    is ignored. Raises `UnreadableLine` for a damaged message.
     """
     try:
         message = orjson.loads(line)
@@ -74,10 +74,10 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 def _repaired(line: bytes) -> dict[str, Any]:
-    """Return the object of a line that isn't UTF-8 throughout.
+    """Return the object of a line with invalid UTF-8 or lone surrogates.
 
-    JavaScript cuts strings between surrogates, and prints a lone one as `\\ud83d`; it becomes a
-    question mark here, because it can't be encoded again.
+    JavaScript programs may split a string between surrogates, and print a lone one as `\\ud83d`.
+    Such a surrogate can't be encoded, so it is replaced by a question mark.
     """
     if line and not line.lstrip().startswith(b"{"):
         return {}
@@ -93,22 +93,22 @@ def _repaired(line: bytes) -> dict[str, Any]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return a mapping, or an empty one for anything else."""
+    """Return `value` if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: Any) -> list[dict[str, Any]]:
-    """Return the mappings of a list; none of anything else."""
+    """Return the mappings in a list; an empty list for anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """Return a text, or an empty one for anything else."""
+    """Return `value` if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def count(value: Any) -> int:
-    """Return a number that counts something, or 0 for anything else."""
+    """Return a number as a non-negative integer; 0 for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return max(0, int(value))
     return 0

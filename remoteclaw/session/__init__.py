@@ -1,1 +1,1 @@
-"""A session's turns: what waits, who answers, and when its conversation ends."""
+"""A session's turns: its queue, the calls of its agent, and the resets of its conversation."""

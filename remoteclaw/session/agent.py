@@ -1,7 +1,7 @@
 """The agent of a session: attached if one is warm, else started; later parked or ended.
 
-Only a parked agent can be attached. Its record is written with the turn that it finished, and an
-agent that remembers another turn is not used.
+Only a parked agent can be attached. It is parked together with the id of the session's last
+finished turn, and is not used if the session has finished another turn since.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 from remoteclaw.session.launch import launch_agent
 
-#: Returns the MCP server that has these tools; None if it can't be reached.
+#: Returns the MCP server that offers the given tools; None if the gateway can't be reached.
 ToolServer = Callable[[Collection[str]], Awaitable[McpServerConfig | None]]
 
 log = logging.getLogger(__name__)
 
 
 class AgentKeeper:
-    """The bridge's source of agents for one session under one lease."""
+    """Provides the bridge with agents for one session under one lease."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class AgentKeeper:
         finished_turn: str | None,
         tool_server: ToolServer | None = None,
     ) -> None:
-        """`kill_at` tells until when the lease lets an agent live, on `boottime()`.
+        """`kill_at` returns the time, on `boottime()`, until which the lease lets an agent live.
 
-        `parked` is the record of the session's warm agent and `finished_turn` the turn that the
-        session finished last; the agent is used only if it remembers the same. `tool_server`
-        returns the MCP server for a new agent that may use RemoteClaw's own tools.
+        `parked` names the holder of the session's warm agent, and `finished_turn` is the session's
+        last finished turn. The warm agent is used only if it was parked after that same turn.
+        `tool_server` returns the MCP server for a new agent that may use RemoteClaw's own tools.
         """
         self._tool_server = tool_server
         self._home = home
@@ -62,7 +62,7 @@ class AgentKeeper:
         self._budget = budget
         self._parked = parked
         self.finished_turn = finished_turn
-        """The turn that the session finished last; None before its first."""
+        """The session's last finished turn; None before the first one is finished."""
         self._holder: HolderClient | None = None
         self._pipes: LinePipes | None = None
         self._agent: AgentProcess | None = None
@@ -78,28 +78,28 @@ class AgentKeeper:
     async def obtain(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool = False
     ) -> AgentProcess:
-        """Return an agent of this spec: the one on its way or at hand, the parked, or a new one."""
+        """Return an agent that matches `spec`: a starting, attached, parked or new one."""
         if self._warm_up and self._warm_up[0] == (spec, session_id, fork):
             (_, starting), self._warm_up = self._warm_up, None
-            agent = await starting  # a stop that cancels us cancels this as well
+            agent = await starting  # cancelling this call also cancels the start
             if self._pipes and not self._pipes.has_ended:
                 return agent
         await self._cancel_warm_up()
         return await self._obtain(spec, session_id, fork=fork)
 
     async def warm_up(self, spec: AgentSpec, *, session_id: str | None, fork: bool = False) -> None:
-        """Begin to get the agent that the next `obtain()` asks for; what fails, that one raises."""
+        """Start getting the agent for the next `obtain()`, which raises the error if this fails."""
         await self._cancel_warm_up()
         task = asyncio.create_task(self._obtain(spec, session_id, fork=fork))
         self._warm_up = (spec, session_id, fork), task
 
     async def discard(self) -> None:
-        """End the agent's whole tree, whether on its way, attached or parked."""
+        """End the agent's whole process tree, whether it is starting, attached or parked."""
         await self._cancel_warm_up()
         await self._discard()
 
     async def _cancel_warm_up(self) -> bool:
-        """Forget an agent on its way; return whether what there is of it has to be discarded."""
+        """Cancel a pending start; return whether a partly started agent has to be discarded."""
         if self._warm_up is None:
             return False
         (_, starting), self._warm_up = self._warm_up, None
@@ -133,13 +133,13 @@ class AgentKeeper:
         return self._holder.path.parent
 
     @property
-    def heard_at(self) -> float:
-        """When the agent last printed anything."""
-        return self._pipes.heard_at if self._pipes else 0.0
+    def last_output_at(self) -> float:
+        """The time of the agent's last output, on `time.monotonic()`; 0 without an agent."""
+        return self._pipes.last_output_at if self._pipes else 0.0
 
     @property
     def files_dir(self) -> Path:
-        """The part of it in which the agent may read."""
+        """The subdirectory of `run_dir` that the agent may read."""
         return self.run_dir / FILES
 
     @property
@@ -149,22 +149,22 @@ class AgentKeeper:
 
     @property
     def description(self) -> str:
-        """The agent's origin, runtime and process, for people."""
+        """A description of the agent for people: warm or new, its runtime and its pid."""
         pid = self._holder.pid if self._holder else 0
         return f"{'warm' if self._was_warm else 'new'} {self._runtime_name}, pid {pid}"
 
     # -- for the drain -------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Tell the holder that the lease was renewed."""
+        """Send the holder a beat, after each renewal of the lease."""
         if self._holder:
             self._holder.beat(self._kill_at())
 
     @property
     def ready(self) -> str | None:
-        """The description of an attached agent, as it will be for the next turn; None without.
+        """The description of the attached agent for the next turn; None without a live agent.
 
-        The place of an agent that is still starting is recorded by its turn.
+        None also for an agent that is still starting: its turn records it.
         """
         if self._warm_up or self._agent is None or self._pipes is None or self._pipes.has_ended:
             return None
@@ -172,27 +172,27 @@ class AgentKeeper:
         return self.description
 
     def record(self) -> dict[str, Any] | None:
-        """Return what the session's state has to say about its agent."""
+        """Return the agent's holder (`path`, `key`) for the session's state; None without one."""
         if self._holder is None:
-            return self._parked  # it still waits: this turn has not attached it
+            return self._parked  # a parked agent that this turn has not attached
         return {"path": str(self._holder.path), "key": self._key}
 
-    def finished(self, turn: str) -> None:
-        """Note the turn that the session has finished: a parked agent remembers it."""
+    def note_finished_turn(self, turn: str) -> None:
+        """Note the session's last finished turn, which is stored with a parked agent."""
         self.finished_turn = turn
 
     async def forget(self) -> None:
-        """End the agent, and forget the turn that the session finished last."""
+        """End the agent, and forget the session's last finished turn."""
         await self.discard()
         self.finished_turn = None
 
     async def park(self) -> None:
-        """Leave the agent warm for the next worker, or end it if it can't be left."""
+        """Leave the agent warm for the next worker, or end it if it can't be parked."""
         if await self._cancel_warm_up():
             await self._discard()
         if self._holder is None or self._agent is None:
             return
-        if self._pipes:  # what is read behind that look would be lost with the pipes
+        if self._pipes:  # output that is read after `parked_state()` would be lost
             self._pipes.hold()
         state = self._agent.parked_state() if self._warm_s > 0 else None
         if state is None:
@@ -212,7 +212,7 @@ class AgentKeeper:
         self._holder = self._agent = None
 
     async def abandon(self) -> None:
-        """Drop the connection without parking: the holder ends the agent's tree."""
+        """Drop the connection without parking; the holder then ends the agent's process tree."""
         await self._cancel_warm_up()
         if self._holder:
             await self._disconnect()
@@ -222,7 +222,7 @@ class AgentKeeper:
     # -- attach and start ------------------------------------------------------------------------
 
     def _is_fit(self, spec: AgentSpec, session_id: str | None) -> bool:
-        """Whether the attached agent is alive, was started like this, and has this conversation."""
+        """Whether the attached agent is alive, matches `spec` and has this conversation."""
         return (
             self._agent is not None
             and self._pipes is not None
@@ -243,7 +243,7 @@ class AgentKeeper:
             return None
 
     async def _attach(self, spec: AgentSpec) -> None:
-        """Take over the parked agent, unless it is gone or remembers another turn."""
+        """Attach the parked agent, unless it is gone or was parked after another turn."""
         assert self._parked is not None, "there is nothing to attach to"
         self._holder = await self._attach_holder(self._parked)
         self._parked = None
@@ -262,7 +262,7 @@ class AgentKeeper:
             await self._discard()
 
     async def _start(self, spec: AgentSpec, session_id: str | None, *, fork: bool) -> AgentProcess:
-        """Start a new agent, continuing the conversation if it has an id, or a copy of it."""
+        """Start a new agent that continues conversation `session_id`, or copies it if `fork`."""
         self._was_warm = False
         if not os.path.isdir(spec.workspace):  # noqa: ASYNC240 - one stat
             raise AgentUnavailable(
@@ -272,9 +272,9 @@ class AgentKeeper:
             )
         fingerprint = spec.fingerprint
         wants_tools = bool(spec.tools)
-        spec = await self.equipped(spec)
+        spec = await self.with_tool_server(spec)
         if wants_tools and not spec.tools:
-            fingerprint = ""  # another one follows it once the gateway is there
+            fingerprint = ""  # matches no spec, so a restart follows once the gateway is back
         launched = await launch_agent(
             self._home,
             self._budget,
@@ -291,10 +291,11 @@ class AgentKeeper:
             await self._discard()
             raise
 
-    async def equipped(self, spec: AgentSpec) -> AgentSpec:
-        """Return a spec as it can be had now, with the server of RemoteClaw's tools.
+    async def with_tool_server(self, spec: AgentSpec) -> AgentSpec:
+        """Return `spec` fitted to its workspace, with the MCP server of RemoteClaw's tools.
 
-        The tokens of earlier agent processes are refused from now on.
+        The result has none of these tools if the gateway can't be reached. Revokes the tokens of
+        earlier agent processes.
         """
         spec = await asyncio.to_thread(create_cli_runtime(spec.runtime).fitted, spec)
         if not spec.tools or not self._tool_server:
@@ -326,21 +327,21 @@ class AgentKeeper:
         return self._agent
 
     async def _watch_holder(self, holder: HolderClient, pipes: LinePipes) -> None:
-        """Notice the end of the agent or of its holder; without a holder, end what is left."""
+        """Wait for the end of the agent or its holder; end the orphans of a dead holder."""
         status = await holder.gone()
         if status is None:
             _end_orphans(holder.path, holder.pid)
-        # What the CLI said before it ended is still in the pipe, and ends with it.
+        # The CLI's last output may still be in the pipe, so reading continues for a second.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await pipes.closed()
         pipes.end()
 
     async def _disconnect(self) -> None:
-        """Stop reading; the pipes that the holder keeps are not touched."""
+        """Stop reading. The holder keeps its ends of the pipes open."""
         if self._watch:
             self._watch.cancel()
-            # Until it has ended, it reads the connection that is needed next.
+            # The watch reads the connection that the next request needs, so it must end first.
             await asyncio.wait((self._watch,))
             self._watch = None
         if self._pipes:
@@ -349,7 +350,7 @@ class AgentKeeper:
 
 
 def _end_orphans(path: Path, agent: int | None = None) -> None:
-    """End the holder that listens at a path, which is frozen or was killed, and what it held."""
-    # Nothing is awaited here: a caller that disconnects meanwhile would cancel it.
+    """End a frozen or killed holder that listens at `path`, and its processes."""
+    # Not async: a caller that disconnects could cancel it halfway.
     if count := end_orphans(path.parent, agent):
         log.warning("an agent's holder was killed or frozen: %d processes were ended", count)

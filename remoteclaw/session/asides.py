@@ -1,7 +1,7 @@
-"""Beside a turn: messages that come while it runs, each put to the agent at once, and its verdict.
+"""The asides of a turn: messages that arrive while it runs, each put to its agent at once.
 
-What is not clearly an answer waits for the next turn, as without asides: so an aside can't lose a
-message, nor have it answered twice.
+Unless the agent's reply is clearly a verdict, the message waits for the next turn, as it would
+without asides. So an aside can neither lose a message nor have it answered twice.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.bridge.asides import Aside, Running
+from remoteclaw.bridge.asides import Aside, RunningTurn
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
@@ -36,28 +36,28 @@ from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.permission import Permissions
-from remoteclaw.session.queue import Newcomer, asks_beside, newcomer
+from remoteclaw.session.queue import Newcomer, may_be_aside, newcomer
 from remoteclaw.session.record import added, lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.entries import in_outcome
 
-#: How many messages are answered beside one turn: then the others wait, as agents that are asked
-#: beside their work without end come to nothing.
+#: At most this many messages are put to the agent during one turn; later ones wait for the next
+#: turn, so that asides don't keep the agent from its work.
 MAX_ASIDES = 20
-#: How long the end of a turn waits for the asides that are open then, in seconds.
+#: How long the end of a turn waits for its open asides, in seconds.
 SETTLE_S = 10.0
-#: The words about what is said beside a turn.
+#: The `origin` of an aside's messages on the reply stream.
 ORIGIN = "beside"
-#: What the person reads whose message is answered by a branch, unless the agent has said it.
-ON_IT = "On it, beside the other work."
+#: The acknowledgement of a message that moves to a branch, unless the agent has written one.
+ON_IT = "On it, alongside the other work."
 
 log = logging.getLogger(__name__)
 
 
-class Beside:
-    """The messages of people that come while one turn runs."""
+class TurnAsides:
+    """Puts the messages that people send during one turn to its agent."""
 
     def __init__(
         self,
@@ -68,14 +68,15 @@ class Beside:
         turn: Turn,
         reply: TurnReply,
         *,
-        asked: asyncio.Event,
+        turn_asked: asyncio.Event,
         steering: Steering | None,
         permissions: Permissions | None,
         history: Callable[[], Awaitable[Sequence[dict[str, str]]]],
     ) -> None:
-        """`asked` is set once the agent has the turn's question.
+        """`turn_asked` is set once the agent has received the turn's prompt.
 
-        `steering` takes what joins the turn, and `permissions` has what people are asked for it.
+        `steering` takes the messages that join the turn, and `permissions` knows the turn's open
+        requests. `history` returns the record, for an agent that is asked in another conversation.
         """
         self._lease = lease
         self._bridge = bridge
@@ -83,107 +84,108 @@ class Beside:
         self._queue = queue
         self._turn = turn
         self._reply = reply
-        self._asked = asked
+        self._turn_asked = turn_asked
         self._steering = steering
         self._permissions = permissions
         self._history = history
         self._asides = Asides(lease)
         self._newest = max((e.id for e in (*turn.left_out, *turn.entries)), key=stream_order)
-        """The last entry that was looked at."""
-        self._room = asyncio.Semaphore(queue.asides)
-        self._has_news = asyncio.Event()
-        self._has_news.set()  # what came before the turn began
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        """What is asked, by entry."""
-        self._ended = 0
-        """How many entries were answered, and wait no more."""
-        self._taking: asyncio.Task[None] | None = None
+        """The last entry that was read."""
+        self._slots = asyncio.Semaphore(queue.asides)
+        self._may_have_entries = asyncio.Event()
+        self._may_have_entries.set()  # entries may have arrived before the turn began
+        self._questions: dict[str, asyncio.Task[None]] = {}
+        """The tasks that ask the agent, by entry id."""
+        self._ended_count = 0
+        """How many entries no longer wait: they were answered, or moved to a branch."""
+        self._reader: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Begin to take what comes."""
-        self._taking = asyncio.create_task(self._take())
+        """Begin to put new messages to the agent."""
+        self._reader = asyncio.create_task(self._ask_about_newcomers())
 
     def announce(self) -> None:
-        """Take notice that there may be more."""
-        self._has_news.set()
+        """Note that new entries may have arrived."""
+        self._may_have_entries.set()
 
     async def settle(self) -> int:
-        """Take nothing more, and end what is open; return how many entries were answered meanwhile.
+        """Stop reading new messages and wait for the open asides, for `SETTLE_S` at most.
 
-        What has no answer within `SETTLE_S` waits. Raises `LeaseLost`.
+        Return how many entries ended in that time. A message without an answer by then waits for
+        the next turn. Raises `LeaseLost`.
         """
-        before = self._ended
-        if self._taking:
-            self._taking.cancel()
-        if self._asking:
-            await asyncio.wait(self._asking.values(), timeout=SETTLE_S)
-        tasks = [task for task in (self._taking, *self._asking.values()) if task]
+        before = self._ended_count
+        if self._reader:
+            self._reader.cancel()
+        if self._questions:
+            await asyncio.wait(self._questions.values(), timeout=SETTLE_S)
+        tasks = [task for task in (self._reader, *self._questions.values()) if task]
         self.abandon()
         await asyncio.gather(*tasks, return_exceptions=True)
         for task in tasks:
             if not task.cancelled() and (error := task.exception()):
                 raise error
-        return self._ended - before
+        return self._ended_count - before
 
     def stop(self, mark: str) -> None:
-        """End the questions about entries up to this one, which are stopped."""
-        for entry_id, task in self._asking.items():
+        """Cancel the asides of stopped entries: all up to the id `mark`."""
+        for entry_id, task in self._questions.items():
             if stream_order(entry_id) <= stream_order(mark):
                 task.cancel()
 
     def abandon(self) -> None:
-        """Drop what is open: the session has another owner, or the turn is asked again later."""
-        for task in (self._taking, *self._asking.values()):
+        """Cancel the open asides: the session has another owner, or the turn is postponed."""
+        for task in (self._reader, *self._questions.values()):
             if task:
                 task.cancel()
-                task.add_done_callback(_end)
+                task.add_done_callback(_retrieve_exception)
 
-    # -- taking --------------------------------------------------------------------------------
+    # -- asking --------------------------------------------------------------------------------
 
-    async def _take(self) -> None:
-        """Ask about one message after another, in their order, a few at the same time."""
-        await self._asked.wait()
+    async def _ask_about_newcomers(self) -> None:
+        """Ask about the messages in their order, `queue.asides` of them at the same time."""
+        await self._turn_asked.wait()
         while True:
-            await self._has_news.wait()
-            self._has_news.clear()
+            await self._may_have_entries.wait()
+            self._may_have_entries.clear()
             entries, is_last = await self._newcomers()
             for entry in entries:
-                await self._room.acquire()
-                self._asking[entry.id] = asyncio.create_task(self._answer(entry))
-            if is_last or len(self._asking) >= MAX_ASIDES:
+                await self._slots.acquire()
+                self._questions[entry.id] = asyncio.create_task(self._answer(entry))
+            if is_last or len(self._questions) >= MAX_ASIDES:
                 return
 
     async def _newcomers(self) -> tuple[list[Entry], bool]:
-        """Return the messages that have come, and whether all behind them have to wait."""
+        """Return the messages that have arrived, and whether all entries after them must wait."""
         raw = await self._lease.entries_after(self._newest)
         try:
             arrived = decode_all(raw, self._lease.session)
         except NewerEntry:
             return [], True
-        found: list[Entry] = []
+        newcomers: list[Entry] = []
         for entry in arrived:
             self._newest = entry.id
             match newcomer(entry):
-                case Newcomer.JOINS if asks_beside(entry):
-                    found.append(entry)
+                case Newcomer.JOINS if may_be_aside(entry):
+                    newcomers.append(entry)
                 case Newcomer.STOPS_JOINING:
-                    return found, True
+                    return newcomers, True
         if arrived:
-            self._has_news.set()  # there may be more than are read at once
-        return found[: MAX_ASIDES - len(self._asking)], False
+            self._may_have_entries.set()  # one read returns a limited number of entries
+        return newcomers[: MAX_ASIDES - len(self._questions)], False
 
     async def _answer(self, entry: Entry) -> None:
         try:
             if await self._asides.ask(self._turn.id, entry.id):
-                await self._obey(entry, await self._ask(entry))
-        except RedisRefused as refused:  # Redis is full: it waits, as the turn's own answer does
+                await self._apply(entry, await self._ask(entry))
+        except RedisRefused as refused:  # Redis is full: the message waits, as a turn's reply does
             log.warning("session %s: no aside: %s", self._lease.sid[:8], refused)
         finally:
-            self._room.release()
+            self._slots.release()
 
     async def _ask(self, entry: Entry) -> Aside:
-        """Put a message to the agent; what is no answer is a word to wait."""
-        assert self._bridge.channel is not None, "an agent that answers is there"
+        """Put a message to the agent and return its answer; any failure is the verdict "later"."""
+        assert self._bridge.channel is not None, "an agent that answers asides has a bridge"
         history: Sequence[dict[str, str]] = ()
         if self._bridge.channel.asides == "notes":
             history = await self._history()
@@ -201,31 +203,31 @@ class Beside:
         log.info("session %s: entry %s waits: %s", self._lease.sid[:8], entry.id, why)
         return Aside("later")
 
-    async def _running(self, entry: Entry) -> Running:
+    async def _running(self, entry: Entry) -> RunningTurn:
         waiting = await self._lease.entries_after(self._turn.entries[-1].id)
         others: list[str] = []
         with contextlib.suppress(NewerEntry):
             others = [
-                one.message.text
-                for one in decode_all(waiting, self._lease.session)
-                if one.id != entry.id and one.origin == "chat"
+                other.message.text
+                for other in decode_all(waiting, self._lease.session)
+                if other.id != entry.id and other.origin == "chat"
             ]
-        return Running(
-            about=[one.message.text for one in self._turn.entries],
+        return RunningTurn(
+            about=[answered.message.text for answered in self._turn.entries],
             since_ms=self._reply.since_ms,
-            doing=self._reply.now_doing,
-            said=self._reply.now_said,
+            current_tool=self._reply.current_tool,
+            current_text=self._reply.current_text,
             waiting=others,
             requests=self._permissions.open_requests if self._permissions else (),
-            tasks=await self._lease.work.below(),
-            beside=[orjson.loads(line) for line in await self._asides.beside()],
+            tasks=await self._lease.progress.unfinished_tasks(),
+            aside_notes=[orjson.loads(note) for note in await self._asides.notes()],
         )
 
-    # -- obeying -------------------------------------------------------------------------------
+    # -- applying the verdict ------------------------------------------------------------------
 
-    async def _obey(self, entry: Entry, aside: Aside) -> None:
-        """Record the verdict and do what it says, in one step."""
-        verdict = self._allowed(entry, aside)
+    async def _apply(self, entry: Entry, aside: Aside) -> None:
+        """Record the verdict and carry it out, in one step."""
+        verdict = self._allowed_verdict(entry, aside)
         if verdict == "branch":
             if await self._move(entry, aside):
                 return
@@ -233,55 +235,60 @@ class Beside:
         if verdict == "later":
             aside = Aside("later")
         is_whole = verdict == "answered"
-        said = aside.payloads
-        lines = partial(lines_of_aside, entry, said, at_ms=now_ms())
-        what = AsideEnd(
-            payloads=self._on_stream(entry, aside, is_whole=is_whole) if verdict != "later" else (),
-            reply=[in_outcome(payload) for payload in said] if is_whole else None,
-            note=_note(entry, aside) if is_whole or said else None,
+        payloads = aside.payloads
+        lines = partial(lines_of_aside, entry, payloads, at_ms=now_ms())
+        end = AsideEnd(
+            payloads=self._stream_payloads(entry, aside, is_whole=is_whole),
+            reply=[in_outcome(payload) for payload in payloads] if is_whole else None,
+            note=_note(entry, aside) if is_whole or payloads else None,
             record=added(self._config.record, lines) if is_whole else None,
         )
-        obeyed = await self._asides.end(self._turn.id, entry.id, verdict, what)
-        if obeyed == "work" and self._steering:
+        applied = await self._asides.end(self._turn.id, entry.id, verdict, end)
+        if applied == "work" and self._steering:
             self._steering.give(entry)
-        self._ended += obeyed == "answered"
+        self._ended_count += applied == "answered"
 
     async def _move(self, entry: Entry, aside: Aside) -> bool:
-        """Move a message to a branch, which answers it; False if there is no room for one."""
-        words = "\n\n".join(payload.text for payload in aside.payloads if payload.text)
-        told = Aside("branch", (ReplyPayload(words or ON_IT, is_ours=not words),))
-        (said,) = self._on_stream(entry, told, is_whole=False)
+        """Move a message to a branch, which answers it; False if no further branch may start."""
+        text = "\n\n".join(payload.text for payload in aside.payloads if payload.text)
+        notice = Aside("branch", (ReplyPayload(text or ON_IT, is_ours=not text),))
+        (acknowledgement,) = self._stream_payloads(entry, notice, is_whole=False)
         status = await move_to_branch(
             self._lease,
             self._config,
             entry,
             running=self._turn.entries,
-            acknowledgement=said if entry.deliver == "channel" else None,
+            acknowledgement=acknowledgement if entry.deliver == "channel" else None,
         )
-        self._ended += status == "moved"
+        self._ended_count += status == "moved"
         return status != "full"
 
-    def _allowed(self, entry: Entry, aside: Aside) -> AsideVerdict:
-        """Return the verdict, or that the message waits where it may not be obeyed.
+    def _allowed_verdict(self, entry: Entry, aside: Aside) -> AsideVerdict:
+        """Return the verdict, or "later" if it must not be carried out.
 
-        Without words there is no answer, nor to a file: the agent gets it only with a turn.
-        Without tools an aside has no rights, but to stop or change the work of others is one: only
-        those for whom the turn works may have that done, and owners.
+        A message is not answered by an empty text, nor if it has files: the agent gets files only
+        with a turn. Only an owner, or a person whose message the turn answers, may have the turn
+        stopped or add work to it.
         """
         verdict = aside.verdict
         if verdict == "answered":
             return verdict if aside.payloads and not entry.message.attachments else "later"
         if verdict not in ("work", "stop"):
             return verdict
-        who = person(entry.message.provider, entry.message.from_)
-        owns = is_owned_by(self._config, entry.message.provider, entry.message.from_)
-        is_theirs = owns or who in people_of(self._turn.entries)
-        if not is_theirs or (verdict == "work" and self._steering is None):
+        sender = person(entry.message.provider, entry.message.from_)
+        is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
+        may_change = is_owner or sender in people_of(self._turn.entries)
+        if not may_change or (verdict == "work" and self._steering is None):
             return "later"
         return verdict
 
-    def _on_stream(self, entry: Entry, aside: Aside, *, is_whole: bool) -> list[dict[str, Any]]:
-        """Return the answer for the reply stream; the first of its messages quotes the question."""
+    def _stream_payloads(
+        self, entry: Entry, aside: Aside, *, is_whole: bool
+    ) -> list[dict[str, Any]]:
+        """Return the agent's messages for the reply stream; the first quotes the person's message.
+
+        If the answer `is_whole`, its last message also ends the entry.
+        """
         message = entry.message
         payloads = [
             reply_payload(
@@ -301,13 +308,14 @@ class Beside:
         return payloads
 
 
-def _end(task: "asyncio.Task[None]") -> None:
-    """Take notice of a task's error, which the turn itself has met as well."""
+def _retrieve_exception(task: "asyncio.Task[None]") -> None:
+    """Retrieve a task's exception, so that asyncio does not log it: the turn reports it, too."""
     if not task.cancelled():
         task.exception()
 
 
 def _note(entry: Entry, aside: Aside) -> dict[str, Any]:
+    """Return the note of an aside for the agent's next turn."""
     return {
         "at": now_ms(),
         "from": entry.message.user_name or entry.message.from_,

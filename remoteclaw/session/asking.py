@@ -1,4 +1,4 @@
-"""Asking: a turn's question to the agent, repeated where the agent could not work."""
+"""Calls of the agent for a turn, repeated if the agent could not work."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import digest
-from remoteclaw.session.retry import REPEATED, SHORT_MS, again_at_ms, postponement
+from remoteclaw.session.retry import RETRIED_AT_ONCE, SHORT_MS, next_try_ms, postponement
 from remoteclaw.session.task_notes import keep_noting
 
 
-class Asking:
-    """Asks the agent of one session under one lease."""
+class AgentCaller:
+    """Calls the agent of one session under one lease."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Asking:
         self._record = record
 
     async def warm_up(self, turn: Turn) -> None:
-        """Begin to start the agent of a turn; what is wrong with it, the turn itself tells."""
+        """Begin to start the agent for `turn`; any error is left for the turn to report."""
         bridge, state = self._bridge, self._lease.state
         if bridge.channel and bridge.workspace:
             with contextlib.suppress(ConfigError):
@@ -51,27 +51,27 @@ class Asking:
                 await bridge.channel.warm_up(turn, model=state.model, workspace=workspace)
 
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
-        """Ask until there is an answer, or a failure to tell; None if the turn is postponed.
+        """Ask the agent until it answers or fails for good; None if the turn is postponed.
 
-        It is asked again later only if the agent could neither say nor do anything.
+        The turn is asked again later only if the agent has neither written text nor used a tool.
         """
         tries = attempt.batch.tries
         while True:
             result, now = await self._ask_once(attempt), now_ms()
             category = result.error_category
-            tries += category is not ErrorCategory.USAGE_LIMIT  # that one lasts as long as it lasts
-            at_ms = again_at_ms(category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now)
+            tries += category is not ErrorCategory.USAGE_LIMIT  # a limit is waited for without end
+            at_ms = next_try_ms(category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now)
             if at_ms is None or not attempt.progress.is_silent:
                 return result
             if at_ms - now <= SHORT_MS:
                 is_stopped = await self._pause(attempt, at_ms - now, result)
             else:
                 zone = attempt.turn.entries[-1].message.timezone or self._bridge.zone
-                told = attempt.batch.told
-                what = postponement(
+                told = attempt.batch.last_notice
+                delay = postponement(
                     result, attempt.reply, tries=tries, told=told, at_ms=at_ms, zone=zone
                 )
-                if await self._postpone(attempt, what):
+                if await self._postpone(attempt, delay):
                     return None
                 is_stopped = True
             if is_stopped:
@@ -79,14 +79,14 @@ class Asking:
                 return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
 
     async def _ask_once(self, attempt: Attempt) -> AgentDeliveryResult:
-        """Ask; where the failure was the agent process' own, ask another one at once."""
+        """Ask once; if the agent process itself failed, ask another process at once."""
         repeated: set[ErrorCategory | None] = set()
         while True:
             conversations = set(self._lease.session_map)
             result = await self._handle(attempt)
             has_lost = bool(conversations - set(self._lease.session_map))
             category, progress = result.error_category, attempt.progress
-            may_repeat = category in REPEATED and category not in repeated
+            may_repeat = category in RETRIED_AT_ONCE and category not in repeated
             is_repeated = may_repeat and progress.is_silent
             if not is_repeated and has_lost:
                 return with_notice(result, CONTEXT_LOST, index=attempt.reply.next_index)
@@ -94,23 +94,24 @@ class Asking:
                 return result
             repeated.add(category)
             if category is ErrorCategory.DIED and progress.was_asked:
-                await attempt.reply.say(SECOND_TRY)  # what it did unseen is done a second time
+                # The dead process may have done work that it did not report.
+                await attempt.reply.send_notice(SECOND_TRY)
             if has_lost:
-                await attempt.reply.say(CONTEXT_LOST)
+                await attempt.reply.send_notice(CONTEXT_LOST)
 
     async def _handle(self, attempt: Attempt) -> AgentDeliveryResult:
-        """Take the turn through the bridge once, with live text beside it."""
+        """Run the turn through the bridge once, and publish its live text."""
         reply, bridge = attempt.reply, self._bridge.channel
         attempt.progress.restart()
-        why, workspace = self._bridge.problem, None
+        problem, workspace = self._bridge.problem, None
         try:
             if self._bridge.workspace:
                 workspace = self._bridge.workspace(self._lease.state.turn_project)
-        except ConfigError as problem:
-            why = str(problem)
+        except ConfigError as error:
+            problem = str(error)
         if bridge is None or workspace is None:
             category = ErrorCategory.NOT_INSTALLED
-            return failed_result(attempt.turn, category, why, reply.next_index)
+            return failed_result(attempt.turn, category, problem, reply.next_index)
         callbacks = BridgeCallbacks(
             on_partial_reply=reply.publish,
             on_live_text=reply.show,
@@ -126,9 +127,11 @@ class Asking:
             newcomers=attempt.steering.entries if attempt.steering else None,
             history=self.history,
             effects=self._lease.turns.side_effects,
-            denials=TurnAsks(self._lease, attempt.batch.turn).unheard,
-            working=self._lease.work.below if attempt.batch.has_below else None,
-            beside=partial(self._beside, attempt) if attempt.batch.has_beside else None,
+            denials=TurnAsks(self._lease, attempt.batch.turn).unreported_denials,
+            tasks=self._lease.progress.unfinished_tasks if attempt.batch.has_tasks else None,
+            aside_notes=partial(self._aside_notes, attempt)
+            if attempt.batch.has_aside_notes
+            else None,
         )
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
@@ -152,7 +155,7 @@ class Asking:
                 reply.show_activity(())
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
-        """Wait a moment with the agent at hand; return whether the turn is stopped meanwhile."""
+        """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""
         detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
         await attempt.progress.postponed(detail)
         with contextlib.suppress(TimeoutError):
@@ -160,31 +163,31 @@ class Asking:
                 await attempt.abort.wait()
         return attempt.abort.is_set()
 
-    async def _postpone(self, attempt: Attempt, what: Postponement) -> bool:
-        """Give the session back until a time; False if the turn is to be stopped instead."""
+    async def _postpone(self, attempt: Attempt, delay: Postponement) -> bool:
+        """Release the session until `delay.until_ms`; False if the turn must be stopped instead."""
         await attempt.progress.settle()
-        if attempt.beside:
-            attempt.beside.abandon()
+        if attempt.asides:
+            attempt.asides.abandon()
         await self._bridge.keeper.park()
-        behind = attempt.behind
-        while may_be_postponed(behind):
-            verdict = await self._lease.turns.postpone(what, newest=attempt.known)
+        waiting_after = attempt.waiting_after
+        while may_be_postponed(waiting_after):
+            verdict = await self._lease.turns.postpone(delay, newest=attempt.newest_known)
             if verdict != "news":
                 return verdict == "postponed"
-            behind, raw = [], await self._lease.entries_after(attempt.known)
+            waiting_after, raw = [], await self._lease.entries_after(attempt.newest_known)
             if raw:
-                attempt.known = raw[-1][0].decode()
+                attempt.newest_known = raw[-1][0].decode()
             with contextlib.suppress(NewerEntry):
-                behind = decode_all(raw, self._lease.session)
+                waiting_after = decode_all(raw, self._lease.session)
         return False
 
-    async def _beside(self, attempt: Attempt) -> Sequence[Mapping[str, Any]]:
-        """Return what was said beside the turns before: once its turn ends, it has been told."""
-        told = await Asides(self._lease).beside()
-        attempt.told_beside = told[-1] if told else None
-        return [orjson.loads(line) for line in told]
+    async def _aside_notes(self, attempt: Attempt) -> Sequence[Mapping[str, Any]]:
+        """Return the notes of asides for the agent's next prompt; the turn's end removes them."""
+        notes = await Asides(self._lease).notes()
+        attempt.told_beside = notes[-1] if notes else None
+        return [orjson.loads(note) for note in notes]
 
     async def history(self) -> list[dict[str, str]]:
-        """Return what a new agent process has to know of the conversation."""
+        """Return the digest of the conversation's record for a new agent process."""
         since_ms = now_ms() - self._record.keep_ms
-        return digest(await self._lease.recorded(), since_ms=since_ms)
+        return digest(await self._lease.read_record(), since_ms=since_ms)

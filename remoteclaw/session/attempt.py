@@ -1,4 +1,4 @@
-"""An attempt at a turn: what its steps hand on to each other, and how far its agent has come."""
+"""An attempt at a turn: the state that its steps share, and the phases that its agent reaches."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
-from remoteclaw.session.asides import Beside
+from remoteclaw.session.asides import TurnAsides
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
@@ -20,31 +20,31 @@ class Progress:
     """The phases of one attempt: `spawned`, `output`, `tool`."""
 
     def __init__(self, lease: Lease, keeper: AgentKeeper, *, recorded: str | None) -> None:
-        """`recorded` is the agent that was recorded as asked when the attempt began."""
+        """`recorded` describes the agent that was recorded with the attempt's start, if any."""
         self._lease = lease
         self._keeper = keeper
         self._recorded = recorded
         self._phases: set[str] = set()
         self.asked = asyncio.Event()
-        """Set once the agent gets the question."""
+        """Set once the agent receives the turn's prompt."""
         self._notes: set[asyncio.Task[None]] = set()
 
     def restart(self) -> None:
-        """Begin from the start: the agent is asked again."""
+        """Forget the phases, because the agent is asked again."""
         self._phases.clear()
 
     @property
     def was_asked(self) -> bool:
-        """Whether the agent got the question."""
+        """Whether the agent received the turn's prompt."""
         return "spawned" in self._phases
 
     @property
     def is_silent(self) -> bool:
-        """Whether the agent is not known to have said or done anything since it was asked."""
+        """Whether the agent has neither written text nor used a tool since it was asked."""
         return not self._phases & {"output", "tool"}
 
     async def reached(self, phase: str, detail: str) -> None:
-        """Record a phase: before the agent is asked, later ones beside its answer."""
+        """Record a phase: `spawned` at once, later phases in tasks that don't delay the answer."""
         self._phases.add(phase)
         self.asked.set()
         if phase != "spawned":
@@ -53,13 +53,13 @@ class Progress:
             await self._lease.turns.note_phase(phase, detail, agent_process=self._keeper.record())
 
     async def postponed(self, detail: str) -> None:
-        """Record that the agent is asked again later: after a crash, as if it had not been."""
+        """Record that the agent is asked again later; after a crash it counts as not asked."""
         await self.settle()
         await self._lease.turns.note_phase("postponed", detail)
         self._recorded = None
 
     async def settle(self) -> None:
-        """Wait for what is still being recorded."""
+        """Wait until all phases are recorded."""
         notes, self._notes = self._notes, set()
         await asyncio.gather(*notes)
 
@@ -73,23 +73,23 @@ class Attempt:
     queue: QueueConfig
     reply: TurnReply
     progress: Progress
-    behind: Sequence[Entry]
-    """The entries that were known to wait behind the turn when it began."""
-    known: str
-    """The newest entry that is known."""
+    waiting_after: Sequence[Entry]
+    """The entries that waited after the turn's own when it began."""
+    newest_known: str
+    """The id of the newest entry that this worker has read."""
     steering: Steering | None = None
-    """Where the agent hears of newer messages from."""
-    beside: Beside | None = None
-    """What answers newer messages beside the turn."""
+    """The newer messages that the agent receives while the turn runs; None if it takes none."""
+    asides: TurnAsides | None = None
+    """Puts newer messages to the agent while the turn runs; None if the agent can't answer them."""
     told_beside: bytes | None = None
-    """The last of what the agent was told of things said beside its turns."""
+    """The last note of an aside that the agent received with the turn's prompt."""
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     is_superseded: bool = False
-    """Whether it is stopped for a newer message."""
+    """Whether the turn is being stopped because a newer message replaces it."""
     permissions: Permissions | None = None
-    """Asks people for permissions; None where nobody can be asked."""
+    """Asks people for permissions; None if no person can be asked."""
     began: float = field(default_factory=time.monotonic)
 
     def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:
-        """Return the entries with these ids that came while it ran."""
+        """Return those entries with `ids` that joined the turn while it ran."""
         return self.steering.taken(ids) if self.steering else ()

@@ -9,7 +9,7 @@ from remoteclaw.bridge import ChannelBridge, Hooks, Limits
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.config.tool_policy import listed
+from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.blobs import SessionFiles
@@ -26,43 +26,42 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionBridge:
-    """The way of a session's turns to its agent."""
+    """A session's connection to its agent, or the reason why it has none."""
 
     keeper: AgentKeeper
     files: SessionFiles
     channel: ChannelBridge | None = None
-    """None for a session whose agent is not, or wrongly, configured."""
+    """None if the session's agent is not configured, or its configuration is invalid."""
     problem: str = ""
-    """The reason then, for logs and outcomes."""
+    """The reason why `channel` is None, for logs and outcomes."""
     conversations: frozenset[str] = frozenset()
-    """The names that the conversation may have in the session map: in the agent's workspace, and in
-    each project. None if there is no agent to have one with, or a hook may choose another
-    directory."""
+    """The names that the conversation may have in the session map: for the agent's workspace and
+    for each project. Empty if `channel` is None, or if a hook may choose another directory."""
     workspace: Callable[[str | None], str] | None = None
-    """Returns where the agent works in a project, and without one; raises `ConfigError` for one
-    that is configured no more."""
+    """Returns the agent's directory for a project, or without one (None). Raises `ConfigError` for
+    a project that is no longer configured. None if `channel` is None."""
     zone: str | None = None
     """The agent's IANA time zone."""
     scrubber: Scrubber = field(default_factory=Scrubber)
-    """Hides what the configuration says is secret."""
+    """Hides the secrets of the configuration."""
 
     @property
     def can_steer(self) -> bool:
-        """Whether the agent takes up messages while it works."""
+        """Whether the agent accepts messages during its turn."""
         return self.channel is not None and self.channel.can_steer
 
     @property
     def can_aside(self) -> bool:
-        """Whether the agent answers beside its turn."""
+        """Whether the agent can answer asides."""
         return self.channel is not None and bool(self.channel.asides)
 
     @property
     def explains_denial(self) -> bool:
-        """Whether the agent hears the reason of a denial with it."""
+        """Whether the agent receives the reason together with a denial."""
         return self.channel is not None and self.channel.explains_denial
 
     async def aclose(self) -> None:
-        """End an agent that is not parked, and wait for the hooks of turns that are over."""
+        """End an agent that is not parked, and wait for the hooks of finished turns."""
         await self.keeper.abandon()
         if self.channel:
             await self.channel.settle()
@@ -71,7 +70,7 @@ class SessionBridge:
 def open_bridge(
     fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
 ) -> SessionBridge:
-    """Return the bridge to a session's agent, or one that says why there is none."""
+    """Return the bridge to a session's agent; if it can't be built, one with a `problem`."""
     try:
         return _bridge(fleet, lease, config, home, hooks)
     except RemoteClawError as problem:
@@ -86,7 +85,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
     workspace = str(home.workspace(agent, settings))
     access = ToolAccess(lease, transport=settings.mcp_transport)
-    # One task is all that it is for: its agent makes room for those that people talk with.
+    # A task's session is rarely used again, so its agent makes room for those of conversations.
     warm_s = 0.0 if lease.session.task else settings.warm_s
     keeper = _keeper(lease, config, home, access, warm_s=warm_s)
     spec = AgentSpec(
@@ -100,7 +99,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         inherit_mcp=settings.inherit_mcp,
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.servers(),
-        tools=_tools(lease, config) if access.is_there else None,
+        tools=_tools(lease, config) if access.is_available else None,
         own_server=home.server_name(lease.state.launch_of[0].sid),
         branch=settings.branches if lease.state.is_branch else "",
     )
@@ -142,7 +141,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
 
 def _tools(lease: Lease, config: Config) -> tuple[str, ...]:
     key, depth = lease.state.launch_of
-    return tuple(sorted(listed(config, key, TOOLS.values(), depth=depth)))
+    return tuple(sorted(listed_tools(config, key, TOOLS.values(), depth=depth)))
 
 
 def _keeper(

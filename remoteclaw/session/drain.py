@@ -1,7 +1,6 @@
-"""The drain: takes a session's lease, answers its entries turn by turn, releases the lease.
+"""The drain: takes a session's lease, answers its entries turn by turn, and releases the lease.
 
-The life of a message in a worker, top to bottom: `Drain.run()`, `Drain._serve()`,
-`TurnRunner.run()`.
+A message passes through `Drain.run()`, `Drain._serve()` and `TurnRunner.run()`.
 """
 
 import asyncio
@@ -23,21 +22,21 @@ from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
 from remoteclaw.session.inbox import read_inbox
 from remoteclaw.session.queue import (
-    Next,
+    DrainStep,
     after_turn,
     gathering_pause_s,
     settling_pause_s,
     typing_pause_s,
 )
-from remoteclaw.session.terminal_end import end_left
+from remoteclaw.session.terminal_end import end_left_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
 from remoteclaw.session.turn import TurnRunner
 
-#: How often a lingering drain asks whether its worker is leaving, in seconds.
+#: How often a lingering drain checks whether its worker is leaving, in seconds.
 LINGER_STEP_S = 1.0
-#: When a session whose entries need a newer worker is hinted again, in seconds.
+#: The delay of the next hint for a session whose entries need a newer worker, in seconds.
 NEWER_WORKER_RETRY_S = 30.0
-#: The longest wait for a person who is still typing, in multiples of `debounce_ms`.
+#: The maximum wait for a person who is still typing, in multiples of `debounce_ms`.
 MAX_DEBOUNCES = 10
 
 log = logging.getLogger(__name__)
@@ -56,9 +55,9 @@ class Drain:
         worker: str = "",
         config_has_changed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`worker` is RQ's name of the worker whose work-horse this process is, if it is one.
+        """`worker` is RQ's name of this work-horse's worker; empty in any other process.
 
-        Once `config_has_changed`, the next turn is left to another drain.
+        Once `config_has_changed()` returns True, the next turn is left to another drain.
         """
         self._fleet = fleet
         self._config = config
@@ -68,9 +67,9 @@ class Drain:
         self._config_has_changed = config_has_changed
 
     async def run(self, sid: str) -> None:
-        """Serve a session until it is idle, or has had its share and other sessions wait.
+        """Serve a session until it is idle, or until its share is used and other sessions wait.
 
-        Returns at once without work, or while another worker has the session.
+        Returns at once if the session has no work or another worker holds its lease.
         """
         host = self._home.host_id
         lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
@@ -79,12 +78,12 @@ class Drain:
         bridge = open_bridge(self._fleet, lease, self._config, self._home, self._hooks)
         try:
             try:
-                left = await end_left(lease)
+                left_terminal = await end_left_terminal(lease)
                 terminals = self._fleet.terminals
                 opening = TerminalOpening(terminals, lease, bridge, self._config, self._home)
-                runner = TurnRunner(lease, bridge, self._config, terminals, opening, left)
+                runner = TurnRunner(lease, bridge, self._config, terminals, opening, left_terminal)
                 async with asyncio.TaskGroup() as tasks:
-                    listening = tasks.create_task(lease.listen(runner.on_lease_news))
+                    listening = tasks.create_task(lease.listen(runner.on_lease_renewed))
                     try:
                         await self._serve(lease, bridge.keeper, runner)
                     finally:
@@ -92,11 +91,11 @@ class Drain:
             finally:
                 await bridge.aclose()
         except* (LeaseLost, RedisUnavailable) as lost:
-            # The session's next owner goes on from what Redis has recorded.
+            # The session's next owner continues from the state in Redis.
             log.warning("session %s: left to its next owner: %s", sid[:8], first_of(lost))
 
     async def _serve(self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner) -> None:
-        """Run turn after turn until no entry waits, or other sessions go first."""
+        """Run turn after turn until no entry waits, or until the session yields to others."""
         turns, began_at = 0, boottime()
         last: Finished | None = None
         while True:
@@ -106,13 +105,13 @@ class Drain:
                     await keeper.park()
                     if await lease.close():
                         return None
-                    continue  # a message came before the lease was closed
+                    continue  # a message arrived before the lease was closed
                 if last:
                     waiting = await _wait_while_typing(lease, runner, waiting, now_ms=last.at_ms)
-                elif turns or lease.state.turn is None:  # one that was begun goes on at once
+                elif turns or lease.state.turn is None:  # an unfinished turn is begun again at once
                     waiting = await self._gather(lease, runner, waiting)
                 waiting = await self._wait_for_results(lease, waiting)
-                if turns and self._config_has_changed():  # the next drain reads it
+                if turns and self._config_has_changed():  # the next drain reads the new one
                     return await _release(lease, keeper)
                 last = await runner.run(waiting)
             except NewerEntry as newer:
@@ -123,16 +122,17 @@ class Drain:
             turns += 1
             is_leaving, seconds = await self._is_leaving(), boottime() - began_at
             match after_turn(last, turns=turns, seconds=seconds, is_leaving=is_leaving):
-                case Next.RELEASE:
+                case DrainStep.RELEASE:
                     return await _release(lease, keeper)
-                case Next.LINGER:
+                case DrainStep.LINGER:
                     await self._linger(lease)
-                    last = None  # a message that comes meanwhile is answered at once
+                    last = None  # the next message is answered at once
 
     async def _gather(self, lease: Lease, runner: TurnRunner, waiting: list[Entry]) -> list[Entry]:
-        """Wait while people talk to each other, and start the agent meanwhile.
+        """Wait for the end of a burst of messages, while the agent starts.
 
-        Return the entries that wait then. Nothing is recorded yet, so nothing can be lost.
+        Return the entries that wait after that. The batch is not recorded yet, so a crash here
+        loses nothing.
         """
         if not lease.session.is_shared:
             return waiting
@@ -150,7 +150,7 @@ class Drain:
         return gathering_pause_s(waiting, runner.queue, now_ms=now_ms) if waiting else 0.0
 
     async def _wait_for_results(self, lease: Lease, waiting: list[Entry]) -> list[Entry]:
-        """Wait for results of tasks that end at about the same time; return what waits then."""
+        """Wait for results of tasks that end at about the same time; return the waiting entries."""
         while waiting and waiting[0].origin == "result":
             pause_s = settling_pause_s(waiting, now_ms=await self._fleet.scripts.now_ms())
             if not pause_s or await lease.stays_quiet(pause_s):
@@ -162,8 +162,8 @@ class Drain:
         """Wait for the next message, unless other sessions wait or the worker is asked to end."""
         until = boottime() + self._config.fleet.linger_s
         while (left_s := until - boottime()) > 0:
-            came = await lease.wait(min(left_s, LINGER_STEP_S))
-            if came != "nothing" or await self._is_leaving():
+            arrived = await lease.wait(min(left_s, LINGER_STEP_S))
+            if arrived != "nothing" or await self._is_leaving():
                 return
 
     async def _is_leaving(self) -> bool:
@@ -178,7 +178,7 @@ async def _release(lease: Lease, keeper: AgentKeeper, *, delay_s: float = 0.0) -
 async def _wait_while_typing(
     lease: Lease, runner: TurnRunner, waiting: list[Entry], *, now_ms: int
 ) -> list[Entry]:
-    """Wait until the person has stopped typing; return the entries that wait then."""
+    """Wait until the person has stopped typing; return the entries that wait after that."""
     queue = runner.queue
     until = boottime() + MAX_DEBOUNCES * queue.debounce_ms / 1000
     while waiting and boottime() < until:
@@ -186,5 +186,5 @@ async def _wait_while_typing(
         if not pause_s or await lease.stays_quiet(pause_s):
             break
         waiting = await read_inbox(lease)
-        now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just come
+        now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just arrived
     return waiting

@@ -12,7 +12,7 @@ from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt
-from remoteclaw.session.moved_turn import answered_by, moved_end, with_end
+from remoteclaw.session.moved_turn import answered_entries, moved_end, with_end_notice
 from remoteclaw.session.notices import (
     COMMAND_DONE,
     NOTHING_SAID,
@@ -28,10 +28,10 @@ from remoteclaw.session.queue import BatchStep
 from remoteclaw.session.record import added, lines_of
 from remoteclaw.tasks.entries import in_outcome, result_of
 
-#: How much of a CLI's own words an outcome keeps for operators, in characters.
-DETAIL = 500
-#: What an outcome says of a turn that ended with an error; of any other error, "failed".
-STATUS = {
+#: An outcome keeps at most this much of a CLI's error message for operators, in characters.
+MAX_DETAIL_CHARS = 500
+#: The status of an outcome by the turn's error; that of any other error is "failed".
+STATUS_BY_ERROR = {
     None: "done",
     ErrorCategory.ABORTED: "stopped",
     ErrorCategory.SUPERSEDED: "interrupted",
@@ -40,28 +40,28 @@ STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The ending of an attempt."""
+    """The result of an attempt, and how it is recorded."""
 
     result: AgentDeliveryResult
     status: str = ""
-    """The status of the outcome; empty for that of the result."""
+    """The outcome's status; if empty, it follows from the result's error."""
     is_recorded: bool = True
-    """Whether it is a part of the conversation's record."""
+    """Whether the turn is added to the conversation's record."""
     was_asked: bool = False
     """Whether the agent was asked."""
     record: RecordAppend | None = None
-    """What it adds to the record instead."""
+    """The lines that are added to the record if `is_recorded` is False; None for no lines."""
 
 
 def without_agent(step: BatchStep, attempt: Attempt) -> Ending:
-    """Return the ending of a batch that is not for the agent."""
+    """Return the ending of a batch that ends without asking the agent."""
     turn = attempt.turn
     match step:
         case BatchStep.STOP_NOTICE:
             return Ending(stop_result(turn), is_recorded=False)
         case BatchStep.DROPPED:
-            words = TOO_MANY.format(count=len(turn.entries), cap=attempt.queue.cap)
-            return Ending(notice_result(words), status="dropped")
+            text = TOO_MANY.format(count=len(turn.entries), cap=attempt.queue.cap)
+            return Ending(notice_result(text), status="dropped")
         case BatchStep.STOPPED:
             return Ending(failed_result(turn, ErrorCategory.ABORTED))
         case BatchStep.UNREADABLE:
@@ -76,49 +76,49 @@ def without_agent(step: BatchStep, attempt: Attempt) -> Ending:
 async def finish(
     lease: Lease, keeper: AgentKeeper, settings: RecordConfig, attempt: Attempt, ending: Ending
 ) -> Finished:
-    """End the turn: its outcome, its last messages and its entries are one step."""
+    """End the turn: write its outcome and last messages and remove its entries, in one step."""
     turn, reply, result = attempt.turn, attempt.reply, ending.result
     if attempt.is_superseded and result.error_category is ErrorCategory.ABORTED:
         result = superseded(result, turn)
     if attempt.permissions and attempt.permissions.lapsed:
-        result = waiting_for_person(result, attempt.permissions.words)
+        result = waiting_for_person(result, attempt.permissions.waiting_notice)
     error = None
-    status = ending.status or STATUS.get(result.error_category, "failed")
+    status = ending.status or STATUS_BY_ERROR.get(result.error_category, "failed")
     if result.error_category is not None:
-        detail = (result.error or "")[:DETAIL]
+        detail = (result.error or "")[:MAX_DETAIL_CHARS]
         error = {"category": str(result.error_category), "detail": detail}
     elif status == "done" and not result.is_silent and all(p.is_ours for p in result.payloads):
-        words = COMMAND_DONE if turn.is_command else NOTHING_SAID
-        result = with_notice(result, words, index=reply.next_index)
-    result = await with_end(lease, attempt, result)
+        notice = COMMAND_DONE if turn.is_command else NOTHING_SAID
+        result = with_notice(result, notice, index=reply.next_index)
+    result = await with_end_notice(lease, attempt, result)
     joined = attempt.joined(result.steered)
     entries = (*turn.left_out, *turn.entries, *joined)
-    said = [*reply.said, *result.payloads]
+    messages = [*reply.notices, *result.payloads]
     usage = Usage.of(result.run) if ending.was_asked else None
-    answers = answered_by(turn)
+    answered = answered_entries(turn)
     lines = partial(
-        lines_of, turn, joined, result, at_ms=now_ms(), said=reply.said, plan=reply.plan
+        lines_of, turn, joined, result, at_ms=now_ms(), notices=reply.notices, plan=reply.plan
     )
     finished = await lease.turns.finish(
         status,
-        reply=[in_outcome(payload) for payload in said],
+        reply=[in_outcome(payload) for payload in messages],
         error=error,
         agent_process=keeper.record(),
         first_index=reply.next_index,
-        payloads=reply.rest(
-            result.payloads, [*answers, *result.steered], status=status, usage=usage
+        payloads=reply.final_payloads(
+            result.payloads, [*answered, *result.steered], status=status, usage=usage
         ),
         taken_up=result.steered,
         answered=result.answered,
         blobs=[file.blob for entry in entries for file in entry.message.attachments],
         record=added(settings, lines) if ending.is_recorded else ending.record,
-        moved=moved_end(turn, status, said),
-        task_result=await result_of(lease, turn, status, said, result.tool_calls),
+        moved=moved_end(turn, status, messages),
+        task_result=await result_of(lease, turn, status, messages, result.tool_calls),
         is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
         usage=usage,
-        told_beside=attempt.told_beside,
+        last_aside_note=attempt.told_beside,
     )
-    # What was still being recorded was sent before the outcome.
+    # The writes of phases were sent before the outcome, but may still be unanswered.
     await attempt.progress.settle()
-    keeper.finished(turn.id)
+    keeper.note_finished_turn(turn.id)
     return finished

@@ -8,9 +8,9 @@ from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
 
 
 async def read_inbox(lease: Lease) -> list[Entry]:
-    """Return entries that wait, oldest first; a damaged one is returned alone.
+    """Return the entries that wait, oldest first; a damaged entry is returned alone.
 
-    Raises `NewerEntry` if the first one needs a newer worker.
+    Raises `NewerEntry` if the first entry needs a newer worker.
     """
     entries = decode_all(await lease.entries(), lease.session)
     readable = next((i for i, entry in enumerate(entries) if entry.unreadable), len(entries))
@@ -18,14 +18,14 @@ async def read_inbox(lease: Lease) -> list[Entry]:
 
 
 def decode_all(raw: Sequence[RawEntry], session: SessionKey) -> list[Entry]:
-    """Return entries up to the first one that needs a newer worker.
+    """Return the decoded entries before the first one that needs a newer worker.
 
-    Raises `NewerEntry` if that is the first of all.
+    Raises `NewerEntry` if the very first entry needs a newer worker.
     """
     entries: list[Entry] = []
-    for each in raw:
+    for raw_entry in raw:
         try:
-            entries.append(decode(each, session))
+            entries.append(decode(raw_entry, session))
         except NewerEntry:
             if not entries:
                 raise
@@ -34,16 +34,16 @@ def decode_all(raw: Sequence[RawEntry], session: SessionKey) -> list[Entry]:
 
 
 def decode(raw: RawEntry, session: SessionKey) -> Entry:
-    """Return an entry; a damaged one says why, and where it has to be answered."""
+    """Return a decoded entry; for a damaged entry, a stand-in with the reason in `unreadable`."""
     entry_id, fields = raw
     try:
         return decode_entry(entry_id, fields)
     except ValueError as error:
-        return _in_place_of(entry_id.decode(), session, str(error))
+        return _stand_in(entry_id.decode(), session, str(error))
 
 
-def _in_place_of(entry_id: str, session: SessionKey, why: str) -> Entry:
-    # Unchecked: the session may be of a channel whose name is refused by now.
+def _stand_in(entry_id: str, session: SessionKey, why: str) -> Entry:
+    # Unchecked: the session's channel name may no longer be valid.
     message = ChannelMessage.model_construct(
         id=entry_id,
         text="(unreadable)",

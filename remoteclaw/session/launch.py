@@ -18,9 +18,9 @@ from remoteclaw.host.files import share_text
 from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 
-#: Where `up` tells its workers' agents that they belong to it.
+#: The environment variable by which the agents of `up`'s workers are bound to `up`.
 LIFELINE = "REMOTECLAW_LIFELINE"
-#: How the run directories of those agents begin: `up` waits for them when it ends.
+#: The prefix of these agents' run directories; `up` waits for these agents when it ends.
 UP_PREFIX = "up"
 
 
@@ -32,7 +32,7 @@ class Launched:
     key: str
     """The secret that a client shows the holder."""
     session_id: str | None
-    """The id of its conversation, where it is known."""
+    """The id of its conversation; None if it is not known yet."""
 
 
 async def launch_agent(
@@ -45,9 +45,9 @@ async def launch_agent(
     epoch: int,
     deadline: Callable[[], float],
 ) -> Launched:
-    """Start an agent that continues a conversation, or with `fork` begins as a copy of it.
+    """Start an agent that continues the conversation `session_id`, or with `fork` copies it.
 
-    `deadline` tells until when the holder keeps it without a beat, on `boottime()`.
+    `deadline` returns the time, on `boottime()`, until which the holder keeps it without a beat.
     Raises `AgentUnavailable`.
     """
     lifeline = os.environ.get(LIFELINE, "")
@@ -61,10 +61,10 @@ async def launch_agent(
         launch = runtime.launch(spec, session_id=session_id, fork=fork, run_dir=run_dir)
         if launch.prompt_file:
             text = spec.system_prompt.encode("utf-8", "replace")
-            own = run_dir / launch.prompt_file.name
-            await asyncio.to_thread(share_text, launch.prompt_file, text, own)
+            link = run_dir / launch.prompt_file.name
+            await asyncio.to_thread(share_text, launch.prompt_file, text, link)
         key = secrets.token_hex(16)
-        held = HolderLaunch(
+        holder_launch = HolderLaunch(
             argv=launch.argv,
             env=launch.env,
             cwd=launch.cwd,
@@ -72,7 +72,7 @@ async def launch_agent(
             key=key,
             lifeline=lifeline,
         )
-        holder = await HolderClient.start(held, epoch=epoch, deadline=deadline())
+        holder = await HolderClient.start(holder_launch, epoch=epoch, deadline=deadline())
     except Exception as error:
         shutil.rmtree(run_dir, ignore_errors=True)
         if not isinstance(error, (LaunchFailed, OSError, EOFError)):
@@ -85,7 +85,7 @@ async def launch_agent(
 
 def _make_run_dir(runs: Path, name: str, budget: FleetConfig) -> Path:
     reserve = budget.reserve_mb * 1024 * 1024
-    with make_room(runs, most=budget.max_agents, reserve_bytes=reserve):
+    with make_room(runs, max_agents=budget.max_agents, reserve_bytes=reserve):
         run_dir = private_directory(runs / name)
         (run_dir / FILES).mkdir(mode=0o700)
         return run_dir

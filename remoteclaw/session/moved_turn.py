@@ -1,4 +1,4 @@
-"""The turn of a branch that answers a person's message which was moved to it."""
+"""The turn of a branch that answers a message moved to it from the conversation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,57 +10,62 @@ from remoteclaw.fleet.moves import MovedEnd, Moves
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, SessionKey, Turn
 from remoteclaw.session.attempt import Attempt
-from remoteclaw.tasks.branches import MAX_CHARS
+from remoteclaw.tasks.branches import MAX_MESSAGE_CHARS
 
+#: Sent before the answer, or at its beginning.
 ENDED_ABOVE = "(Our conversation has ended since you asked this.)"
 
 
 def moved_entry(turn: Turn) -> Entry | None:
-    """Return the message of a turn that was moved to this session; None for any other turn."""
+    """Return the entry that was moved to this session; None if the turn has none."""
     first = turn.entries[0] if turn.entries else None
     return first if first and first.moved else None
 
 
-def answered_by(turn: Turn) -> list[str]:
-    """Return the entries that the turn's last message answers, for those who wait for them."""
+def answered_entries(turn: Turn) -> list[str]:
+    """Return the ids of the entries that the turn's last message answers, for waiting clients.
+
+    The id of a moved entry in its original session comes first.
+    """
     ids = [entry.id for entry in (*turn.left_out, *turn.entries)]
     entry = moved_entry(turn)
     return [entry.moved.entry, *ids] if entry and entry.moved else ids
 
 
-async def say_that_it_ended(lease: Lease, attempt: Attempt) -> None:
-    """Say before the answer that its conversation has ended, if it has."""
+async def send_end_notice(lease: Lease, attempt: Attempt) -> None:
+    """Send `ENDED_ABOVE` if the conversation that a moved message came from has ended."""
     if moved_entry(attempt.turn) and await Moves(lease).has_ended_above():
-        await attempt.reply.say(ENDED_ABOVE)
+        await attempt.reply.send_notice(ENDED_ABOVE)
 
 
-async def with_end(
+async def with_end_notice(
     lease: Lease, attempt: Attempt, result: AgentDeliveryResult
 ) -> AgentDeliveryResult:
-    """Return the result with that sentence, if the conversation ended while it was made."""
+    """Return the result with `ENDED_ABOVE` in front if the conversation ended during the turn."""
     reply = attempt.reply
-    rest = [payload for payload in result.payloads if payload.index >= reply.next_index]
-    has_said = any(payload.text == ENDED_ABOVE for payload in reply.said)
-    if not rest or not moved_entry(attempt.turn) or has_said:
+    undelivered = [payload for payload in result.payloads if payload.index >= reply.next_index]
+    was_sent = any(payload.text == ENDED_ABOVE for payload in reply.notices)
+    if not undelivered or not moved_entry(attempt.turn) or was_sent:
         return result
     if not await Moves(lease).has_ended_above():
         return result
-    said = replace(rest[0], text=f"{ENDED_ABOVE}\n\n{rest[0].text}".strip())
-    payloads = (said if payload is rest[0] else payload for payload in result.payloads)
+    first = undelivered[0]
+    changed = replace(first, text=f"{ENDED_ABOVE}\n\n{first.text}".strip())
+    payloads = (changed if payload is first else payload for payload in result.payloads)
     return replace(result, payloads=tuple(payloads))
 
 
 def moved_end(turn: Turn, status: str, payloads: Sequence[ReplyPayload]) -> MovedEnd | None:
-    """Return how a message that was moved to this session ends where it came from."""
+    """Return the end of a moved entry for the session that it came from; None without one."""
     entry = moved_entry(turn)
     if entry is None or entry.moved is None:
         return None
     text = "\n\n".join(payload.text for payload in payloads if payload.text)
-    told = {
+    note = {
         "at": entry.at_ms,
         "from": entry.message.user_name or entry.message.from_,
-        "said": shortened(entry.message.text, MAX_CHARS),
-        "you": shortened(text, MAX_CHARS),
+        "said": shortened(entry.message.text, MAX_MESSAGE_CHARS),
+        "you": shortened(text, MAX_MESSAGE_CHARS),
     }
-    said = orjson.dumps(told) if text and status not in ("stopped", "dead") else None
-    return MovedEnd(SessionKey.parse(entry.moved.of), entry.moved.entry, said)
+    encoded = orjson.dumps(note) if text and status not in ("stopped", "dead") else None
+    return MovedEnd(SessionKey.parse(entry.moved.of), entry.moved.entry, encoded)

@@ -1,4 +1,4 @@
-"""Notices: the sentences that RemoteClaw itself says in a turn, and the results that carry them."""
+"""Notices: RemoteClaw's own sentences in a turn, and the results that carry them."""
 
 from dataclasses import replace
 
@@ -24,16 +24,20 @@ RESET = "This is a new conversation. I no longer see the earlier one."
 def failed_result(
     turn: Turn, category: ErrorCategory, detail: str = "", index: int = 0
 ) -> AgentDeliveryResult:
-    """Return the result of a turn that was not given to an agent."""
+    """Return the result of a turn that failed before an agent answered.
+
+    `detail` is the reason for the outcome; in a chat, only a person at this computer sees it.
+    `index` is that of the message.
+    """
     remedy = None
     if detail and profile_of(turn.session.provider).is_local:
         remedy = Remedy(one_line(detail))
         if category is ErrorCategory.NOT_INSTALLED:
             remedy = unstartable(turn.session.agent, detail)
-    words = sentence(category, agent=turn.session.agent, reference=turn.reference, remedy=remedy)
+    text = sentence(category, agent=turn.session.agent, reference=turn.reference, remedy=remedy)
     is_error = category is not ErrorCategory.ABORTED
     return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, index=index, is_error=is_error, is_ours=True),),
+        payloads=(ReplyPayload(text, index=index, is_error=is_error, is_ours=True),),
         run=AgentRunResult(error_subtype=str(category)),
         mcp=McpSideEffects(),
         error=detail,
@@ -41,10 +45,10 @@ def failed_result(
     )
 
 
-def notice_result(words: str) -> AgentDeliveryResult:
-    """Return the result of a turn that was answered without an agent; `words` may be empty."""
+def notice_result(text: str) -> AgentDeliveryResult:
+    """Return the result of a turn that was answered without an agent; `text` may be empty."""
     return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, is_ours=True),) if words else (),
+        payloads=(ReplyPayload(text, is_ours=True),) if text else (),
         run=AgentRunResult(),
         mcp=McpSideEffects(),
         is_silent=True,
@@ -52,33 +56,33 @@ def notice_result(words: str) -> AgentDeliveryResult:
 
 
 def stop_result(turn: Turn) -> AgentDeliveryResult:
-    """Return the answer to a command to stop; a turn that it stopped in the chat has said so."""
+    """Return the reply to `/stop`; it is empty if the stopped turn has replied in the chat."""
     asked = turn.entries[-1]
     return notice_result("" if asked.stopped and asked.deliver == "channel" else NOTHING_RUNS)
 
 
 def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
-    """Return the result of a turn that was stopped for a newer message, in words that say so."""
+    """Return the result with the sentence about a turn that a newer message has replaced."""
     category = ErrorCategory.SUPERSEDED
-    words = sentence(category, agent=turn.session.agent, reference=turn.reference)
+    text = sentence(category, agent=turn.session.agent, reference=turn.reference)
     *before, last = result.payloads
-    payloads = (*before, replace(last, text=words))
+    payloads = (*before, replace(last, text=text))
     return replace(result, payloads=payloads, error_category=category)
 
 
-def waiting_for_person(result: AgentDeliveryResult, words: str) -> AgentDeliveryResult:
-    """Return the result of a turn that ended before a person answered, in words that say so."""
+def waiting_for_person(result: AgentDeliveryResult, text: str) -> AgentDeliveryResult:
+    """Return the result with `text` about a request that no person has answered in time."""
     if result.error_category is not ErrorCategory.ABORTED:
         return result
     *before, last = result.payloads
-    payloads = (*before, replace(last, text=words, is_error=False))
+    payloads = (*before, replace(last, text=text, is_error=False))
     run = replace(result.run, aborted=False, error_subtype=None)
     return replace(result, payloads=payloads, run=run, error=None, error_category=None)
 
 
-def with_notice(result: AgentDeliveryResult, words: str, *, index: int) -> AgentDeliveryResult:
-    """Return a result with a notice as its last message; without another it has this `index`."""
+def with_notice(result: AgentDeliveryResult, text: str, *, index: int) -> AgentDeliveryResult:
+    """Return the result with a notice as its last message; it has `index` if it is the only one."""
     if result.payloads:
         index = result.payloads[-1].index + 1
-    notice = ReplyPayload(words, index=index, is_ours=True)
+    notice = ReplyPayload(text, index=index, is_ours=True)
     return replace(result, payloads=(*result.payloads, notice))

@@ -1,8 +1,8 @@
-"""Permissions: asks people for what an agent may not do by itself, and waits for their answer.
+"""Permissions: asks people about the actions that an agent may not take alone, and awaits answers.
 
-The request is a record (`fleet.request`). While the turn waits it holds its worker, for `hold_s` at
-most, and not the last one that other sessions wait for: then the turn ends, and a later answer
-wakes the session.
+A request is a record in Redis (`fleet.request`). A waiting turn keeps its worker for at most
+`hold_s`, or until other sessions need the last worker. Then the turn ends, and a later answer wakes
+the session.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.request import Answered, Request, new_id
-from remoteclaw.fleet.request_card import Shown, of_other_chat, shown_by
+from remoteclaw.fleet.request import Request, RequestAnswer, new_id
+from remoteclaw.fleet.request_card import ShownCard, make_card, other_chat_note
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Turn, people_of
 from remoteclaw.protocols import Decision
 
-#: After so many denials of a tool in a turn, nobody is asked for it again.
+#: After this many denials of a tool in a turn, further requests for it are denied without asking.
 MAX_DENIALS = 3
-#: How often a turn looks whether its worker is needed while another one has let its own go, in
-#: seconds.
-LOOK_S = 0.25
-#: The names of tools that are shown: a title may be whatever an agent has written.
+#: How soon a turn checks again whether its worker is needed, after another turn has released its
+#: own worker instead, in seconds.
+CHECK_S = 0.25
+#: A tool name that is shown to people: an agent may use any text as a tool's title.
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 
 DENIED = "{name} denied this.{why}"
@@ -40,10 +40,10 @@ DENIED_OFTEN = (
     "{tool} was denied {count} times in this turn: do not try it again. Say what you need it for."
 )
 TOO_MANY = "Too many requests wait for an answer: go on without this, and say so."
-RETRACTED = "The agent does not want it any more."
+RETRACTED = "The agent has withdrawn this request."
 WAITING = (
-    "I wait for an answer to request `{ids}`, and go on when it comes: until then, others have my "
-    "worker. `remoteclaw asks show {first}` shows what it is about."
+    "I wait for an answer to request `{ids}` and continue when it arrives. Until then, my worker "
+    "is free for other sessions. `remoteclaw asks show {first}` shows the request."
 )
 NO_ANSWER = "{name} does not answer this question: {question}{why}"
 PLAN_ON = (
@@ -55,9 +55,9 @@ CHANGE_PLAN = (
     "They say: {why}"
 )
 EARLIER = "These are answered:\n\n{before}"
-#: How a question is answered, under what it asks.
-HOW = "Reply to this message in your own words, or with `/answer {id} TEXT`."
-#: How a plan is changed, under it.
+#: How to answer a question, shown below it.
+HOW_TO_ANSWER = "Reply to this message in your own words, or with `/answer {id} TEXT`."
+#: How to have a plan changed, shown below it.
 HOW_TO_CHANGE = "To have it changed, reply to this message with what should be different."
 SEVERAL = " Several can be chosen: write their numbers, `1, 2`."
 
@@ -75,9 +75,9 @@ class Permissions:
         abort: asyncio.Event,
         explains_denial: bool,
     ) -> None:
-        """`abort` stops the turn.
+        """Setting `abort` stops the turn.
 
-        An agent that `explains_denial` hears why it was denied a tool.
+        An agent that `explains_denial` receives the reason together with a denial.
         """
         self._explains_denial = explains_denial
         self._lease = lease
@@ -87,85 +87,94 @@ class Permissions:
         self._approvals = approvals_of(config, lease.session)
         self._abort = abort
         self._asks = TurnAsks(lease, turn.id)
-        self._news: set[asyncio.Event] = set()
+        self._wake_ups: set[asyncio.Event] = set()
+        """The events that wake the tasks which wait for an answer."""
         self._denied: Counter[str] = Counter()
         self._open: dict[str, str] = {}
-        """The requests that the agent waits for: their ids, by the agent's own."""
-        self._wanted: dict[str, str] = {}
-        """What those requests are for, by the agent's own ids."""
+        """The ids of the requests that the agent waits for, by the agent's own ids."""
+        self._open_texts: dict[str, str] = {}
+        """The texts of these requests, by the agent's own ids."""
         self._asking = asyncio.Lock()
         self.lapsed: tuple[str, ...] = ()
-        """The requests for which the turn was ended, because nobody has answered."""
+        """The ids of the open requests when the turn was ended to release its worker."""
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to ask, and a chat to do it in."""
+        """Whether people can be asked, in the chat that the turn replies to."""
         is_in_chat = self._turn.entries[-1].deliver == "channel"
         return is_in_chat and can_be_asked(self._config, self._lease.session)
 
     @property
-    def words(self) -> str:
-        """What the person is told whom the turn waits for."""
+    def waiting_notice(self) -> str:
+        """The notice that the turn has ended and waits for an answer to the `lapsed` requests."""
         return WAITING.format(ids="`, `".join(self.lapsed), first=self.lapsed[0])
 
     @property
     def open_requests(self) -> tuple[str, ...]:
-        """What people are asked for now, in words."""
-        return tuple(self._wanted.values())
+        """The texts of the open requests."""
+        return tuple(self._open_texts.values())
 
-    def look(self) -> None:
-        """Check each request: there may be an answer."""
-        for news in self._news:
-            news.set()
+    def check_answers(self) -> None:
+        """Have every waiting task check whether its request was answered."""
+        for wake_up in self._wake_ups:
+            wake_up.set()
 
     async def decide(self, event: PermissionEvent) -> Decision:
-        """Ask a person, and return their decision; never, once the turn ends without an answer."""
+        """Ask people and return their decision.
+
+        If the turn is ended to release its worker, this waits until it is cancelled.
+        """
         tool = tool_of(event)
         if self._denied[tool] >= MAX_DENIALS:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MAX_DENIALS))
         if not event.questions:
-            request = await self._with_file(self._request(event, event.shown), event.whole)
+            request = self._request(event, event.description)
+            request = await self._with_file(request, event.full_description)
             what = event.input if event.plan is None else event.plan
-            digest = _digest(tool, what, event.where)
-            told = await self._told(event, request, digest=digest, rule=rule_of(event))
-            if isinstance(told, Decision):
-                return told
-            return self._on_plan(tool, told) if request.is_plan else self._decision(tool, told)
+            digest = _digest(tool, what, event.workspace)
+            answer = await self._answer_to(event, request, digest=digest, rule=rule_of(event))
+            if isinstance(answer, Decision):
+                return answer
+            if request.is_plan:
+                return self._plan_decision(tool, answer)
+            return self._decision(tool, answer)
         answers: list[str] = []
         before = ""
-        for question in event.questions:  # each is a record: an answer outlives a later one's wait
-            request = self._request(event, _asked(question), question=question, before=before)
+        # Each question is a request of its own, so an answer is kept while later ones wait.
+        for question in event.questions:
+            text = _question_text(question)
+            request = self._request(event, text, question=question, before=before)
             digest = _digest(tool, asdict(question))
-            told = await self._told(event, request, digest=digest, rule=digest)
-            if isinstance(told, Decision):
-                return told
-            if told.verdict != "words":
-                return self._no_answer(tool, question, told, before)
-            answers.append(told.words)
-            before += f"{question.text}\n→ {told.words}\n\n"
+            answer = await self._answer_to(event, request, digest=digest, rule=digest)
+            if isinstance(answer, Decision):
+                return answer
+            if answer.verdict != "words":
+                return self._question_denial(tool, question, answer, before)
+            answers.append(answer.words)
+            before += f"{question.text}\n→ {answer.words}\n\n"
         return Decision("allow", answers=tuple(answers))
 
     async def retract(self, event_id: str) -> None:
-        """Close what the agent does not wait for any more."""
-        async with self._asking:  # it may be on its way to Redis
+        """Close the request that the agent has withdrawn; `event_id` is the agent's own id."""
+        async with self._asking:  # the request may be on its way to Redis
             name = self._open.get(event_id)
         if name:
             await self._asks.retract(name, RETRACTED)
 
-    async def _with_file(self, request: Request, whole: str) -> Request:
-        """Return a request with all of it in a file, if its middle is left out."""
-        if not whole:
+    async def _with_file(self, request: Request, full_text: str) -> Request:
+        """Return the request with `full_text` as a file; it is empty unless the text was cut."""
+        if not full_text:
             return request
         try:
-            file = await self._files.offer(f"request-{request.id}.txt", whole.encode())
-        except RedisRefused:  # there is no room: the ends of it are shown
+            file = await self._files.stage(f"request-{request.id}.txt", full_text.encode())
+        except RedisRefused:  # Redis is full: people see the text without its middle
             return request
         return replace(request, file=file)
 
     def _request(
         self,
         event: PermissionEvent,
-        what: str,
+        text: str,
         *,
         question: Question | None = None,
         before: str = "",
@@ -175,8 +184,8 @@ class Permissions:
             session=self._lease.session,
             turn=self._turn.id,
             tool=tool_of(event),
-            what=what,
-            where=event.where,
+            what=text,
+            where=event.workspace,
             deliver=self._turn.entries[-1].deliver,
             chat=self._approvals.chat,
             people=people_of(self._turn.entries),
@@ -188,10 +197,10 @@ class Permissions:
             offers_edits=event.plan is not None and event.awaits_edits,
         )
 
-    async def _told(
+    async def _answer_to(
         self, event: PermissionEvent, request: Request, *, digest: str, rule: str
-    ) -> Answered | Decision:
-        """Ask, and wait for the answer; a decision where nobody has to be waited for."""
+    ) -> RequestAnswer | Decision:
+        """Ask and wait for the answer; return a decision if no answer is needed or possible."""
         while True:
             async with self._asking:
                 is_edit = event.awaits_edits and not request.is_plan
@@ -201,22 +210,22 @@ class Permissions:
                 if verdict == "full":
                     return Decision("deny", TOO_MANY)
                 self._open[event.id] = name
-                self._wanted[event.id] = f"{request.tool}: {request.what}"
+                self._open_texts[event.id] = f"{request.tool}: {request.what}"
             try:
-                if answer := await self._answer(name, is_question=request.is_question):
+                if answer := await self._wait_for_answer(name, is_question=request.is_question):
                     return answer
             finally:
                 self._open.pop(event.id, None)
-                self._wanted.pop(event.id, None)
+                self._open_texts.pop(event.id, None)
             request = replace(request, id=new_id())
 
     async def _ask(
         self, request: Request, *, digest: str, rule: str, is_edit: bool
     ) -> tuple[str, str]:
-        """Make the record; return what came of it, as `TurnAsks.ask()` does."""
+        """Store the request; return the state and id that `TurnAsks.ask()` returns."""
         is_again = False
         while True:
-            told, name = await self._asks.ask(
+            verdict, name = await self._asks.ask(
                 request,
                 digest=digest,
                 rule=rule,
@@ -224,38 +233,38 @@ class Permissions:
                 is_again=is_again,
                 hold_ms=self._approvals.hold_s * 1000,
                 keep_ms=self._config.record.keep_ms,
-                shown=self._shown(request, is_again=is_again),
+                shown=self._card(request, is_again=is_again),
             )
-            if told != "again":
-                return told, name
+            if verdict != "again":
+                return verdict, name
             is_again = not is_again
 
-    def _shown(self, request: Request, *, is_again: bool) -> Shown:
+    def _card(self, request: Request, *, is_again: bool) -> ShownCard:
         how = ""
         if request.is_question:
             several = SEVERAL if request.is_multiple else ""
-            how = f"\n\n{HOW.format(id=request.id)}{several}"
+            how = f"\n\n{HOW_TO_ANSWER.format(id=request.id)}{several}"
         if request.is_plan:
             how = f"\n\n{HOW_TO_CHANGE.format(id=request.id)}"
-        return shown_by(
+        return make_card(
             request,
             attempt=self._turn.attempt,
-            text=words_of(
-                request, about=of_other_chat(request, self._turn.entries), is_again=is_again
+            text=request_text(
+                request, about=other_chat_note(request, self._turn.entries), is_again=is_again
             ),
             how=how,
         )
 
-    async def _answer(self, name: str, *, is_question: bool) -> Answered | None:
-        """Wait for the answer, as long as the turn may wait; None if Redis has lost the request."""
+    async def _wait_for_answer(self, name: str, *, is_question: bool) -> RequestAnswer | None:
+        """Wait for the answer as long as the turn may wait; None if Redis has lost the request."""
         is_heard = is_question or self._explains_denial
-        news = asyncio.Event()
-        self._news.add(news)
-        needed = asyncio.create_task(self._lease.needed())
+        wake_up = asyncio.Event()
+        self._wake_ups.add(wake_up)
+        needed = asyncio.create_task(self._lease.wait_until_needed())
         try:
             async with asyncio.timeout(self._approvals.hold_s) as hold:
                 while True:
-                    news.clear()
+                    wake_up.clear()
                     state, answer = await self._asks.take(name, is_heard=is_heard)
                     if answer and state == "given":
                         return answer
@@ -263,7 +272,7 @@ class Permissions:
                         return None
                     if state == "lapsed":
                         break
-                    waiting = asyncio.create_task(news.wait())
+                    waiting = asyncio.create_task(wake_up.wait())
                     try:
                         await asyncio.wait((waiting, needed), return_when="FIRST_COMPLETED")
                     finally:
@@ -272,30 +281,30 @@ class Permissions:
                         needed.result()
                         if await self._asks.lapse(is_needed=True):
                             break
-                        await asyncio.sleep(LOOK_S)
-                        needed = asyncio.create_task(self._lease.needed())
+                        await asyncio.sleep(CHECK_S)
+                        needed = asyncio.create_task(self._lease.wait_until_needed())
         except TimeoutError:
             if not hold.expired():
                 raise
             await self._asks.lapse(is_needed=False)
             state, answer = await self._asks.take(name, is_heard=is_heard)
-            if answer and state == "given":  # it came in the last moment
+            if answer and state == "given":  # it arrived at the last moment
                 return answer
         finally:
-            self._news.discard(news)
+            self._wake_ups.discard(wake_up)
             needed.cancel()
         self.lapsed = tuple(dict.fromkeys((*self.lapsed, name, *self._open.values())))
         self._abort.set()
         return await asyncio.Future()  # the end of the turn cancels it
 
-    def _decision(self, tool: str, answer: Answered) -> Decision:
+    def _decision(self, tool: str, answer: RequestAnswer) -> Decision:
         if answer.verdict != "deny":
             return Decision("allow")
         self._denied[tool] += 1
         return denial_by(answer)
 
-    def _on_plan(self, tool: str, answer: Answered) -> Decision:
-        """Have claude go on with its plan, change it, or plan on without another word."""
+    def _plan_decision(self, tool: str, answer: RequestAnswer) -> Decision:
+        """Return the decision about a plan: go on with it, change it, or end the turn."""
         name = answer.name or "A person"
         match answer.verdict:
             case "words":
@@ -305,23 +314,33 @@ class Permissions:
                 return Decision("deny", PLAN_ON.format(name=name))
         return Decision("allow")
 
-    def _no_answer(self, tool: str, question: Question, answer: Answered, before: str) -> Decision:
+    def _question_denial(
+        self, tool: str, question: Question, answer: RequestAnswer, before: str
+    ) -> Decision:
+        """Return the denial for a question that a person has declined to answer.
+
+        It repeats the answers to the questions `before` it.
+        """
         self._denied[tool] += 1
         name = answer.name or "A person"
         why = f"\n\nThey say: {answer.words}" if answer.words else ""
-        told = NO_ANSWER.format(name=name, question=question.text, why=why)
+        declined = NO_ANSWER.format(name=name, question=question.text, why=why)
         earlier = EARLIER.format(before=before.strip()) if before else ""
-        return Decision("deny", f"{told}\n\n{earlier}".strip())
+        return Decision("deny", f"{declined}\n\n{earlier}".strip())
 
 
-def denial_by(answer: Answered) -> Decision:
-    """Return a person's denial as the agent is told it, with their reason."""
+def denial_by(answer: RequestAnswer) -> Decision:
+    """Return a person's denial for the agent, with their reason."""
     why = f" They say: {answer.words}" if answer.words else ""
     return Decision("deny", DENIED.format(name=answer.name or "A person", why=why))
 
 
-def words_of(request: Request, *, about: str, is_again: bool) -> str:
-    """Return a request as a message shows it: what would be done comes first, as it is."""
+def request_text(request: Request, *, about: str, is_again: bool) -> str:
+    """Return the Markdown text of a request: the agent, and its action or question, verbatim.
+
+    `about` names the conversation if it is another chat. `is_again` adds that an earlier attempt
+    may have done it already.
+    """
     again = (
         "\n\nAn earlier try at this was cut off: it may have been done already." if is_again else ""
     )
@@ -330,12 +349,12 @@ def words_of(request: Request, *, about: str, is_again: bool) -> str:
         wants = "asks"
     elif request.is_plan:
         wants = "asks to go on with this plan"
-    whole = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
-    return f"**{request.session.agent}**{about} {wants}:\n\n{fenced(request.what)}{whole}{again}"
+    file = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
+    return f"**{request.session.agent}**{about} {wants}:\n\n{fenced(request.what)}{file}{again}"
 
 
-def _asked(question: Question) -> str:
-    """Return a question with its choices, numbered as they are answered."""
+def _question_text(question: Question) -> str:
+    """Return a question with its numbered choices."""
     about = f"{question.header}: " if question.header else ""
     choices = [
         f"{number}. {label}" + (f" – {meaning}" if meaning else "")
@@ -345,7 +364,7 @@ def _asked(question: Question) -> str:
 
 
 def tool_of(event: PermissionEvent) -> str:
-    """Return what a tool is called before people."""
+    """Return the tool name that people are shown."""
     name = event.intent.tool if event.intent else event.tool_name
     return name if _NAME.fullmatch(name) else "a tool"
 
@@ -355,13 +374,13 @@ def _digest(*parts: Any) -> str:
 
 
 def rule_of(event: PermissionEvent) -> str:
-    """Return what is allowed with it for the conversation, in the words of no single CLI."""
+    """Return a hash of what an answer "for the conversation" allows, the same for every CLI."""
     match event.intent:
         case Intent(tool="Bash", command=command) as intent if command:
             is_outside = bool(event.input.get("dangerouslyDisableSandbox"))  # claude
-            return _digest("Bash", command.strip(), intent.cwd or event.where, is_outside)
+            return _digest("Bash", command.strip(), intent.cwd or event.workspace, is_outside)
         case Intent(tool="Edit" | "Read") as intent if intent.paths and all(intent.paths):
-            return _digest(intent.tool, sorted(intent.paths), event.where)
+            return _digest(intent.tool, sorted(intent.paths), event.workspace)
         case Intent(url=url) if url:
             return _digest("WebFetch", url)
-    return _digest(event.tool_name, event.input, event.where)
+    return _digest(event.tool_name, event.input, event.workspace)

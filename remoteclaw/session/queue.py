@@ -1,9 +1,9 @@
-"""The queue: what is answered next and together, what joins or interrupts a turn, and the pauses.
+"""The queue: the next batch, the messages that join or interrupt a turn, and the pauses before one.
 
-Pure functions of frozen values: their callers do the I/O.
+Pure functions of frozen values; their callers do the I/O.
 Three decisions are made elsewhere: `append.lua` stops a turn as it accepts `/stop`, `begin.lua`
-repeats a recorded batch as it was recorded, and in the mode `aside` the agent says what becomes of
-a message (`bridge/asides.py`).
+repeats a recorded batch unchanged, and in the mode `aside` the agent decides about each message
+(`bridge/asides.py`).
 """
 
 import itertools
@@ -13,32 +13,32 @@ from enum import StrEnum
 
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import Command, command_of
-from remoteclaw.fleet.lease import READ_ALL
+from remoteclaw.fleet.lease import MAX_READ_ENTRIES
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 
-#: After so many failed attempts a batch becomes a dead letter.
+#: A batch becomes a dead letter after this many failed attempts.
 MAX_ATTEMPTS = 3
-#: A session's share: after so many turns, or so many seconds, other sessions that wait go first.
+#: A session's share: after this many turns or seconds, it yields to other sessions that wait.
 MAX_TURNS, MAX_SECONDS = 8, 60.0
-#: How long no result must have come, so that those of tasks that end together share a turn, and how
-#: long the first of them waits at most, in milliseconds.
+#: Results of tasks that end together share a turn: it begins once no result has arrived for
+#: `SETTLE_MS`, and at the latest `MAX_SETTLE_MS` after the first result, in milliseconds.
 SETTLE_MS, MAX_SETTLE_MS = 500, 2000
 
 
-# -- what makes the next turn ---------------------------------------------------------------------
+# -- the next turn --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The batch of the next turn; all are ids of entries, oldest first."""
+    """The batch of the next turn, as entry ids, oldest first."""
 
     batch: tuple[str, ...]
-    """The entries of the next turn, with those that are left out."""
+    """All entries of the next turn, including `left_out`."""
     left_out: tuple[str, ...] = ()
-    """Entries of the batch of which the agent only sees the beginning, because of the cap."""
+    """Entries beyond the cap; the agent only sees the beginning of each."""
     is_dropped: bool = False
-    """Whether the sender is told that the batch was dropped, without asking the agent."""
+    """Whether the batch is dropped with a notice to the sender, without asking the agent."""
 
 
 def next_batch(
@@ -47,14 +47,15 @@ def next_batch(
     *,
     busy_since_ms: int | None,
 ) -> NextBatch:
-    """Return the next batch of the waiting entries; `waiting` is not empty.
+    """Return the next batch of the `waiting` entries, which must not be empty.
 
-    A command, of the chat or of the agent's CLI, has a turn of its own, so that the messages before
-    it are answered first, and so has a message whose reply doesn't go to the channel; but a task
-    and what it was told before it began share one. In `aside`, `collect` and `interrupt` all other
-    entries up to the next such one share a turn.
-    The cap applies to people's messages since the session is busy (`busy_since_ms`; None when it
-    was idle). Commands and entries that no person has sent don't count and are never left out.
+    A command, of the chat or of the agent's CLI, gets a turn of its own, so that earlier messages
+    are answered first. So does a message whose reply doesn't go to the channel, except that a task
+    and its parent's later messages share a turn. In the modes `aside`, `collect` and `interrupt`,
+    all other entries up to the next such entry share a turn.
+    The cap applies to people's messages since `busy_since_ms`, when the session became busy; None
+    means that it was idle. Commands, and entries that no person has sent, don't count towards the
+    cap and are never left out.
     """
     head = waiting[0]
     if head.is_from_parent:
@@ -76,7 +77,7 @@ def next_batch(
         if left_out and (queue.drop == "old" or len(left_out) == len(up_to_command)):
             return NextBatch(left_out, is_dropped=True)
     kept = [entry for entry in up_to_command if entry.id not in left_out]
-    if queue.mode == "interrupt":  # only a turn about people's messages may be interrupted
+    if queue.mode == "interrupt":  # only a turn of people's messages alone may be interrupted
         is_chat = kept[0].origin == "chat"
         kept = list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, kept))
     together = kept
@@ -87,14 +88,14 @@ def next_batch(
 
 
 def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int) -> float:
-    """Return for how many seconds the person may still be typing; 0 if the next turn begins now.
+    """Return how many seconds to wait for a person who may still be typing; 0 for no wait.
 
-    `now_ms` is on Redis' clock. There is no pause in the modes interrupt and steer, once as
-    many entries wait as the cap allows, if a command waits, or if the newest entry's reply doesn't
-    go to the channel.
+    `now_ms` is on Redis' clock. There is no wait in the modes `interrupt` and `steer`, once the
+    number of waiting entries has reached the cap, if a command waits, or if the newest entry's
+    reply doesn't go to the channel.
     """
     newest = waiting[-1]
-    if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or READ_ALL):
+    if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or MAX_READ_ENTRIES):
         return 0.0
     if newest.deliver != "channel" or any(map(_is_command, waiting)):
         return 0.0
@@ -103,9 +104,10 @@ def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int)
 
 
 def settling_pause_s(waiting: Sequence[Entry], *, now_ms: int) -> float:
-    """Return for how many seconds more results may come; 0 if the next turn begins now.
+    """Return how many seconds to wait for further results of tasks; 0 for no wait.
 
-    `now_ms` is on Redis' clock. Only results wait for each other: a person waits for an answer.
+    `now_ms` is on Redis' clock. There is no wait if any entry is not a result, because a person
+    may be waiting for its answer.
     """
     if not all(map(_is_result, waiting)):
         return 0.0
@@ -114,12 +116,13 @@ def settling_pause_s(waiting: Sequence[Entry], *, now_ms: int) -> float:
 
 
 def gathering_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int) -> float:
-    """Return for how many seconds more of a burst may come; 0 if the next turn begins now.
+    """Return how many seconds to wait for more messages of a burst; 0 for no wait.
 
-    `now_ms` is on Redis' clock. Only what people say to each other in a group or thread waits, in a
-    mode that answers it together. Anything else that waits, or a full cap, ends the waiting.
+    `now_ms` is on Redis' clock. Only messages that people in a group or thread write to each other
+    are gathered, in the modes that answer several messages in one turn. Any other entry, or a full
+    cap, ends the wait.
     """
-    is_full = len(waiting) >= (queue.cap or READ_ALL)
+    is_full = len(waiting) >= (queue.cap or MAX_READ_ENTRIES)
     if is_full or queue.mode in ("followup", "steer") or not all(map(_is_overheard, waiting)):
         return 0.0
     newest_ms = waiting[-1].at_ms
@@ -127,22 +130,22 @@ def gathering_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: i
     return max(0, until_ms - max(now_ms, newest_ms)) / 1000  # the clock may have been set back
 
 
-# -- what becomes of a batch that has begun -------------------------------------------------------
+# -- a batch that has begun -----------------------------------------------------------------------
 
 
 class BatchStep(StrEnum):
-    """The next step of a batch that has begun, or its ending without the agent."""
+    """The next step of a batch that has begun: ask the agent, or end without it."""
 
     STOP_NOTICE = "stop_notice"
-    """Ends with the answer to a command to stop, which took effect when it was accepted."""
+    """Ends with the reply to `/stop`, which took effect when it was accepted."""
     DROPPED = "dropped"
-    """Ends with a notice that more messages came than the cap allows."""
+    """Ends with a notice that more messages waited than the cap allows."""
     STOPPED = "stopped"
-    """Ends, because of a stop that came before the batch began."""
+    """Ends because a stop was accepted before the batch began."""
     UNREADABLE = "unreadable"
-    """Ends as a dead letter, because an entry can't be read."""
+    """Ends as a dead letter because an entry can't be read."""
     GIVEN_UP = "given_up"
-    """Ends as a dead letter, because too many attempts have failed."""
+    """Ends as a dead letter because too many attempts have failed."""
     RESET = "reset"
     """Begins a new conversation, without a message for the agent."""
     AGENT = "agent"
@@ -150,12 +153,12 @@ class BatchStep(StrEnum):
 
 
 def batch_step(batch: Batch, turn: Turn, *, command: Command | None) -> BatchStep:
-    """Return the next step of a batch; `command` is that of its first entry, if any."""
+    """Return the next step of a batch; `command` is the chat command in its first entry, if any."""
     if command and command.name == "stop":
         return BatchStep.STOP_NOTICE
     if batch.is_dropped:
         return BatchStep.DROPPED
-    if batch.is_stopped and turn.entries[0].origin != "operator":  # people don't stop operators
+    if batch.is_stopped and turn.entries[0].origin != "operator":  # `/stop` can't stop these
         return BatchStep.STOPPED
     if any(entry.unreadable for entry in turn.entries):
         return BatchStep.UNREADABLE
@@ -166,51 +169,53 @@ def batch_step(batch: Batch, turn: Turn, *, command: Command | None) -> BatchSte
     return BatchStep.AGENT
 
 
-# -- what comes while a turn runs -----------------------------------------------------------------
+# -- entries that arrive while a turn runs --------------------------------------------------------
 
 
-class Reaction(StrEnum):
-    """The response of a running turn to a stop or a newer message."""
+class TurnReaction(StrEnum):
+    """The reaction of a running turn to a stop or a newer message."""
 
     NOTHING = "nothing"
     STOP = "stop"
     INTERRUPT = "interrupt"
-    """Stop, because the newer message takes the turn's place."""
-    LOOK = "look"
-    """Look at the newer message: it may join the turn, or be answered beside it."""
+    """Stop, because the newer message replaces the turn."""
+    READ = "read"
+    """Read the newer message: it may join the turn, or be answered as an aside."""
 
 
-def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: str) -> Reaction:
-    """Return what a running turn does about what its lease has learned.
+def reaction(
+    turn: Turn, queue: QueueConfig, *, newest_known: str, stop: str, newest: str
+) -> TurnReaction:
+    """Return how a running turn reacts to a stop or a new entry that its lease reports.
 
-    `stop` is the id up to which all entries are stopped, and `newest` the newest entry of a person,
-    or of the session that has started this one; both may be empty. `known` is the newest entry when
-    the turn began.
-    A turn is not interrupted while a caller waits for its reply, nor if an entry of it comes from
-    no person, such as a task's result: nobody would send that again.
+    All entries up to the id `stop` are stopped. `newest` is the id of the newest entry of a person,
+    or of the session that has started this one. Both may be empty. `newest_known` is the id of the
+    newest entry when the turn began.
+    A turn is not interrupted while a caller waits for its reply, nor if no person has sent one of
+    its entries, such as a task's result: it would not be sent again.
     """
-    if stop and _at_most(turn.entries[-1].id, stop):
-        return Reaction.STOP
-    if not newest or _at_most(newest, known):
-        return Reaction.NOTHING
+    if stop and _is_up_to(turn.entries[-1].id, stop):
+        return TurnReaction.STOP
+    if not newest or _is_up_to(newest, newest_known):
+        return TurnReaction.NOTHING
     if turn.entries[-1].deliver == "parent":
-        return Reaction.LOOK
+        return TurnReaction.READ
     if queue.mode == "interrupt":
-        is_said = all(entry.origin == "chat" for entry in turn.entries)
-        may_end = is_said and turn.entries[-1].deliver == "channel"
-        return Reaction.INTERRUPT if may_end else Reaction.NOTHING
-    return Reaction.LOOK if queue.mode in ("aside", "steer") else Reaction.NOTHING
+        is_from_people = all(entry.origin == "chat" for entry in turn.entries)
+        may_end = is_from_people and turn.entries[-1].deliver == "channel"
+        return TurnReaction.INTERRUPT if may_end else TurnReaction.NOTHING
+    return TurnReaction.READ if queue.mode in ("aside", "steer") else TurnReaction.NOTHING
 
 
 def takes_newcomers(
-    turn: Turn, behind: Sequence[Entry], queue: QueueConfig, *, can_steer: bool
+    turn: Turn, waiting_after: Sequence[Entry], queue: QueueConfig, *, can_steer: bool
 ) -> bool:
-    """Return whether new messages may join a turn; `behind` are the entries that wait already.
+    """Return whether new messages may join a turn, given the entries that already wait after it.
 
-    None joins while another one waits, nor a command of the agent's CLI. People's messages join in
-    the mode steer; what a task is told, in each.
+    No message joins while an earlier message waits, and none joins a command of the agent's CLI.
+    People's messages join in the mode `steer`, and messages to a running task in every mode.
     """
-    is_next = not any(entry.origin == "chat" or entry.is_from_parent for entry in behind)
+    is_next = not any(entry.origin == "chat" or entry.is_from_parent for entry in waiting_after)
     match turn.entries[-1].deliver:
         case "channel":
             is_wanted = queue.mode == "steer"
@@ -220,38 +225,38 @@ def takes_newcomers(
 
 
 def may_be_joined(turn: Turn, *, can_steer: bool) -> bool:
-    """Return whether a message can join a turn, if it is meant to."""
+    """Return whether a message can join a turn once the agent has decided that it should."""
     return can_steer and turn.entries[-1].deliver == "channel" and not turn.is_command
 
 
 def takes_asides(turn: Turn, queue: QueueConfig, *, can_aside: bool) -> bool:
-    """Return whether new messages are answered beside a turn; a command of the CLI has it alone."""
+    """Return whether new messages become asides of a turn; a command of the CLI has none."""
     return queue.mode == "aside" and can_aside and not turn.is_command
 
 
-def asks_beside(entry: Entry) -> bool:
-    """Return whether an entry that could join a turn is put to its agent beside it.
+def may_be_aside(entry: Entry) -> bool:
+    """Return whether an entry that could join a turn is put to its agent as an aside.
 
-    What people say to each other in a group waits: nobody expects an answer to each of it.
+    Messages that people in a group write to each other are not: each needs no answer of its own.
     """
     return entry.origin == "chat" and not _is_overheard(entry)
 
 
 class Newcomer(StrEnum):
-    """The place of an entry that arrives while a turn takes newcomers."""
+    """What happens to an entry that arrives while a turn takes newcomers."""
 
     JOINS = "joins"
     WAITS = "waits"
-    """It waits for its own turn; entries behind it may join."""
+    """It waits for its own turn; later entries may join."""
     STOPS_JOINING = "stops_joining"
-    """It waits for its own turn, and no entry behind it joins."""
+    """It waits for its own turn, and no later entry joins."""
 
 
 def newcomer(entry: Entry) -> Newcomer:
     """Return whether an entry joins the running turn.
 
-    A person's message for the chat does, and so does what a task is told. A command, and a message
-    with another destination than the chat, are not overtaken.
+    A person's message in the chat joins, and so does a parent's message to its task. A command, or
+    a message whose reply does not go to the chat, also keeps all later entries from joining.
     """
     if entry.is_from_parent:
         return Newcomer.JOINS
@@ -262,40 +267,40 @@ def newcomer(entry: Entry) -> Newcomer:
     return Newcomer.JOINS
 
 
-# -- what ends a turn, or a lease -----------------------------------------------------------------
+# -- the end of a turn, or of a lease -------------------------------------------------------------
 
 
-def may_be_postponed(behind: Sequence[Entry]) -> bool:
-    """Return whether a turn with these entries behind it may be postponed.
+def may_be_postponed(waiting_after: Sequence[Entry]) -> bool:
+    """Return whether a turn may be postponed, given the entries that wait after it.
 
-    It may not if one of them ends the conversation: then the turn's answer is no longer wanted.
+    It may not if one of these ends the conversation: then the turn's answer is no longer wanted.
     """
-    commands = map(command_of, behind)
+    commands = map(command_of, waiting_after)
     return not any(command and command.name == "reset" for command in commands)
 
 
-class Next(StrEnum):
-    """The step of a drain after a turn."""
+class DrainStep(StrEnum):
+    """The next step of a drain after a turn."""
 
-    LOOK_AGAIN = "look_again"
+    READ_INBOX = "read_inbox"
     """Read the inbox; close the session if it is empty."""
     RELEASE = "release"
-    """Leave the session's entries to another drain."""
+    """Release the lease, so that another drain takes the session's entries."""
     LINGER = "linger"
-    """Wait a moment for the next message."""
+    """Wait `linger_s` for the next message."""
 
 
-def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool) -> Next:
+def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool) -> DrainStep:
     """Return the drain's next step after `turns` turns, `seconds` after the first one began.
 
-    `is_leaving` says that the worker was asked to end.
+    `is_leaving` means that the worker was asked to end.
     """
     has_had_share = turns >= MAX_TURNS or seconds > MAX_SECONDS
     if ended.left and (is_leaving or (ended.competing_hints and has_had_share)):
-        return Next.RELEASE
+        return DrainStep.RELEASE
     if ended.left or ended.competing_hints or is_leaving:
-        return Next.LOOK_AGAIN
-    return Next.LINGER
+        return DrainStep.READ_INBOX
+    return DrainStep.LINGER
 
 
 def _is_command(entry: Entry) -> bool:
@@ -304,14 +309,15 @@ def _is_command(entry: Entry) -> bool:
 
 
 def _is_overheard(entry: Entry) -> bool:
-    """Whether an entry is what a person said in a group or thread, and not to the agent."""
-    said = entry.message
-    is_said = entry.origin == "chat" and entry.deliver == "channel" and not _is_command(entry)
-    return is_said and said.chat_kind in ("group", "thread") and said.is_addressed is False
+    """Whether an entry is a message in a group or thread that is not addressed to the agent."""
+    message = entry.message
+    is_from_chat = entry.origin == "chat" and entry.deliver == "channel" and not _is_command(entry)
+    is_in_group = message.chat_kind in ("group", "thread")
+    return is_from_chat and is_in_group and message.is_addressed is False
 
 
 def _is_result(entry: Entry) -> bool:
-    """Whether an entry is the result of a task, of which the chat is to hear."""
+    """Whether an entry is a task's result whose reply goes to the chat."""
     return entry.origin == "result" and entry.deliver == "channel"
 
 
@@ -319,5 +325,5 @@ def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(entry.id for entry in entries)
 
 
-def _at_most(entry_id: str, mark: str) -> bool:
+def _is_up_to(entry_id: str, mark: str) -> bool:
     return stream_order(entry_id) <= stream_order(mark)

@@ -1,19 +1,19 @@
-"""The record of a conversation: who said what and when, the same for every CLI.
+"""The record of a conversation: a transcript in one format for every CLI.
 
-A CLI's own transcript may be lost with its host or directory. A new process then learns from the
-record what was said before.
-It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and `role`:
+A CLI's own transcript may be lost with its host or directory. A new agent process then reads a
+digest of the record instead.
+The record is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and `role`:
 
-- `user`: `from` (a name), of a person `from_id`, `id` (the platform's), `text`, and the names of
-  `attachments`
-- `agent`: `text`, as it left the agent, and the names of the `attachments` that it sent
-- `plan`: its `steps` as they were last, each with `text` and `state`
-- `tool`: `name`, `argument`, `input` and `output` shortened, `is_error`, `since_ms`, `seconds`, and
+- `user`: `from` (a name), `from_id` if the sender is a person, `id` (the platform's), `text`, and
+  the names of the `attachments`
+- `agent`: `text`, as the agent wrote it, and the names of the `attachments` that it sent
+- `plan`: the last state of its `steps`, each with `text` and `state`
+- `tool`: `name`, `argument`, shortened `input` and `output`, `is_error`, `since_ms`, `seconds`, and
   the CLI's `id` of the call
 - `notice`: RemoteClaw's own `text`
-- `error`: `category`, and the `text` that was said of it, with its reference
+- `error`: `category`, and the `text` that the person read, with its reference
 
-What a turn adds besides the messages of people has its id as `turn`.
+All lines but `user` have the id of their turn as `turn`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,17 +30,18 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 from remoteclaw.protocols import TranscriptItem
 
-#: How much of one message is kept, in characters: its beginning and its end.
-MAX_TEXT = 8_000
-#: How many of a turn's tool calls are kept: the last ones.
+#: A longer message is cut to this length, in characters: its beginning and its end are kept.
+MAX_TEXT_CHARS = 8_000
+#: At most this many of a turn's tool calls are kept, the last ones.
 MAX_CALLS = 30
-#: How much of a record the tool calls of one turn may fill with what they were given and gave back,
-#: as a part of it: a few turns full of tools must not push out what was said. With what is kept by
-#: default, that is 32 KB a turn. Of the others so many characters are kept, and agents are told no
-#: more of any.
-TOOLS_SHARE, MAX_SHOWN = 8, 300
-#: The part of a conversation that a new process is told, in characters: its end.
-MAX_DIGEST = 24_000
+#: The tool calls of one turn may fill 1 / `TOOLS_SHARE` of a record (32 KB with the default size),
+#: so that a few turns full of tools don't push out the messages.
+TOOLS_SHARE = 8
+#: The input and output of any further call are cut to this length, in characters. A digest has no
+#: more of any call.
+MAX_TOOL_CHARS = 300
+#: The maximum length of a digest, in characters: the end of the conversation.
+MAX_DIGEST_CHARS = 24_000
 
 
 def lines_of(
@@ -49,141 +50,145 @@ def lines_of(
     result: AgentDeliveryResult,
     *,
     at_ms: int,
-    most_bytes: int = 1024 * 1024,
-    said: Sequence[ReplyPayload] = (),
+    max_bytes: int = 1024 * 1024,
+    notices: Sequence[ReplyPayload] = (),
     plan: Sequence[PlanStep] = (),
 ) -> bytes:
-    """Return what a turn adds to the record; `joined` came while it ran, `at_ms` is its end.
+    """Return the lines that a turn adds to the record.
 
-    `said` are the notices before the answer, and `plan` is the agent's. Of more than `most_bytes`,
-    half of a whole record, the beginning is left out; no text takes more than half of that.
+    `joined` are the entries that joined the turn while it ran, `at_ms` is its end, `notices` were
+    sent before the answer, and `plan` is the agent's. If the lines have more than `max_bytes`, half
+    of a whole record, the oldest ones are left out; no text takes more than half of that.
     """
-    most = min(MAX_TEXT, most_bytes // 16)  # JSON has up to six bytes for a character
-    lines = [_asked(entry, most) for entry in (*turn.left_out, *turn.entries, *joined)]
+    max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)  # a character takes up to 6 bytes of JSON
+    lines = [_user_line(entry, max_chars) for entry in (*turn.left_out, *turn.entries, *joined)]
     of_turn = {"at": at_ms, "turn": turn.id}
-    lines += [{**of_turn, "role": "notice", "text": payload.text} for payload in said]
+    lines += [{**of_turn, "role": "notice", "text": payload.text} for payload in notices]
     if plan:
         lines.append({**of_turn, "role": "plan", "steps": [asdict(step) for step in plan]})
-    tools = _tools(result.tool_calls[-MAX_CALLS:], most_bytes * 2 // TOOLS_SHARE)
-    lines += [{**of_turn, "role": "tool", **told} for told in tools]
+    calls = _tool_fields(result.tool_calls[-MAX_CALLS:], max_bytes * 2 // TOOLS_SHARE)
+    lines += [{**of_turn, "role": "tool", **call} for call in calls]
     theirs = [payload for payload in result.payloads if not payload.is_ours]
     if theirs:
         text = "\n\n".join(payload.text for payload in theirs)
         sent = [file.name for payload in theirs for file in payload.attachments]
         names = {"attachments": sent} if sent else {}
-        lines.append({**of_turn, "role": "agent", "text": _shortened(text, most), **names})
+        lines.append({**of_turn, "role": "agent", "text": _shortened(text, max_chars), **names})
     ours = [payload.text for payload in result.payloads if payload.is_ours]
     if result.error_category:
-        words = ours.pop() if ours else ""
-        about = {"category": str(result.error_category), "text": words}
-        lines.append({**of_turn, "role": "error", **about})
-    lines += [{**of_turn, "role": "notice", "text": words} for words in ours]
-    return _end_of(reversed(lines), most_bytes)
+        error_text = ours.pop() if ours else ""
+        error = {"category": str(result.error_category), "text": error_text}
+        lines.append({**of_turn, "role": "error", **error})
+    lines += [{**of_turn, "role": "notice", "text": text} for text in ours]
+    return _newest_lines(reversed(lines), max_bytes)
 
 
 def lines_of_aside(
-    entry: Entry, payloads: Sequence[ReplyPayload], *, at_ms: int, most_bytes: int
+    entry: Entry, payloads: Sequence[ReplyPayload], *, at_ms: int, max_bytes: int
 ) -> bytes:
-    """Return what a message that was answered beside a turn adds to the record."""
-    most = min(MAX_TEXT, most_bytes // 16)
-    lines = [_asked(entry, most)]
+    """Return the lines that a message answered as an aside adds to the record."""
+    max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)
+    lines = [_user_line(entry, max_chars)]
     if text := "\n\n".join(payload.text for payload in payloads):
-        said = {"at": at_ms, "turn": entry.id, "role": "agent", "text": _shortened(text, most)}
-        lines.append(said)
+        text = _shortened(text, max_chars)
+        lines.append({"at": at_ms, "turn": entry.id, "role": "agent", "text": text})
     return b"".join(orjson.dumps(line) + b"\n" for line in lines)
 
 
 def lines_of_terminal(
-    items: Sequence[TranscriptItem], *, turn: str, by: str, most_bytes: int
+    items: Sequence[TranscriptItem], *, turn: str, by: str, max_bytes: int
 ) -> bytes:
-    """Return what was said in a terminal that `by` has opened, as lines; the last `most_bytes`."""
-    most = min(MAX_TEXT, most_bytes // 16)
+    """Return the lines of a terminal that `by` has opened, the newest `max_bytes` of them."""
+    max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)
 
     def line_of(item: TranscriptItem) -> dict[str, Any]:
         line: dict[str, Any] = {"at": item.at_ms, "turn": turn, "role": item.kind}
         match item.kind:
             case "user":
-                line |= {"from": by, "id": item.id, "text": _shortened(item.text, most)}
+                line |= {"from": by, "id": item.id, "text": _shortened(item.text, max_chars)}
             case "tool":
                 line |= {"name": item.name, "argument": item.text, "input": "", "output": ""}
                 line |= {"is_error": False, "since_ms": item.at_ms, "seconds": 0, "id": item.id}
             case _:
-                line["text"] = _shortened(item.text, most)
+                line["text"] = _shortened(item.text, max_chars)
         return line
 
-    return _end_of(map(line_of, reversed(items)), most_bytes)
+    return _newest_lines(map(line_of, reversed(items)), max_bytes)
 
 
 def added(settings: RecordConfig, lines: Callable[..., bytes]) -> RecordAppend:
-    """Return what one of these functions adds to a record; where none is kept, it is removed."""
+    """Return the addition to a record; without `keep_days`, one that removes the record.
+
+    `lines` is one of the functions above, with all arguments but `max_bytes`.
+    """
     if not settings.keep_days:
         return RecordAppend(b"", 0, 0)
-    most_bytes = settings.max_kb * 1024
-    return RecordAppend(lines(most_bytes=most_bytes // 2), most_bytes, settings.keep_ms)
+    max_bytes = settings.max_kb * 1024
+    return RecordAppend(lines(max_bytes=max_bytes // 2), max_bytes, settings.keep_ms)
 
 
-def _end_of(newest_first: Iterable[dict[str, Any]], most_bytes: int) -> bytes:
-    """Return the last lines that are no more than `most_bytes`, oldest first."""
+def _newest_lines(newest_first: Iterable[dict[str, Any]], max_bytes: int) -> bytes:
+    """Return the newest lines that fit into `max_bytes`, oldest first."""
     kept: list[bytes] = []
     for line in newest_first:
         encoded = orjson.dumps(line) + b"\n"
-        most_bytes -= len(encoded)
-        if most_bytes < 0:
+        max_bytes -= len(encoded)
+        if max_bytes < 0:
             break
         kept.append(encoded)
     return b"".join(reversed(kept))
 
 
-def _tools(calls: Sequence[ToolCall], most_bytes: int) -> list[dict[str, Any]]:
-    """Return what is kept of tool calls: the last ones whole, as long as there is room."""
-    told: list[dict[str, Any]] = []
+def _tool_fields(calls: Sequence[ToolCall], max_bytes: int) -> list[dict[str, Any]]:
+    """Return the fields of tool calls: the last calls that fit into `max_bytes` are whole."""
+    fields: list[dict[str, Any]] = []
     for call in reversed(calls):
         kept = asdict(call)
-        most_bytes -= len(orjson.dumps(kept))
-        if most_bytes < 0:
-            kept |= {"input": call.input[:MAX_SHOWN], "output": call.output[:MAX_SHOWN]}
-        told.append(kept)
-    return told[::-1]
+        max_bytes -= len(orjson.dumps(kept))
+        if max_bytes < 0:
+            kept |= {"input": call.input[:MAX_TOOL_CHARS], "output": call.output[:MAX_TOOL_CHARS]}
+        fields.append(kept)
+    return fields[::-1]
 
 
-def _asked(entry: Entry, most: int) -> dict[str, Any]:
+def _user_line(entry: Entry, max_chars: int) -> dict[str, Any]:
     message = entry.message
-    asked: dict[str, Any] = {
+    line: dict[str, Any] = {
         "at": entry.at_ms,
         "role": "user",
         "from": message.user_name or message.from_,
         **({"from_id": message.from_} if entry.origin == "chat" else {}),
         "id": message.id,
-        "text": _shortened(message.text, most),
+        "text": _shortened(message.text, max_chars),
     }
     if message.attachments:
-        asked["attachments"] = [attachment.name for attachment in message.attachments]
-    return asked
+        line["attachments"] = [attachment.name for attachment in message.attachments]
+    return line
 
 
 def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
-    """Return what a new agent process is told of a conversation, oldest first.
+    """Return notes of a conversation for a new agent process, oldest first.
 
-    Each note names its speaker by its key, so that no text can pretend to be another's. What
-    is older than `since_ms` is left out, and so is what goes beyond `MAX_DIGEST`.
+    The keys of a note tell its speaker, so that no text can pretend to be another's. Lines from
+    before `since_ms`, and the oldest notes beyond `MAX_DIGEST_CHARS`, are left out.
     """
-    told: list[dict[str, str]] = []
+    notes: list[dict[str, str]] = []
     length = 0
     for note in reversed([*_notes(record, since_ms)]):
         length += sum(map(len, note.values()))
-        if length > MAX_DIGEST:
+        if length > MAX_DIGEST_CHARS:
             break
-        told.append(note)
-    return told[::-1]
+        notes.append(note)
+    return notes[::-1]
 
 
 def count_messages(record: bytes) -> int:
-    """Return how many messages of people are in a record."""
+    """Return the number of `user` lines in a record."""
     return sum(line.get("role") == "user" for line in read_lines(record))
 
 
 def as_markdown(record: bytes) -> str:
-    """Return a record as a text for people: who said what and when, and which tools were used."""
+    """Return a record as Markdown for people, with each speaker, time and tool."""
     parts = []
     for line in read_lines(record):
         at = local_time(int(line.get("at", 0)), None)
@@ -203,12 +208,12 @@ def as_markdown(record: bytes) -> str:
 
 
 def read_lines(record: bytes) -> Iterator[dict[str, Any]]:
-    """Yield what a record has, oldest first."""
+    """Yield the valid lines of a record, oldest first."""
     for raw in record.splitlines():
         try:
             line = orjson.loads(raw)
         except orjson.JSONDecodeError:
-            continue  # the oldest one may have been cut
+            continue  # the oldest line may have been cut
         if isinstance(line, dict):
             yield line
 
@@ -219,12 +224,12 @@ def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
             continue
         match line.get("role"):
             case "user":
-                who: dict[str, str] = {key: line[key] for key in ("from", "from_id") if key in line}
-                yield {**who, "said": line["text"], **_files(line, "with_files")}
+                sender: dict[str, str] = {k: line[k] for k in ("from", "from_id") if k in line}
+                yield {**sender, "said": line["text"], **_files(line, "with_files")}
             case "agent":
                 yield {"you": line["text"], **_files(line, "you_sent_files")}
             case "tool":
-                yield {"you_used": line["name"], "with": line["input"][:MAX_SHOWN]}
+                yield {"you_used": line["name"], "with": line["input"][:MAX_TOOL_CHARS]}
             case "error":
                 yield {"error": line["category"]}
 
@@ -234,8 +239,8 @@ def _files(line: dict[str, Any], key: str) -> dict[str, str]:
     return {key: ", ".join(names)} if names else {}
 
 
-def _shortened(text: str, most: int) -> str:
-    if len(text) <= most:
+def _shortened(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
         return text
-    half = most // 2
+    half = max_chars // 2
     return f"{text[:half]}\n(… {len(text) - 2 * half:,} characters …)\n{text[-half:]}"

@@ -1,6 +1,6 @@
-"""A turn's reply: complete messages on the reply stream, live text beside it.
+"""A turn's reply: complete messages on the reply stream, and live text while the turn runs.
 
-Where it goes is decided by the message: to its channel, or only to the caller that waits for it.
+The message decides whether the reply goes to its channel, or only to the caller that waits for it.
 """
 
 import asyncio
@@ -20,72 +20,74 @@ from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Place
 
-#: How often live text is written again that stays the same, in seconds: before it is forgotten.
-AGAIN_S = LIVE_MS / 3 / 1000
-#: How long live text may be that is shown as often as the channel takes it, in characters.
-LONG = 32_000
-#: Of how many tools live text tells, the ones that changed last; of how many of them it has
-#: arguments and results, and how much of each, in characters. All of it is sent each time: with
-#: this it stays below 12,000 characters, which is little beside a `LONG` text.
-MAX_TOOLS, MAX_WHOLE, MAX_SHOWN = 20, 3, 1_000
+#: How often unchanged live text is written again, in seconds: well before it expires.
+REFRESH_S = LIVE_MS / 3 / 1000
+#: Live text up to this length is updated as often as the channel allows, in characters; longer
+#: text less often.
+LONG_TEXT_CHARS = 32_000
+#: Live text lists at most `MAX_TOOLS` tools, the last changed ones. For the last
+#: `MAX_DETAILED_TOOLS` of them it has the beginning of input and output, `MAX_DETAIL_CHARS`
+#: characters of each. Each update sends all of it: these limits keep it below 12,000 characters.
+MAX_TOOLS, MAX_DETAILED_TOOLS, MAX_DETAIL_CHARS = 20, 3, 1_000
 
 
 class TurnReply:
-    """The messages of a turn, numbered from 0, the agent's and RemoteClaw's."""
+    """The messages of a turn, the agent's and RemoteClaw's own, numbered from 0."""
 
     def __init__(self, lease: Lease, turn: Turn) -> None:
         self._turn = turn
         self._lease = lease
         self._goes_to_channel = turn.entries[-1].deliver == "channel"
         self._live: tuple[int, str] = (0, "")
+        """The index of the unfinished message, and its text so far."""
         self._activity: tuple[ToolActivity, ...] = ()
         self._tools: dict[str, ToolCall] = {}
-        """By the CLI's id of the call, the one that changed last at the end."""
+        """The tool calls by the CLI's id of the call, the last changed one last."""
         self.plan: tuple[PlanStep, ...] = ()
-        """The agent's plan as it was shown last."""
+        """The agent's current plan."""
         self._tokens = 0
-        self._last_said = ""
-        """The last complete message of the agent's."""
+        self._last_message = ""
+        """The text of the last complete message."""
         self.since_ms = now_ms()
         """The start of this attempt at the turn."""
         self._origin = origin_of(turn.entries)
-        self.words = ""
-        """What was said last, as far as it has come."""
-        self.has_news = asyncio.Event()
-        """Whether there are words or tools that `doing` has not told of yet."""
+        self.last_text = ""
+        """The text of the last message, complete or not, that is not blank."""
+        self.has_changed = asyncio.Event()
+        """Set when `last_text` or `last_tool` changes; `keep_noting()` clears it."""
         self._live_changed = asyncio.Event()
-        self.said: list[ReplyPayload] = []
-        """The notices before the agent's answer."""
+        self.notices: list[ReplyPayload] = []
+        """RemoteClaw's notices before the agent's answer."""
         self.next_index = 0
-        """The number of the first message that is not on the reply stream yet."""
+        """The index of the next message that is not on the reply stream yet."""
 
-    async def say(self, words: str) -> None:
-        """Say something before the agent does."""
-        payload = ReplyPayload(words, index=self.next_index)
-        self.said.append(payload)
+    async def send_notice(self, text: str) -> None:
+        """Send a notice before the agent's answer."""
+        payload = ReplyPayload(text, index=self.next_index)
+        self.notices.append(payload)
         await self.publish(payload)
 
     async def publish(self, payload: ReplyPayload) -> None:
         """Put one complete message on the reply stream, while the turn goes on."""
-        self._say_last(payload.text)
+        self._set_last_text(payload.text)
         if self._goes_to_channel:
-            await self._lease.turns.publish(payload.index, self._on_stream(payload))
-        else:  # the outcome alone has it, at the end: who follows the answer reads it here
+            await self._lease.turns.publish(payload.index, self._stream_payload(payload))
+        else:  # the outcome has it only at the end; until then, followers read it in live text
             place = {"index": payload.index, "text": payload.text, "is_complete": True}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._lease.turns.show({**self._shown(), **place})
-        self._last_said = payload.text
+                await self._lease.turns.publish_live_text({**self._shown(), **place})
+        self._last_message = payload.text
         self.next_index = payload.index + 1
         if self._live[0] < self.next_index:
             self._live = (self.next_index, "")
 
-    def aside(self, words: str) -> dict[str, Any] | None:
-        """Return a notice as it goes on the reply stream; None if the reply goes elsewhere."""
+    def notice_payload(self, text: str) -> dict[str, Any] | None:
+        """Return a notice for the reply stream; None if the reply does not go to the channel."""
         if not self._goes_to_channel:
             return None
-        return self._on_stream(ReplyPayload(words, index=self.next_index))
+        return self._stream_payload(ReplyPayload(text, index=self.next_index))
 
-    def rest(
+    def final_payloads(
         self,
         payloads: Sequence[ReplyPayload],
         entries: Sequence[str],
@@ -93,52 +95,52 @@ class TurnReply:
         status: str,
         usage: Usage | None,
     ) -> list[dict[str, Any]]:
-        """Return what still has to go on the reply stream.
+        """Return the messages that are not on the reply stream yet.
 
-        The last one names the `entries`, and says how the turn ended and what it took.
+        The last of them names the answered `entries`, the turn's status and its usage.
         """
         if not self._goes_to_channel:
             return []
-        rest = [payload for payload in payloads if payload.index >= self.next_index]
-        # A reply without text says no more than "that was all".
-        *most, last = rest or [ReplyPayload("", index=self.next_index)]
-        taken = usage.plain() if usage else None
-        ending = {**self._on_stream(last, entries), "status": status, "usage": taken}
-        return [*map(self._on_stream, most), ending]
+        unpublished = [payload for payload in payloads if payload.index >= self.next_index]
+        # An empty last message marks the end of the reply.
+        *others, last = unpublished or [ReplyPayload("", index=self.next_index)]
+        plain_usage = usage.plain() if usage else None
+        ending = {**self._stream_payload(last, entries), "status": status, "usage": plain_usage}
+        return [*map(self._stream_payload, others), ending]
 
     # -- live ----------------------------------------------------------------------------------
 
     def show(self, index: int, text: str) -> None:
-        """Show the message with this index as far as it has come."""
+        """Show the text so far of the message with this index."""
         self._live = (index, text)
         self._live_changed.set()
-        self._say_last(text)
+        self._set_last_text(text)
 
     def show_activity(self, tools: tuple[ToolActivity, ...]) -> None:
-        """Show the tools that the agent uses at the moment, beside the live text."""
+        """Show the tools that are running, as a part of live text."""
         self._activity = tools
         self._live_changed.set()
 
     @property
-    def now_said(self) -> str:
-        """What the agent says, or has said last."""
-        return self._live[1] or self._last_said
+    def current_text(self) -> str:
+        """The text of the unfinished message; without one, that of the last complete message."""
+        return self._live[1] or self._last_message
 
     @property
-    def now_doing(self) -> str:
-        """The tool that runs, or ran last, and for what; empty if there was none."""
+    def current_tool(self) -> str:
+        """The name and argument of the running or last tool; empty if no tool was used."""
         calls = [*self._tools.values()]
         running = [call for call in calls if call.seconds is None] or calls
         return f"{running[-1].name}: {running[-1].argument}".rstrip(": ") if running else ""
 
     def show_tool(self, call: ToolCall) -> None:
-        """Show a tool to those who follow the session, as far as its call has come."""
+        """Show a tool call, running or ended, to the session's followers."""
         self._tools.pop(call.id, None)
         self._tools[call.id] = call
         if len(self._tools) > MAX_TOOLS:
             del self._tools[next(iter(self._tools))]
         self._live_changed.set()
-        self.has_news.set()
+        self.has_changed.set()
 
     def show_plan(self, steps: tuple[PlanStep, ...]) -> None:
         """Show the agent's plan."""
@@ -146,38 +148,38 @@ class TurnReply:
         self._live_changed.set()
 
     def show_usage(self, usage: AgentUsage) -> None:
-        """Show the tokens that the turn has taken so far."""
+        """Show the tokens that the turn has used so far."""
         self._tokens = usage.new_tokens
         self._live_changed.set()
 
     @property
     def last_tool(self) -> ToolCall | None:
-        """The tool whose call has changed last."""
+        """The last changed tool call; None if no tool was used."""
         return next(reversed(self._tools.values()), None)
 
-    def _say_last(self, text: str) -> None:
+    def _set_last_text(self, text: str) -> None:
         if text.strip():
-            self.words = text
-            self.has_news.set()
+            self.last_text = text
+            self.has_changed.set()
 
     async def keep_showing(self) -> None:
-        """Show, until cancelled, that the turn runs, how far its answer has come, and what goes on.
+        """Write the turn's live text until cancelled: text so far, running tools, plan and tokens.
 
-        No more often than the channel can take it, and often enough that who comes later sees it.
+        It is written no more often than the channel allows, and again before it expires in Redis.
         """
         every_s = profile_of(self._turn.session.provider).live_every_s
         while True:
-            # First the pause: an answer that is complete by then needs no live text. A long text
-            # is shown less often, so that it costs no more: each time, all of it is sent.
-            await asyncio.sleep(every_s * max(1.0, len(self._live[1]) / LONG))
+            # The pause comes first, because a quick answer needs no live text. Each update sends
+            # the whole text, so a long text is updated less often.
+            await asyncio.sleep(every_s * max(1.0, len(self._live[1]) / LONG_TEXT_CHARS))
             self._live_changed.clear()
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 shown, tools = self._shown(), self._shown_tools()
-                await self._lease.turns.show(
+                await self._lease.turns.publish_live_text(
                     {**shown, "tools": tools}, for_chat=shown if self._goes_to_channel else None
                 )
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_S):
+                async with asyncio.timeout(REFRESH_S):
                     await self._live_changed.wait()
 
     def _shown(self) -> dict[str, Any]:
@@ -202,7 +204,7 @@ class TurnReply:
         }
 
     def _shown_tools(self) -> list[dict[str, Any]]:
-        """Return the tools for those who may read the record, too."""
+        """Return the tools with their details, for clients that may also read the record."""
         calls = [] if self._lease.state.is_quiet else [*self._tools.values()]
         return [
             {
@@ -213,21 +215,25 @@ class TurnReply:
                 "seconds": call.seconds,
                 "is_error": call.is_error,
                 **(
-                    {"input": call.input[:MAX_SHOWN], "output": call.output[:MAX_SHOWN]}
-                    if number >= len(calls) - MAX_WHOLE
+                    {
+                        "input": call.input[:MAX_DETAIL_CHARS],
+                        "output": call.output[:MAX_DETAIL_CHARS],
+                    }
+                    if number >= len(calls) - MAX_DETAILED_TOOLS
                     else {}
                 ),
             }
             for number, call in enumerate(calls)
         ]
 
-    def _on_stream(self, payload: ReplyPayload, entries: Sequence[str] = ()) -> dict[str, Any]:
+    def _stream_payload(self, payload: ReplyPayload, entries: Sequence[str] = ()) -> dict[str, Any]:
+        """Return a message for the reply stream."""
         message = self._turn.entries[-1].message
-        # Only what people have sent stands in the chat.
+        # Only people's messages are in the chat, so no other message can be quoted.
         unknown = {entry.message.id for entry in self._turn.entries if entry.origin != "chat"}
         quoted = payload.reply_to_id
-        if self._turn.entries[-1].moved and payload.index == len(self.said):
-            quoted = quoted or message.id  # the chat has gone on meanwhile
+        if self._turn.entries[-1].moved and payload.index == len(self.notices):
+            quoted = quoted or message.id  # later messages may stand in between
         return reply_payload(
             Place(message.channel_id, message.thread_id),
             payload.text,

@@ -1,49 +1,51 @@
-"""The retry of a turn whose agent could not work: whether, when, and what the person reads.
+"""The retry of a turn whose agent could not work: whether, when, and the notice about it.
 
-Pure: the turn asks, waits and writes (`asking.py`).
+Pure functions; `asking.py` waits and writes.
 """
 
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from remoteclaw.bridge.failures import code
+from remoteclaw.bridge.failures import as_code
 from remoteclaw.clock import local_time
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.reply import TurnReply
 
-#: Failures after which another agent process is asked at once: the one before was ending already,
-#: no longer knew the conversation, or the conversation had become too long.
-REPEATED = frozenset(
+#: Failures after which another agent process is asked at once: the process has died, it has lost
+#: the conversation, or the conversation has become too long.
+RETRIED_AT_ONCE = frozenset(
     (ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED, ErrorCategory.CONTEXT_OVERFLOW)
 )
-#: Failures of the provider's or the network's, and what the person reads of them: the same question
-#: may be answered a while later.
-WHY = {
+#: Temporary failures of the provider or the network, after which the turn is asked again later, and
+#: the sentence for the person.
+REASONS = {
     ErrorCategory.USAGE_LIMIT: "The plan's limit is used up.",
     ErrorCategory.RETRYABLE: "The model is busy.",
     ErrorCategory.UNREACHABLE: "I can't reach the model over the network.",
 }
-_WAITS = "{why} Your message is kept, and I try again from {at} on; /stop drops it."
-#: Pauses between two tries where nothing is known, in milliseconds. Every CLI has asked several
-#: times by itself before it reports this, so there are few, and they cover what lasts for minutes.
+_NOTICE = "{why} Your message is kept, and I try again from {at} on; /stop drops it."
+#: Pauses between two tries if the provider names no time, in milliseconds. Every CLI has retried
+#: several times before it reports the failure, so a few pauses that cover minutes are enough.
 PAUSES_MS = (2_000, 6_000, 30_000, 120_000, 300_000)
-#: Part of a pause by which it may differ, so that sessions don't all come back at once.
+#: The random variation of a pause, as a part of it, so that sessions don't all retry at once.
 JITTER = 0.2
-#: The longest pause, in milliseconds, for which a worker waits with the agent at hand.
+#: During a pause up to this length, in milliseconds, the worker keeps the session and its agent.
 SHORT_MS = 10_000
-#: The shortest pause before the next try at a plan's limit, and the pause if its end is not known,
-#: in milliseconds.
-LIMIT_AGAIN_MS, LIMIT_LOOK_MS = 15_000, 1_800_000
-#: The furthest end of a limit that is believed, in milliseconds: the longest plans count by month.
-LONGEST_MS = 31 * 24 * 3600 * 1000
-#: Ends of a limit that differ by less are the same, in milliseconds: some CLIs tell a duration.
-SAME_MS = 120_000
+#: The minimum pause before the next try after a plan's usage limit, and the pause if the end of the
+#: limit is not known, in milliseconds.
+LIMIT_MIN_PAUSE_MS, LIMIT_PAUSE_MS = 15_000, 1_800_000
+#: An end of a limit further away than this is ignored, in milliseconds: no limit lasts longer
+#: than a month.
+MAX_LIMIT_MS = 31 * 24 * 3600 * 1000
+#: Two ends of a limit that differ by less than this are the same, in milliseconds: some CLIs report
+#: a duration, so the end varies.
+SAME_END_MS = 120_000
 
 
-def again_at_ms(
+def next_try_ms(
     category: ErrorCategory | None,
     *,
     tries: int,
@@ -51,15 +53,15 @@ def again_at_ms(
     now_ms: int,
     draw: Callable[[float, float], float] = random.uniform,
 ) -> int | None:
-    """Return when a turn is asked again; None if it isn't.
+    """Return the time of a turn's next try, in milliseconds since 1970; None if it has failed.
 
-    A plan's limit is waited for as long as it lasts; any other failure is told after `tries` tries.
-    `retry_at_ms` is when the provider takes requests again, as far as it says so.
+    A usage limit is waited for as long as it lasts; after any other failure, the number of `tries`
+    is limited. `retry_at_ms` is the time at which the provider accepts requests again, if known.
     """
-    known = retry_at_ms if retry_at_ms is not None and retry_at_ms < now_ms + LONGEST_MS else 0
+    known = retry_at_ms if retry_at_ms is not None and retry_at_ms < now_ms + MAX_LIMIT_MS else 0
     if category is ErrorCategory.USAGE_LIMIT:
-        return max(known, now_ms + (LIMIT_AGAIN_MS if known else LIMIT_LOOK_MS))
-    if category not in WHY or tries > len(PAUSES_MS):
+        return max(known, now_ms + (LIMIT_MIN_PAUSE_MS if known else LIMIT_PAUSE_MS))
+    if category not in REASONS or tries > len(PAUSES_MS):
         return None
     pause_ms = PAUSES_MS[tries - 1] * draw(1 - JITTER, 1 + JITTER)
     return max(known, now_ms + int(pause_ms))
@@ -74,25 +76,26 @@ def postponement(
     at_ms: int,
     zone: str | None,
 ) -> Postponement:
-    """Return what is written when a turn waits for a time, with a notice if that is new.
+    """Return the postponement of a turn until `at_ms`, with a notice if its content is new.
 
-    `told` is what the person knows already: a category, and the end of a plan's limit.
+    `told` is the content of the last notice: a category and the end of a usage limit, in
+    milliseconds. It is empty if there was no notice.
     """
     category = result.error_category
     assert category is not None, "nothing failed"
     end_ms = (result.retry_at_ms or 0) if category is ErrorCategory.USAGE_LIMIT else 0
-    told_of, _, told_end = told.partition(" ")
-    is_new = told_of != category or end_ms > int(told_end) + SAME_MS
-    why = WHY[category]
+    told_category, _, told_end_ms = told.partition(" ")
+    is_new = told_category != category or end_ms > int(told_end_ms) + SAME_END_MS
+    why = REASONS[category]
     if result.reason:
-        why = f"{why.removesuffix('.')} ({code(result.reason)})."
-    words = _WAITS.format(why=why, at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
+        why = f"{why.removesuffix('.')} ({as_code(result.reason)})."
+    notice = _NOTICE.format(why=why, at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds")
     return Postponement(
         until_ms=at_ms,
         why=category,
         tries=tries,
-        told=f"{category} {end_ms}" if is_new else told,
+        last_notice=f"{category} {end_ms}" if is_new else told,
         detail=f"until {moment}: {category}",
-        notice=reply.aside(words) if is_new else None,
+        notice=reply.notice_payload(notice) if is_new else None,
     )

@@ -1,4 +1,4 @@
-"""Steering: messages that arrive during a turn, passed to its agent."""
+"""Steering: passes messages that arrive during a turn to its agent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -9,54 +9,57 @@ from remoteclaw.messages import Entry
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.queue import Newcomer, newcomer
 
-#: How many messages one turn takes up at most: then it is the other sessions' turn as well.
+#: At most this many messages join one turn, so that it ends and other sessions get the worker.
 MAX_STEERED = 20
 
 
 class Steering:
-    """The newcomers of one turn: each is recorded as a part of it before the agent hears of it."""
+    """The newcomers of one turn; each is recorded as a part of it before the agent receives it."""
 
     def __init__(self, lease: Lease, newest: str, *, takes_all: bool = True) -> None:
-        """`newest` is the last entry that is known; all before it belong to the turn.
+        """`newest` is the id of the newest known entry: only later entries can join the turn.
 
-        Unless it `takes_all`, only what it is given joins the turn.
+        Unless `takes_all`, no entry joins by itself, but only those that `give()` adds.
         """
         self._lease = lease
         self._takes_all = takes_all
         self._given: list[Entry] = []
         self._newest = newest
         self._taken: list[Entry] = []
-        self._has_news = asyncio.Event()
-        self._has_news.set()  # what came before `entries()` was called
+        self._may_have_entries = asyncio.Event()
+        self._may_have_entries.set()  # entries may have arrived before `entries()` is called
         self._is_closed = False
-        """Whether something came that has to wait, with all behind it."""
+        """Whether an entry has arrived that must wait for its own turn, and all after it."""
 
     def give(self, entry: Entry) -> None:
-        """Give the agent an entry that is recorded as a part of the turn."""
+        """Pass the agent an entry that is already recorded as a part of the turn."""
         self._given.append(entry)
-        self._has_news.set()
+        self._may_have_entries.set()
 
     def announce(self) -> None:
-        """Take notice that there may be more."""
-        self._has_news.set()
+        """Note that new entries may have arrived."""
+        self._may_have_entries.set()
 
     def taken(self, ids: Sequence[str]) -> tuple[Entry, ...]:
         """Return the newcomers with these ids."""
         return tuple(entry for entry in self._taken if entry.id in ids)
 
     async def entries(self) -> AsyncGenerator[Entry, None]:
-        """Yield what arrives, until cancelled; a second agent hears of all that the first did."""
-        taken = list(self._taken)
+        """Yield the entries that join the turn, until cancelled.
+
+        Another agent process of the same attempt first receives all that the earlier one did.
+        """
+        pending = list(self._taken)
         while True:
-            for entry in taken:
+            for entry in pending:
                 yield entry
             if self._is_closed or len(self._taken) >= MAX_STEERED:
                 return
-            await self._has_news.wait()
-            self._has_news.clear()
+            await self._may_have_entries.wait()
+            self._may_have_entries.clear()
             given, self._given = self._given, []
             self._taken += given
-            taken = [*given, *(await self._take() if self._takes_all else ())]
+            pending = [*given, *(await self._take() if self._takes_all else ())]
 
     async def _take(self) -> list[Entry]:
         room = MAX_STEERED - len(self._taken)

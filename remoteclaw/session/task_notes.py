@@ -1,4 +1,4 @@
-"""Notes of what a task's turn does, for the sessions that it works for."""
+"""Progress notes of a task's turn, for the sessions above it."""
 
 import asyncio
 import contextlib
@@ -9,40 +9,43 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.terminal import one_line
 from remoteclaw.session.reply import TurnReply
 
-#: The least pause between two notes, in seconds.
-EVERY_S = 2.0
-#: How much is kept of the tool and its argument, and of what was said, in characters.
-MAX_DOING, MAX_SAID = 120, 200
-#: How much is looked at of what was said, in characters: a secret may begin before its end.
-MAX_READ = 2000
+#: The minimum pause between two notes, in seconds.
+NOTE_INTERVAL_S = 2.0
+#: The maximum lengths in a note of the tool with its argument, and of the agent's text, in
+#: characters.
+MAX_TOOL_CHARS, MAX_TEXT_CHARS = 120, 200
+#: This much of the end of the agent's text is scrubbed, in characters: more than is kept, because a
+#: secret may begin before the kept part.
+MAX_READ_CHARS = 2000
 
 
 async def keep_noting(lease: Lease, turn: str, reply: TurnReply, scrubber: Scrubber) -> None:
-    """Note, until cancelled, the turn's last tool and what it said last, each time they change.
+    """Store a note of the turn's last tool and last text each time they change, until cancelled.
 
-    Nothing is noted of a session that works for no other one.
+    A session without a parent stores none.
     """
     if lease.state.parent is None:
         return
-    noted: dict[str, str] | None = None
+    stored: dict[str, str] | None = None
     while True:
-        reply.has_news.clear()
-        doing = doing_of(reply, scrubber)
-        if doing == noted:
-            await reply.has_news.wait()
+        reply.has_changed.clear()
+        note = progress_note(reply, scrubber)
+        if note == stored:
+            await reply.has_changed.wait()
             continue
         with contextlib.suppress(RedisUnavailable, RedisRefused):
-            await lease.work.note(turn, doing, is_first=noted is None)
-            noted = doing
-        await asyncio.sleep(EVERY_S)
+            await lease.progress.note(turn, note, is_first=stored is None)
+            stored = note
+        await asyncio.sleep(NOTE_INTERVAL_S)
 
 
-def doing_of(reply: TurnReply, scrubber: Scrubber) -> dict[str, str]:
-    """Return the last tool and what was said last, without secrets and on one line each."""
-    doing, tool = {}, reply.last_tool
+def progress_note(reply: TurnReply, scrubber: Scrubber) -> dict[str, str]:
+    """Return the last tool and the end of the last text, without secrets and on one line each."""
+    note, tool = {}, reply.last_tool
     if tool is not None:  # its argument was scrubbed when it was shown
-        doing["tool"] = one_line(tool.name, most=MAX_DOING // 2)
-        doing["argument"] = one_line(tool.argument, most=MAX_DOING - 2 - len(doing["tool"]))
-    if said := one_line(scrubber.text(reply.words[-MAX_READ:], MAX_READ)):
-        doing["said"] = said if len(said) <= MAX_SAID else f"…{said[1 - MAX_SAID :]}"
-    return doing
+        note["tool"] = one_line(tool.name, max_chars=MAX_TOOL_CHARS // 2)
+        note["argument"] = one_line(tool.argument, max_chars=MAX_TOOL_CHARS - 2 - len(note["tool"]))
+    if text := one_line(scrubber.text(reply.last_text[-MAX_READ_CHARS:], MAX_READ_CHARS)):
+        is_short = len(text) <= MAX_TEXT_CHARS
+        note["said"] = text if is_short else f"…{text[1 - MAX_TEXT_CHARS :]}"
+    return note

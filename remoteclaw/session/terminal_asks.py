@@ -1,7 +1,7 @@
-"""Requests to people by a terminal's program: asked in the chat, answered without keys.
+"""Requests of a terminal's program, which people can answer in the chat instead of the terminal.
 
-They go the way of a turn's, under the lease of the terminal's holder. The program shows its dialog
-all the while; what is answered first counts.
+They are stored like a turn's requests, under the lease of the terminal's holder. The program keeps
+showing its dialog; the first answer, in the chat or by keys, counts.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ from remoteclaw.config.model import Config
 from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.request import Request, id_of
-from remoteclaw.fleet.request_card import of_other_chat, shown_by
-from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.fleet.request_card import make_card, other_chat_note
+from remoteclaw.fleet.terminal_state import HeldLease
 from remoteclaw.protocols import Decision, TerminalWatch
-from remoteclaw.session.permission import denial_by, rule_of, tool_of, words_of
+from remoteclaw.session.permission import denial_by, request_text, rule_of, tool_of
 
 ANSWERED = "It was answered in the terminal."
-#: How long a request is open, in milliseconds: longer than any program asks. It ends with the
+#: How long a request may be open, in milliseconds: longer than any dialog. It is closed with the
 #: dialog, or with the terminal's turn.
 HOLD_MS = 30 * 86_400_000
 
@@ -29,79 +29,83 @@ HOLD_MS = 30 * 86_400_000
 class TerminalAsks:
     """The requests of one terminal's program."""
 
-    def __init__(self, fleet: Fleet, held: Held, config: Callable[[], Config]) -> None:
+    def __init__(self, fleet: Fleet, held: HeldLease, config: Callable[[], Config]) -> None:
         """`config` returns the current configuration."""
         self._fleet = fleet
         self._held = held
         self._config = config
         self._asks = fleet.terminals.asks(held)
         self._open: set[str] | None = None
-        """The requests that people may answer; None until it was looked which there are."""
+        """The ids of the requests that people can answer; None until they are read from Redis."""
 
-    async def look(self, watch: TerminalWatch) -> bool:
-        """Ask people what is new, and tell the program their answers.
+    async def sync(self, watch: TerminalWatch) -> bool:
+        """Ask people about the program's new dialogs, and pass their answers to the program.
 
-        Return whether all is seen to: people are asked, or have allowed it. Raises `LeaseLost`.
+        Return whether the program waits for people who are asked, or was just allowed to go on.
+        Raises `LeaseLost`.
         """
         if self._open is None:
-            known = await self._fleet.asks.of_session(self._held.sid)
-            self._open = {each.id for each in known if each.turn == self._held.place.turn}
-        if watch.activity == "unknown":  # so is what it asks
+            requests = await self._fleet.asks.of_session(self._held.sid)
+            self._open = {each.id for each in requests if each.turn == self._held.place.turn}
+        if watch.activity == "unknown":  # so are its dialogs
             return bool(self._open)
         place = self._held.place
-        wanted = {id_of(place.path, each.id): each for each in watch.requests}
-        for name in self._open - wanted.keys():
+        current = {id_of(place.path, each.id): each for each in watch.requests}
+        for name in self._open - current.keys():
             await self._asks.retract(name, ANSWERED)
-        self._open &= wanted.keys()
+        self._open &= current.keys()
         is_allowed = False
-        for name, event in wanted.items():
-            told = "open" if name in self._open else await self._ask(name, event)
-            if told == "open":
+        for name, event in current.items():
+            state = "open" if name in self._open else await self._ask(name, event)
+            if state == "open":
                 self._open.add(name)
-                await self._answer(name, event, watch)
-            elif told == "allowed":
+                await self._pass_on_answer(name, event, watch)
+            elif state == "allowed":
                 is_allowed = True
-                await _tell(watch, event.id, Decision("allow"))
+                await _send_decision(watch, event.id, Decision("allow"))
         return is_allowed or bool(self._open)
 
     async def _ask(self, name: str, event: PermissionEvent) -> str:
-        """Ask people; return what `TurnAsks.ask()` does, or "nobody" where no one may be asked."""
+        """Ask people; return the state of `TurnAsks.ask()`, or "nobody" if no one can be asked."""
         config, session, place = self._config(), self._held.session, self._held.place
         if not can_be_asked(config, session):
             return "nobody"
-        event = as_shown(replace(event, where=place.cwd), Scrubber(secrets_of(config)))
+        event = as_shown(replace(event, workspace=place.cwd), Scrubber(secrets_of(config)))
         request = Request(
             id=name,
             session=session,
             turn=place.turn,
             tool=tool_of(event),
-            what=event.shown,
-            where=event.where,
+            what=event.description,
+            where=event.workspace,
             deliver="channel",
             chat=approvals_of(config, session).chat,
             people=place.people,
         )
-        text = words_of(request, about=of_other_chat(request, ()), is_again=False)
-        told, _ = await self._asks.ask(
+        text = request_text(request, about=other_chat_note(request, ()), is_again=False)
+        state, _ = await self._asks.ask(
             request,
             digest=name,
             rule=rule_of(event),
             is_again=False,
             hold_ms=HOLD_MS,
             keep_ms=config.record.keep_ms,
-            shown=shown_by(request, attempt=1, text=text),
+            shown=make_card(request, attempt=1, text=text),
         )
-        return told
+        return state
 
-    async def _answer(self, name: str, event: PermissionEvent, watch: TerminalWatch) -> None:
-        """Tell the program what people have answered; once more if it may not have heard it."""
+    async def _pass_on_answer(
+        self, name: str, event: PermissionEvent, watch: TerminalWatch
+    ) -> None:
+        """Send the program the answer of people, again as long as it shows the dialog."""
         state, answer = await self._asks.take(name, is_heard=True)
         if answer is None or state != "given":
             return
         is_denied = answer.verdict == "deny"
-        await _tell(watch, event.id, denial_by(answer) if is_denied else Decision("allow"))
+        decision = denial_by(answer) if is_denied else Decision("allow")
+        await _send_decision(watch, event.id, decision)
 
 
-async def _tell(watch: TerminalWatch, request: str, decision: Decision) -> None:
-    with contextlib.suppress(OSError):  # as long as it asks, it is told again
+async def _send_decision(watch: TerminalWatch, request: str, decision: Decision) -> None:
+    with contextlib.suppress(OSError):  # it is sent again as long as the dialog is shown
         await watch.answer(request, decision)

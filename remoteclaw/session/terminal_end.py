@@ -1,4 +1,4 @@
-"""A terminal's turn ends: what its program has left is taken over."""
+"""The end of a terminal's turn: takes over the conversation that its program has left."""
 
 import asyncio
 import contextlib
@@ -25,32 +25,33 @@ from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import added, lines_of_terminal
 from remoteclaw.tty import handover
 from remoteclaw.tty.program import transcript_of, watch_of
-from remoteclaw.tty.transcript_events import Copies, TranscriptTale, is_of_now
+from remoteclaw.tty.transcript_events import CopyFilter, TranscriptPublisher, is_of_terminal
 
-#: How long what a CLI's own notes say is read after its end, in seconds.
+#: How long the CLI's own notes of its open conversation are read after its end, in seconds.
 NOTES_S = 0.5
-#: How many items of a transcript are taken into the record.
+#: At most this many items of a transcript are added to the record, the last ones.
 MAX_ITEMS = 2_000
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was said in a terminal that has ended."""
+class TerminalLeftovers:
+    """The conversation that an ended terminal leaves to its session."""
 
     conversation: str | None
-    """The CLI's id of the conversation that was open in it last."""
+    """The CLI's id of the conversation that the session continues."""
     transcript: Transcript | None
-    """None where nothing is left that the CLI could go on from."""
+    """The conversation's transcript; None if the CLI has nothing to continue from."""
     items: Sequence[TranscriptItem]
+    """The messages and tool calls of the terminal's turn."""
     stray: str = ""
-    """Why it is not the conversation that was open last."""
+    """Why this is not the conversation that was open last; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettledTerminal:
-    """What has become of a terminal."""
+    """The final state of a terminal."""
 
     state: str
     reason: str
@@ -61,15 +62,15 @@ class SettledTerminal:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended unintended."""
+        """Whether the terminal ended unexpectedly."""
         return self.state in ("crashed", "lost")
 
 
-async def end_left(lease: Lease) -> TerminalPlace | None:
-    """End the terminal that an owner before has started; return where it was.
+async def end_left_terminal(lease: Lease) -> TerminalPlace | None:
+    """End the terminal that an earlier owner has started; return its place, None without one.
 
-    The owner that takes a session over does this first: no second program may have its conversation
-    open.
+    A new owner of a session does this first, because only one program may have the session's
+    conversation open.
     """
     if lease.state.terminal is None:
         return None
@@ -84,13 +85,13 @@ async def end_left(lease: Lease) -> TerminalPlace | None:
     return place
 
 
-async def settle(
+async def settle_terminal(
     terminals: Terminals, lease: Lease, place: TerminalPlace, settings: RecordConfig
 ) -> SettledTerminal:
-    """Take over what a terminal has left: its conversation, and what was said in it."""
+    """Take over an ended terminal's conversation, and record the terminal's final state."""
     is_here = place.host == lease.host
-    ended = await asyncio.to_thread(_left_by_holder, place) if is_here else None
-    left = await found(terminals, lease, place)
+    ended = await asyncio.to_thread(_end_report, place) if is_here else None
+    left = await take_over_conversation(terminals, lease, place)
     state, reason = _state_of(ended, is_here=is_here, host=place.host)
     reason = reason or left.stray
     lines = partial(lines_of_terminal, left.items, turn=place.turn, by=place.by)
@@ -121,97 +122,99 @@ async def settle(
     return settled
 
 
-async def found(terminals: Terminals, lease: Lease, place: TerminalPlace) -> Found:
-    """Return what a terminal has left on this host; the session goes on with its conversation.
+async def take_over_conversation(
+    terminals: Terminals, lease: Lease, place: TerminalPlace
+) -> TerminalLeftovers:
+    """Store a terminal's conversation as the session's, and return it with the terminal's items.
 
-    What nobody has told of it yet is told: the gateway may have been away.
+    Items that are not published yet are published, because the gateway may have been away.
     """
     if place.host != lease.host or create_cli_runtime(place.runtime).terminal is None:
-        return Found(place.conversation, None, ())
+        return TerminalLeftovers(place.conversation, None, ())
     conversation, transcript, stray = await _conversation_of(terminals, lease.sid, place)
     if transcript is None or conversation is None:
-        return Found(conversation, None, (), stray)
-    known = LeasedSessionMap(lease)
-    is_same = conversation == await known.get(place.name)
-    note = await known.note(place.name) if is_same else ""
-    await known.set(place.name, conversation, note)
-    tale = TranscriptTale(terminals, lease.sid, lease.epoch, place)
-    tale.follow(conversation, transcript)
-    await tale.tell()
-    items = await _said(terminals, lease.sid, place, conversation)
-    return Found(conversation, transcript, items, stray)
+        return TerminalLeftovers(conversation, None, (), stray)
+    session_map = LeasedSessionMap(lease)
+    is_same = conversation == await session_map.get(place.name)
+    note = await session_map.note(place.name) if is_same else ""
+    await session_map.set(place.name, conversation, note)
+    publisher = TranscriptPublisher(terminals, lease.sid, lease.epoch, place)
+    publisher.follow(conversation, transcript)
+    await publisher.publish()
+    items = await _items_of_terminal(terminals, lease.sid, place, conversation)
+    return TerminalLeftovers(conversation, transcript, items, stray)
 
 
-async def _said(
+async def _items_of_terminal(
     terminals: Terminals, sid: str, place: TerminalPlace, last: str
 ) -> Sequence[TranscriptItem]:
-    """Return what was said in all conversations that were open, those of other sessions aside."""
+    """Return the terminal's items of all conversations that were open, except other sessions'."""
     record = await terminals.record(sid)
     items: list[TranscriptItem] = []
-    copies = Copies()
+    copies = CopyFilter()
     for conversation in (*(record.earlier if record else ()), last):
         transcript = transcript_of(place, conversation)
         if conversation == place.conversation:
-            found = await asyncio.to_thread(_items, transcript, place.position)
-            items += copies.left_out(found, of=conversation)
-        elif conversation == last or not await terminals.other_with(conversation, but=sid):
-            found = await asyncio.to_thread(_items, transcript, "")
-            of_now = [each for each in found if is_of_now(each, place)]
-            items += copies.left_out(of_now, of=conversation)
+            new_items = await asyncio.to_thread(_items_after, transcript, place.position)
+            items += copies.without_copies(new_items, conversation=conversation)
+        elif conversation == last or not await terminals.other_session_with(conversation, but=sid):
+            all_items = await asyncio.to_thread(_items_after, transcript, "")
+            new_items = [item for item in all_items if is_of_terminal(item, place)]
+            items += copies.without_copies(new_items, conversation=conversation)
     return items
 
 
 async def _conversation_of(
     terminals: Terminals, sid: str, place: TerminalPlace
 ) -> tuple[str | None, Transcript | None, str]:
-    """Return the conversation that a terminal had open last, and its transcript if there is one.
+    """Return a terminal's last conversation, its transcript, and why it is not the last, if so.
 
-    The third is why it is an earlier one: the last is another session's, and stays that alone.
+    A conversation of another session is skipped; then an earlier one is returned with the reason.
     """
     record, watch, stray = await terminals.record(sid), watch_of(place), ""
     following = asyncio.create_task(watch.run(lambda: None))
     await asyncio.wait((following,), timeout=NOTES_S)
     following.cancel()
     await asyncio.wait((following,))
-    told = record.conversation if record else None
-    for conversation in (watch.conversation, told, place.conversation):
+    recorded = record.conversation if record else None
+    for conversation in (watch.conversation, recorded, place.conversation):
         if conversation is None:
             continue
         is_own = conversation == place.conversation
-        if not is_own and (other := await terminals.other_with(conversation, but=sid)):
-            stray = handover.strayed(other)
+        if not is_own and (other := await terminals.other_session_with(conversation, but=sid)):
+            stray = handover.stray_reason(other)
             continue
-        found = transcript_of(place, conversation)
+        transcript = transcript_of(place, conversation)
         with contextlib.suppress(OSError):
-            if await asyncio.to_thread(getattr, found, "is_there"):
-                return conversation, found, stray
+            if await asyncio.to_thread(getattr, transcript, "is_resumable"):
+                return conversation, transcript, stray
     return place.conversation, None, stray
 
 
-def _items(transcript: Transcript, position: str) -> Sequence[TranscriptItem]:
-    """Return what a transcript has behind a position, the last of it where that is much."""
+def _items_after(transcript: Transcript, position: str) -> Sequence[TranscriptItem]:
+    """Return the items after `position`, the last `MAX_ITEMS` of them."""
     items: list[TranscriptItem] = []
     with contextlib.suppress(OSError):
         while len(items) < 20 * MAX_ITEMS:
-            more, behind = transcript.read(position)
+            more, next_position = transcript.read(position)
             items += more
-            if behind == position:
+            if next_position == position:
                 break
-            position = behind
+            position = next_position
     return items[-MAX_ITEMS:]
 
 
-def _left_by_holder(place: TerminalPlace) -> dict[str, Any] | None:
-    """Return what a holder has left when it ended; None if it was killed."""
+def _end_report(place: TerminalPlace) -> dict[str, Any] | None:
+    """Return the end report that a holder has written; None if it was killed."""
     try:
-        left = orjson.loads(Path(place.ended).read_bytes())
-        return left if isinstance(left, dict) else None
+        report = orjson.loads(Path(place.ended).read_bytes())
+        return report if isinstance(report, dict) else None
     except (OSError, ValueError):
         return None
 
 
 def _state_of(ended: Mapping[str, Any] | None, *, is_here: bool, host: str) -> tuple[str, str]:
-    """Return the state of a terminal that has ended, and why it is in it."""
+    """Return the state of an ended terminal, and the reason for it."""
     if not is_here:
         return "lost", f"its host {host} was away for too long"
     if ended is None:

@@ -1,4 +1,4 @@
-"""A terminal's turn begins: its program is started, and the lease given to its holder."""
+"""The start of a terminal's turn: starts its program and hands the lease to its holder."""
 
 import asyncio
 import contextlib
@@ -16,11 +16,16 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
-from remoteclaw.fleet.lease import KILL_AT, Lease
+from remoteclaw.fleet.lease import KILL_FRACTION, Lease
 from remoteclaw.fleet.terminal_state import TerminalPlace, TerminalTurn
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.holder.runs import terminal_run_name
-from remoteclaw.holder.terminal_client import ENDED, Ended, Output, TerminalClient
+from remoteclaw.holder.terminal_client import (
+    ENDED_FILE,
+    TerminalClient,
+    TerminalEnded,
+    TerminalOutput,
+)
 from remoteclaw.holder.terminal_launch import TerminalLaunch
 from remoteclaw.holder.wire import LaunchFailed
 from remoteclaw.host.load import Overloaded, check_load
@@ -32,18 +37,18 @@ from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
-from remoteclaw.session.terminal_end import found
+from remoteclaw.session.terminal_end import take_over_conversation
 
-#: How long a worker stays with a program that starts, in seconds, and how long it has to be quiet
-#: to count as started: so no more than the workers start at once.
+#: A worker waits at most `START_S` seconds for a program to start, which limits how many start at
+#: once. A program has started when it has printed something and then nothing for `QUIET_S` seconds.
 START_S, QUIET_S = 5.0, 0.1
-#: The part of a program's output that is told when it ended at its start, in characters.
-MAX_SAID = 300
+#: The error about a program that ended at its start has the end of its output, in characters.
+MAX_OUTPUT_CHARS = 300
 _ESCAPES = re.compile(
     rb"\x1b(\][^\x07\x1b]*(\x07|\x1b\\)|\[[0-9;?<>=!]*[ -/]*[@-~]|[()][0-9A-B]|.)"
 )
-#: A question to the terminal: attributes, the cursor's place, colours. Only a gateway answers.
-_QUESTION = re.compile(rb"\x1b(\[[>=]?0?c|\[6n|\]1[01];\?)")
+#: A query to the terminal (attributes, cursor position, colours), which only a gateway answers.
+_QUERY = re.compile(rb"\x1b(\[[>=]?0?c|\[6n|\]1[01];\?)")
 
 log = logging.getLogger(__name__)
 
@@ -59,32 +64,36 @@ class TerminalOpening:
         self._bridge = bridge
         self._config = config
         self._home = home
-        self._own = TerminalTurn(lease)
+        self._terminal_turn = TerminalTurn(lease)
 
     # -- opening -------------------------------------------------------------------------------
 
     async def open(self, attempt: Attempt, left: TerminalPlace | None) -> None:
-        """Start the turn's terminal and give the lease to its holder.
+        """Start the turn's terminal and hand the lease to its holder.
 
-        It goes on from one that an attempt before has `left`, whose worker was killed. Raises
-        `AgentUnavailable` where it can't be; then the lease is still ours.
+        `left` is the terminal of an earlier attempt whose worker was killed; the new one continues
+        its conversation. Raises `AgentUnavailable` if no terminal can be started; then this worker
+        keeps the lease.
         """
         (entry,) = attempt.turn.entries
         wish = entry.terminal
-        assert wish is not None, "its origin says so"
+        assert wish is not None, "only a terminal's turn is opened"
         try:
-            begun = await found(self._terminals, self._lease, left) if left else None
-            if begun and any(item.kind == "user" for item in begun.items):
-                wish = wish.model_copy(update={"prompt": ""})  # it was asked
+            earlier = None
+            if left:
+                earlier = await take_over_conversation(self._terminals, self._lease, left)
+            if earlier and any(item.kind == "user" for item in earlier.items):
+                # The program has received the first message already.
+                wish = wish.model_copy(update={"prompt": ""})
             prepared, program = await self._prepared(attempt, wish)
-            is_same = begun and begun.transcript and begun.conversation == prepared.session_id
+            is_same = earlier and earlier.transcript and earlier.conversation == prepared.session_id
             await self._start(attempt, wish, prepared, program, left if is_same else None)
         except (AgentUnavailable, BadSubdir, ConfigError, Overloaded) as problem:
-            words = _words(problem, wish)
+            reason = _reason_of(problem, wish)
             await self._change(
-                state="crashed", reason=words, activity="unknown", writer="", viewers=0
+                state="crashed", reason=reason, activity="unknown", writer="", viewers=0
             )
-            raise AgentUnavailable(words, category=_category(problem)) from None
+            raise AgentUnavailable(reason, category=_category(problem)) from None
 
     async def _prepared(
         self, attempt: Attempt, wish: TerminalWish
@@ -94,7 +103,7 @@ class TerminalOpening:
             raise ConfigError(bridge.problem)
         terminals = self._config.terminals
         check_load(terminals.max_load, terminals.min_memory_mb)
-        await bridge.keeper.forget()  # an agent that is warm has the conversation open
+        await bridge.keeper.forget()  # a warm agent has the conversation open
         workspace = bridge.workspace(state.turn_project)
         prepared = await bridge.channel.prepared(
             attempt.turn, model=state.model, workspace=workspace, subdir=wish.subdir
@@ -102,8 +111,8 @@ class TerminalOpening:
         program = create_cli_runtime(prepared.spec.runtime).terminal
         if program is None:
             raise AgentUnavailable(
-                f"{prepared.spec.runtime} has no program for terminals; "
-                f"{', '.join(name for name in CLIS if create_cli_runtime(name).terminal)} do.",
+                f"{prepared.spec.runtime} has no program for terminals; these agents have one: "
+                f"{', '.join(name for name in CLIS if create_cli_runtime(name).terminal)}.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
         if prepared.is_fork:
@@ -119,30 +128,36 @@ class TerminalOpening:
         wish: TerminalWish,
         prepared: Prepared,
         program: TerminalProgram,
-        begun: TerminalPlace | None,
+        earlier: TerminalPlace | None,
     ) -> None:
-        """Start a program; where an attempt before has `begun`, what was said since counts."""
+        """Start the program and hand over the lease.
+
+        `earlier` is the terminal of an earlier attempt with the same conversation. Its items count
+        as this terminal's, so its transcript position and start time are kept.
+        """
         lease, turn = self._lease, attempt.turn
         cwd_fd = await asyncio.to_thread(open_below, prepared.root, wish.subdir)
         try:
             files = await asyncio.to_thread(_new_files, self._home, lease.sid)
-            spec = await self._bridge.keeper.equipped(prepared.spec)
+            spec = await self._bridge.keeper.with_tool_server(prepared.spec)
             launch = program.launch(
                 spec, session_id=prepared.session_id, prompt=wish.prompt, run_dir=files
             )
             run_dir = private_directory(self._home.runs / _run_name())
             (run_dir / "session").write_text(lease.sid)
             places = program.places(launch.env)
-            known = prepared.session_id
-            position = begun.position if begun and begun.conversation == known else ""
-            if not begun:
-                position = await _end_of(program, known, spec.workspace, places)
+            conversation = prepared.session_id
+            position = ""
+            if earlier and earlier.conversation == conversation:
+                position = earlier.position
+            elif not earlier:
+                position = await _transcript_end(program, conversation, spec.workspace, places)
             place = TerminalPlace(
                 turn=turn.id,
                 path=str(run_dir / "holder.sock"),
                 key=secrets.token_hex(16),
                 files=str(files),
-                ended=str(files / ENDED),
+                ended=str(files / ENDED_FILE),
                 runtime=spec.runtime,
                 workspace=spec.workspace,
                 cwd=launch.cwd,
@@ -152,13 +167,15 @@ class TerminalOpening:
                 position=position,
                 by=wish.by,
                 host=lease.host,
-                started_ms=begun.started_ms if begun else now_ms(),
+                started_ms=earlier.started_ms if earlier else now_ms(),
                 people=people_of(turn.entries),
             )
-            await self._own.place(place)
-            told = {} if begun else {"conversation": place.conversation, "position": position}
-            await self._change(state="starting", host=lease.host, where=place.where, **told)
-            held = TerminalLaunch(
+            await self._terminal_turn.place(place)
+            changes: dict[str, Any] = {}
+            if not earlier:
+                changes = {"conversation": place.conversation, "position": position}
+            await self._change(state="starting", host=lease.host, where=place.where, **changes)
+            terminal_launch = TerminalLaunch(
                 argv=launch.argv,
                 env=launch.env,
                 cwd=launch.cwd,
@@ -171,7 +188,7 @@ class TerminalOpening:
                 rows=wish.rows,
                 idle_s=self._config.terminals.idle_s,
             )
-            await self._hold(place, held)
+            await self._start_in_holder(place, terminal_launch)
         except (OSError, EOFError, LaunchFailed, StateDirectoryError) as error:
             why = str(error) or type(error).__name__
             raise AgentUnavailable(
@@ -181,8 +198,8 @@ class TerminalOpening:
         finally:
             os.close(cwd_fd)
 
-    async def _hold(self, place: TerminalPlace, launch: TerminalLaunch) -> None:
-        """Start a program, stay until it is there, and give the lease to its holder."""
+    async def _start_in_holder(self, place: TerminalPlace, launch: TerminalLaunch) -> None:
+        """Start a holder with the program, wait until it runs, and hand the lease to the holder."""
         hold_s = self._config.terminals.hold_s
         client = None
         try:
@@ -190,17 +207,17 @@ class TerminalOpening:
             if (ended := await _until_started(client)) is not None:
                 raise AgentUnavailable(ended, category=ErrorCategory.NOT_INSTALLED)
             sent_at = boottime()
-            await self._own.hold(place, client.holder, hold_s=hold_s)
-            client.beat(sent_at + KILL_AT * hold_s)
+            await self._terminal_turn.hold(place, client.holder, hold_s=hold_s)
+            client.beat(sent_at + KILL_FRACTION * hold_s)
         finally:
             if client:
                 client.close()
-            if not self._lease.is_given_away:  # also a holder that was too slow to answer
+            if not self._lease.is_given_away:  # also if the holder was too slow to answer
                 await asyncio.to_thread(end_orphans, launch.run_dir)
 
-    async def give_up(self, why: str) -> None:
-        """Tell that a terminal will not be opened."""
-        await self._change(state="exited", reason=why, activity="unknown", writer="", viewers=0)
+    async def abandon(self, reason: str) -> None:
+        """Record that the terminal will not be opened."""
+        await self._change(state="exited", reason=reason, activity="unknown", writer="", viewers=0)
 
     async def _change(self, **changes: Any) -> None:
         await self._terminals.change(self._lease.sid, self._lease.epoch, **changes)
@@ -211,7 +228,7 @@ def _run_name() -> str:
 
 
 def _new_files(home: Home, sid: str) -> Path:
-    """Make the empty directory of what outlives a session's terminal."""
+    """Make an empty directory for the files that outlive a session's terminal."""
     directory = home.terminals / sid
     shutil.rmtree(directory, ignore_errors=True)
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -219,22 +236,22 @@ def _new_files(home: Home, sid: str) -> Path:
 
 
 async def _until_started(client: TerminalClient) -> str | None:
-    """Wait until a program has printed something and is quiet; a sentence if it ended instead.
+    """Wait until the program has started; return an error sentence if it has ended, else None.
 
-    One that asks its terminal something is there, and waits for the gateway.
+    A program that sends its terminal a query has started: it waits for the gateway's answer.
     """
     printed, until = b"", boottime() + START_S
     while (left := until - boottime()) > 0:
         try:
             async with asyncio.timeout(min(left, QUIET_S) if printed else left):
                 match await client.read():
-                    case Output(_, data):
+                    case TerminalOutput(_, data):
                         printed = (printed + data)[-65_536:]
-                        if _QUESTION.search(printed):
+                        if _QUERY.search(printed):
                             return None
-                    case Ended(status):
+                    case TerminalEnded(status):
                         return _ended_at_start(status, printed)
-                    case _:  # the gateway has taken it over: it is there
+                    case _:  # the gateway has connected to it
                         return None
         except TimeoutError:
             if printed:
@@ -243,18 +260,18 @@ async def _until_started(client: TerminalClient) -> str | None:
 
 
 def _ended_at_start(status: int | None, printed: bytes) -> str:
-    """Return the sentence about a program that ended when it had hardly begun."""
+    """Return the error sentence about a program that ended at its start."""
     text = _ESCAPES.sub(b" ", printed).decode(errors="replace")
-    words = " ".join(word for word in text.split() if any(map(str.isalnum, word)))  # no drawing
-    said = "".join(filter(str.isprintable, words))[-MAX_SAID:] or "it said nothing"
-    what = "" if status is None else f" (status {status})"
-    return f"The program ended at its start{what}: {said}"
+    text = " ".join(word for word in text.split() if any(map(str.isalnum, word)))  # no drawing
+    output = "".join(filter(str.isprintable, text))[-MAX_OUTPUT_CHARS:] or "it printed nothing"
+    end = "" if status is None else f" (status {status})"
+    return f"The program ended at its start{end}: {output}"
 
 
-async def _end_of(
+async def _transcript_end(
     program: TerminalProgram, conversation: str | None, workspace: str, places: Mapping[str, str]
 ) -> str:
-    """Return how far a conversation's transcript goes now; empty where there is none."""
+    """Return the position of a transcript's current end; empty if there is no transcript."""
     if conversation is None:
         return ""
     transcript = program.transcript(conversation, workspace=workspace, env=places)
@@ -263,7 +280,7 @@ async def _end_of(
     return ""
 
 
-def _words(problem: Exception, wish: TerminalWish) -> str:
+def _reason_of(problem: Exception, wish: TerminalWish) -> str:
     if isinstance(problem, BadSubdir):
         return f"The directory {wish.subdir or 'of the agent'!r} {problem}."
     return str(problem)

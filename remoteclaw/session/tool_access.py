@@ -1,6 +1,6 @@
-"""Tool access: an agent process' token for RemoteClaw's tools, and their address.
+"""Tool access: an agent process' token for RemoteClaw's tools, and the gateway's address.
 
-Which tools a session has is decided in `config.tool_policy`.
+`config.tool_policy` decides which tools a session has.
 """
 
 import asyncio
@@ -14,31 +14,31 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import McpServerConfig
 
-#: Timeout of a connection to the gateway, in seconds: it is on this machine.
+#: Timeout for connecting to the gateway, which is on this machine, in seconds.
 REACH_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class ToolAccess:
-    """Grants a session's agents access to the gateway's tools, while the lease is held."""
+    """Grants a session's agents access to the gateway's tools while the lease is held."""
 
     def __init__(self, lease: Lease, *, transport: str) -> None:
         self._lease = lease
         self._transport = transport
 
     @property
-    def is_there(self) -> bool:
+    def is_available(self) -> bool:
         """Whether the host has had a gateway within the last half minute."""
         return self._lease.gateway is not None
 
     async def server(self, tools: Collection[str]) -> McpServerConfig | None:
         """Return the MCP server for a new agent process; None if the gateway can't be reached.
 
-        The tokens of earlier agent processes are refused from now on.
+        Revokes the tokens of earlier agent processes.
         """
         address = self._lease.gateway
-        if address is None or not await _answers(address):
+        if address is None or not await _accepts_connections(address):
             log.warning("the gateway can't be reached: the agent has none of its tools")
             await self._lease.grant("", ())
             return None
@@ -62,7 +62,7 @@ class ToolAccess:
         return McpServerConfig(command=command, args=tuple(args), env=env)
 
 
-async def _answers(address: str) -> bool:
+async def _accepts_connections(address: str) -> bool:
     parts = urlsplit(address)
     try:
         async with asyncio.timeout(REACH_S):

@@ -11,19 +11,19 @@ from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.fleet.turn import Finished
 from remoteclaw.messages import Entry, Turn, stream_order
-from remoteclaw.session.asides import Beside
-from remoteclaw.session.asking import Asking
+from remoteclaw.session.asides import TurnAsides
+from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.inbox import decode
-from remoteclaw.session.moved_turn import say_that_it_ended
+from remoteclaw.session.moved_turn import send_end_notice
 from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY, failed_result, notice_result
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
     BatchStep,
     NextBatch,
-    Reaction,
+    TurnReaction,
     batch_step,
     may_be_joined,
     next_batch,
@@ -34,10 +34,10 @@ from remoteclaw.session.queue import (
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
-from remoteclaw.session.terminal_end import settle
+from remoteclaw.session.terminal_end import settle_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
 
-#: How far an attempt has come that has not reached an agent.
+#: The phases of an attempt that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
 
 
@@ -51,31 +51,31 @@ class TurnRunner:
         config: Config,
         terminals: Terminals,
         opening: TerminalOpening,
-        left: TerminalPlace | None,
+        left_terminal: TerminalPlace | None,
     ) -> None:
-        """`left` is the terminal that an earlier owner of the lease started; it has ended."""
+        """`left_terminal` was started by an earlier owner of the lease, and has ended."""
         self._terminals = terminals
         self._opening = opening
-        self._left = left
+        self._left_terminal = left_terminal
         self._lease = lease
         self._bridge = bridge
         self._config = config
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
-        self._asking = Asking(lease, bridge, config.record)
+        self._agent_caller = AgentCaller(lease, bridge, config.record)
         self._running: Attempt | None = None
 
     @property
     def queue(self) -> QueueConfig:
-        """The queue settings that hold for the session now."""
+        """The session's current queue settings."""
         return self._config.queue.of(self._lease.session.provider, self._lease.state.queue)
 
     async def warm_up(self, waiting: Sequence[Entry]) -> None:
-        """Begin to start the agent for what waits, unless that begins another conversation."""
-        if not await self._resets.why(waiting[0].id, waiting, was_asked=False):
-            await self._asking.warm_up(Turn(self._lease.session, tuple(waiting)))
+        """Begin to start the agent for `waiting` entries, unless they reset the conversation."""
+        if not await self._resets.reason_for(waiting[0].id, waiting, was_asked=False):
+            await self._agent_caller.warm_up(Turn(self._lease.session, tuple(waiting)))
 
     async def run(self, waiting: Sequence[Entry]) -> Finished | None:
-        """Run the next batch to its outcome; None if it was postponed, or opened a terminal."""
+        """Run the next batch to its outcome; None if it was postponed or opened a terminal."""
         plan = next_batch(
             waiting,
             self.queue,
@@ -92,10 +92,10 @@ class TurnRunner:
             match step := batch_step(attempt.batch, attempt.turn, command=command):
                 case BatchStep.AGENT:
                     await self._start_conversation(attempt)
-                    await self._say_what_happened(attempt)
-                    if attempt.beside:
-                        attempt.beside.begin()
-                    result = await self._asking.ask(attempt)
+                    await self._send_notices(attempt)
+                    if attempt.asides:
+                        attempt.asides.begin()
+                    result = await self._agent_caller.ask(attempt)
                     if result is None:
                         return None
                     ending = Ending(result, was_asked=True)
@@ -105,22 +105,25 @@ class TurnRunner:
                 case _:
                     ending = without_agent(step, attempt)
             finished = await self._finish(attempt, ending)
-            if attempt.beside:  # before the next batch is planned: what was answered isn't in it
-                answered = await attempt.beside.settle()
-                finished = replace(finished, left=max(0, finished.left - answered))
+            if attempt.asides:  # the next batch must not contain entries that an aside has ended
+                ended = await attempt.asides.settle()
+                finished = replace(finished, left=max(0, finished.left - ended))
             return finished
         finally:
-            if attempt.beside:
-                attempt.beside.abandon()
+            if attempt.asides:
+                attempt.asides.abandon()
             self._running = None
 
     async def _run_terminal(self, attempt: Attempt) -> Finished | None:
-        """Open a turn's terminal, or finish the turn of one that ended; None once it is open."""
-        turn, left = attempt.turn, self._left
+        """Open the turn's terminal, or finish the turn if its terminal has ended.
+
+        Return None once the terminal is open.
+        """
+        turn, left = attempt.turn, self._left_terminal
         if left and left.turn != turn.id:
             left = None
         if self._lease.state.held and left:
-            settled = await settle(self._terminals, self._lease, left, self._config.record)
+            settled = await settle_terminal(self._terminals, self._lease, left, self._config.record)
             result = notice_result("")
             if settled.has_failed:
                 result = failed_result(turn, ErrorCategory.DIED, settled.reason)
@@ -135,39 +138,42 @@ class TurnRunner:
             except AgentUnavailable as problem:
                 ending = Ending(failed_result(turn, problem.category, str(problem)))
         else:
-            # Never a dead letter: one that is tried again later would open a terminal for nobody.
+            # Never a dead letter: retrying it later would open a terminal that nobody uses.
             ending = replace(without_agent(step, attempt), status="")
-            await self._opening.give_up(str(step))
+            await self._opening.abandon(str(step))
         return await self._finish(attempt, replace(ending, is_recorded=False))
 
-    def on_lease_news(self, stop: str, newest: str) -> None:
-        """Beat for the agent's holder; react to a stop mark or a newer message, as `reaction()`."""
+    def on_lease_renewed(self, stop: str, newest: str) -> None:
+        """Send the agent's holder a beat, and apply `reaction()` to the running turn.
+
+        Entries up to the id `stop` are stopped; `newest` is the id of the newest entry.
+        """
         self._bridge.keeper.beat()
         if (running := self._running) is None:
             return
         if running.permissions:
-            running.permissions.look()
-        what = reaction(running.turn, running.queue, known=running.known, stop=stop, newest=newest)
-        match what:
-            case Reaction.STOP:
+            running.permissions.check_answers()
+        known = running.newest_known
+        match reaction(running.turn, running.queue, newest_known=known, stop=stop, newest=newest):
+            case TurnReaction.STOP:
                 running.abort.set()
-                if running.beside:
-                    running.beside.stop(stop)
-            case Reaction.INTERRUPT if not running.abort.is_set():
+                if running.asides:
+                    running.asides.stop(stop)
+            case TurnReaction.INTERRUPT if not running.abort.is_set():
                 running.is_superseded = True
                 running.abort.set()
-            case Reaction.LOOK:
-                for taking in (running.steering, running.beside):
-                    if taking:
-                        taking.announce()
+            case TurnReaction.READ:
+                for receiver in (running.steering, running.asides):
+                    if receiver:
+                        receiver.announce()
 
     # -- the steps -----------------------------------------------------------------------------
 
     async def _begin(self, plan: NextBatch, waiting: Sequence[Entry]) -> Attempt | None:
-        """Record the batch, or begin the unfinished one again; None if its entries are gone."""
+        """Record the batch, or begin the unfinished batch again; None if its entries are gone."""
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
-        will_reset = await self._resets.why(planned[0].id, planned, was_asked=False)
+        will_reset = await self._resets.reason_for(planned[0].id, planned, was_asked=False)
         opens = planned[0].terminal is not None
         ready = None if will_reset or opens else bridge.keeper.ready
         batch = await lease.turns.begin(
@@ -193,8 +199,8 @@ class TurnRunner:
             queue=self.queue,
             reply=TurnReply(lease, turn),
             progress=Progress(lease, bridge.keeper, recorded=ready),
-            behind=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
-            known=max(ids, key=stream_order),
+            waiting_after=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
+            newest_known=max(ids, key=stream_order),
         )
         if opens:
             return attempt
@@ -208,51 +214,51 @@ class TurnRunner:
         )
         if permissions.can_ask:
             attempt.permissions = permissions
-        if takes_newcomers(turn, attempt.behind, attempt.queue, can_steer=bridge.can_steer):
-            attempt.steering = Steering(lease, attempt.known)
+        if takes_newcomers(turn, attempt.waiting_after, attempt.queue, can_steer=bridge.can_steer):
+            attempt.steering = Steering(lease, attempt.newest_known)
         elif takes_asides(turn, attempt.queue, can_aside=bridge.can_aside):
-            attempt.beside = self._beside(attempt)
+            attempt.asides = self._new_asides(attempt)
         return attempt
 
-    def _beside(self, attempt: Attempt) -> Beside:
-        """Return the `Beside` that answers newer messages during a turn; some of them join it."""
+    def _new_asides(self, attempt: Attempt) -> TurnAsides:
+        """Return the turn's asides; with `steering`, messages can join the turn."""
         lease, bridge, turn = self._lease, self._bridge, attempt.turn
         if may_be_joined(turn, can_steer=bridge.can_steer):
-            attempt.steering = Steering(lease, attempt.known, takes_all=False)
-        return Beside(
+            attempt.steering = Steering(lease, attempt.newest_known, takes_all=False)
+        return TurnAsides(
             lease,
             bridge,
             self._config,
             attempt.queue,
             turn,
             attempt.reply,
-            asked=attempt.progress.asked,
+            turn_asked=attempt.progress.asked,
             steering=attempt.steering,
             permissions=attempt.permissions,
-            history=self._asking.history,
+            history=self._agent_caller.history,
         )
 
     async def _start_conversation(self, attempt: Attempt) -> None:
-        """End the conversation before, if the turn is to begin another one."""
+        """End the session's conversation if the turn begins a new one."""
         batch, entries = attempt.batch, attempt.turn.entries
         was_asked = attempt.turn.was_interrupted
-        if why := await self._resets.why(batch.turn, entries, was_asked=was_asked):
-            await self._resets.end_conversation(batch.turn, why, entries[0])
-            if why in BY_AGE and not batch.is_resumed:
-                await attempt.reply.say(RESET)
+        if reason := await self._resets.reason_for(batch.turn, entries, was_asked=was_asked):
+            await self._resets.end_conversation(batch.turn, reason, entries[0])
+            if reason in BY_AGE and not batch.is_resumed:
+                await attempt.reply.send_notice(RESET)
         shown = self._resets.in_new_conversation(entries)
         attempt.turn = replace(attempt.turn, entries=shown)
 
-    async def _say_what_happened(self, attempt: Attempt) -> None:
-        """Tell the person of an attempt that was cut off, and of a conversation that is lost."""
+    async def _send_notices(self, attempt: Attempt) -> None:
+        """Send the notices before the answer: an interrupted attempt, a lost conversation."""
         if attempt.batch.is_resumed:
-            return  # it was said before the turn was postponed
-        await say_that_it_ended(self._lease, attempt)
+            return  # they were sent before the turn was postponed
+        await send_end_notice(self._lease, attempt)
         if attempt.turn.was_interrupted:
-            await attempt.reply.say(SECOND_TRY)
+            await attempt.reply.send_notice(SECOND_TRY)
         names = self._bridge.conversations
         if names and self._lease.has_lost_conversation(names):
-            await attempt.reply.say(CONTEXT_LOST)
+            await attempt.reply.send_notice(CONTEXT_LOST)
 
     async def _finish(self, attempt: Attempt, ending: Ending) -> Finished:
         keeper, settings = self._bridge.keeper, self._config.record

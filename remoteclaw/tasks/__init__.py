@@ -1,1 +1,1 @@
-"""Tasks: sessions that a session starts to work for it, their limits, and their results."""
+"""Tasks: sessions that another session starts to work for it; their limits and their results."""

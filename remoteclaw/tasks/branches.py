@@ -1,4 +1,4 @@
-"""Branches: sessions that begin as a copy of a conversation, for a task or a person's message."""
+"""Branches: sessions that begin with a copy of a conversation, for a task or a person's message."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,41 +9,42 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.moves import Moves
-from remoteclaw.fleet.task_tree import WorkTrees
+from remoteclaw.fleet.task_tree import TaskTrees
 from remoteclaw.host.terminal import shortened
-from remoteclaw.messages import Entry, Moved, Said
+from remoteclaw.messages import Entry, MovedFrom, QuotedMessage
 from remoteclaw.runtimes import create_cli_runtime
 
-#: How many digits of a message's hash are the name of its branch.
-TASK_DIGITS = 16
-#: How much a branch is told of the turn that its conversation is in: the newest messages, and the
-#: characters of each.
-MAX_MESSAGES, MAX_CHARS = 20, 4000
+#: The name of a message's branch is this many hexadecimal digits of a hash.
+NAME_DIGITS = 16
+#: A branch gets at most this many of the messages that the conversation's running turn answers, the
+#: newest, each cut to this many characters.
+MAX_MESSAGES, MAX_MESSAGE_CHARS = 20, 4000
 
 
 def copyable(names: Iterable[str], *, is_busy: bool) -> list[str]:
-    """Return those conversations, by their names in the session map, that a CLI can copy now.
+    """Return those of `names`, from a session map, whose conversation a CLI can copy now.
 
-    One at work is copied by a point behind its last finished turn, where there is such a thing.
+    With `is_busy`, a turn is running, and the CLI must be able to copy the conversation up to the
+    end of the turn before.
     """
     return [name for name in names if _can_fork(name.partition("|")[0], is_busy=is_busy)]
 
 
 def _can_fork(runtime: str, *, is_busy: bool) -> bool:
     try:
-        can = create_cli_runtime(runtime).capabilities
-    except RemoteClawError:  # of another version
+        capabilities = create_cli_runtime(runtime).capabilities
+    except RemoteClawError:  # a runtime of another version of RemoteClaw
         return False
-    return can.forks and (can.has_points or not is_busy)
+    return capabilities.forks and (capabilities.has_points or not is_busy)
 
 
-def conversation_now(entries: Sequence[Entry]) -> tuple[Said, ...]:
-    """Return what a running turn is about, which no copy of its conversation has."""
+def quoted_messages(entries: Sequence[Entry]) -> tuple[QuotedMessage, ...]:
+    """Return the messages that a running turn answers: a copy of the conversation lacks them."""
     return tuple(
-        Said(
+        QuotedMessage(
             name=entry.message.user_name or entry.message.from_,
             id=entry.message.from_ if entry.origin == "chat" else None,
-            text=shortened(entry.message.text, MAX_CHARS),
+            text=shortened(entry.message.text, MAX_MESSAGE_CHARS),
         )
         for entry in entries[-MAX_MESSAGES:]
     )
@@ -57,23 +58,23 @@ async def move_to_branch(
     running: Sequence[Entry],
     acknowledgement: Mapping[str, Any] | None = None,
 ) -> Literal["moved", "full", "gone"]:
-    """Move a person's message that waits to a branch of its conversation, which answers it now.
+    """Move a person's waiting message to a branch of its conversation, which answers it at once.
 
-    `running` are the entries that the conversation's turn is about; the acknowledgement goes to
-    the chat in the same step. Doing it again, also in another process, changes nothing. "full"
-    means that it has to wait, because too much is unfinished, and "gone" that it has its outcome,
-    or is a part of a turn. Raises `LeaseLost`.
+    `running` are the entries that the running turn answers; the `acknowledgement` is sent to the
+    chat in the same step. The call is idempotent, also across processes. Returns "full" if the
+    message has to wait, because too many tasks are unfinished, and "gone" if it has its outcome or
+    is already part of a turn. Raises `LeaseLost`.
     """
-    name = hashlib.sha256(f"{lease.sid} {entry.id}".encode()).hexdigest()[:TASK_DIGITS]
+    name = hashlib.sha256(f"{lease.sid} {entry.id}".encode()).hexdigest()[:NAME_DIGITS]
     status = await Moves(lease).move(
         entry,
         replace(lease.session, task=name),
-        Moved(of=str(lease.session), entry=entry.id, now=conversation_now(running)),
+        MovedFrom(of=str(lease.session), entry=entry.id, now=quoted_messages(running)),
         names=copyable(lease.session_map, is_busy=True),
-        most=config.sessions.max_children,
-        most_below=config.sessions.max_tree,
+        max_children=config.sessions.max_children,
+        max_below=config.sessions.max_tree,
         acknowledgement=acknowledgement,
     )
     if status == "moved":
-        await WorkTrees(lease.scripts).announce((lease.session,))
+        await TaskTrees(lease.scripts).announce((lease.session,))
     return status

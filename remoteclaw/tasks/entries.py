@@ -1,4 +1,4 @@
-"""Entries that a session writes on another one's stream: messages, and results of tasks."""
+"""Entries that a session appends to another session's stream: messages and results of tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.task_tree import owed
+from remoteclaw.fleet.task_tree import unreported_replies
 from remoteclaw.fleet.turn import TaskResult
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
@@ -23,15 +23,15 @@ from remoteclaw.messages import (
     relays_of,
     via_of,
 )
-from remoteclaw.tasks.branches import conversation_now
+from remoteclaw.tasks.branches import quoted_messages
 
 
 def message_between(
     sender: SessionKey | None, target: SessionKey, text: str, *, name: str
 ) -> ChannelMessage:
-    """Return a message of a session's agent, or of an operator, to another session.
+    """Return a message to `target` from the agent of `sender`; from an operator if that is None.
 
-    `name` is its id: the same one again is the same message. Raises `MessageRefused`.
+    `name` is the message's id; a message with the same id counts once. Raises `MessageRefused`.
     """
     return target.message(
         id=name,
@@ -43,10 +43,10 @@ def message_between(
 
 
 def provenance_of_message(caller: Caller | None) -> Provenance | None:
-    """Return where a message to another session comes from; None for an operator's."""
+    """Return the origin of a message to another session; None for an operator's message."""
     if caller is None:
         return None
-    assert caller.turn is not None, "it was checked"
+    assert caller.turn is not None, "the caller was checked"
     own = caller.session
     via = dict.fromkeys((*caller.turn.via, own.sid))
     turn = caller.turn
@@ -61,10 +61,10 @@ def provenance_of_task(
     is_branch: bool = False,
     knows_conversation: bool = False,
 ) -> Provenance:
-    """Return where a task comes from: its parent, and those `above` it, nearest first.
+    """Return the origin of a task: its `parent`, and the sessions `above` that, nearest first.
 
-    All of them get its result, or what comes of that. One that knows its parent's conversation is
-    told what that is about now.
+    All of them wait for the task's result. A task that `knows_conversation` also gets the messages
+    that the parent's running turn answers.
     """
     turn = caller.turn if caller else None
     return Provenance(
@@ -74,19 +74,20 @@ def provenance_of_task(
         relays=turn.relays if turn else 0,
         parent=str(parent),
         branch_of=str(parent) if is_branch else None,
-        now=conversation_now(turn.entries) if knows_conversation and turn else (),
+        now=quoted_messages(turn.entries) if knows_conversation and turn else (),
     )
 
 
-#: How much of a result another session gets, in characters.
-MAX_RESULT = 100_000
+#: The text of a result is cut to this many characters.
+MAX_RESULT_CHARS = 100_000
 CUT = "(… The rest is left out: sessions_history of {session} has more.)"
 NO_RESULT = "(It ended without saying anything.)"
-#: What is told of a turn without a complete answer; of how many of its tools, and how much of each
-#: one's arguments, in characters.
+#: The notes in the result of a turn without a complete answer.
 PARTIAL = "(This is not a complete answer: its status is {status}.)"
 PARTIAL_TOOLS = "(This is not a complete answer: its status is {status}. Its last tools:)"
-MAX_TOOLS, MAX_INPUT = 10, 300
+#: Such a result lists at most this many tool calls, the last ones, and the arguments of each cut to
+#: this many characters.
+MAX_TOOLS, MAX_INPUT_CHARS = 10, 300
 
 
 async def result_of(
@@ -96,21 +97,21 @@ async def result_of(
     payloads: Sequence[ReplyPayload],
     tools: Sequence[ToolCall],
 ) -> TaskResult | None:
-    """Return the turn's result for the session that has started this one, if it gets one.
+    """Return the result of `turn` for the parent session; None if no session waits for one.
 
-    It has all that was answered since that session got a result. Of a turn that ended before its
-    answer was complete, it has what was said, and of the `tools` the last ones.
+    The result contains all replies since the previous result. If the turn ended before its answer
+    was complete, it contains the partial answer and the last of the `tools`.
     """
-    asked, state = turn.entries[-1], lease.state
-    told = asked.provenance.parent if asked.provenance else None
-    parent = SessionKey.parse(told) if told else state.parent
-    if asked.deliver != "parent" or parent is None:
+    last, state = turn.entries[-1], lease.state
+    parent_key = last.provenance.parent if last.provenance else None
+    parent = SessionKey.parse(parent_key) if parent_key else state.parent
+    if last.deliver != "parent" or parent is None:
         return None
-    begun_as, earlier = await owed(lease)
-    # It goes by the name under which the run was begun, also when it was retried.
-    run = f"{lease.sid}-{begun_as or turn.id}"
-    answers = [_words(answer) for answer in earlier]
-    answers += [_words([in_outcome(payload) for payload in payloads]), _partial(status, tools)]
+    first_entry, earlier = await unreported_replies(lease)
+    # A run keeps the id with which it began, also when it is retried.
+    run = f"{lease.sid}-{first_entry or turn.id}"
+    answers = [_text_of(reply) for reply in earlier]
+    answers += [_text_of([in_outcome(payload) for payload in payloads]), _partial(status, tools)]
     message = ChannelMessage(
         id=f"result-{run}",
         text=_cut("\n\n".join(filter(None, answers)), lease.session),
@@ -137,24 +138,24 @@ async def result_of(
 
 
 def in_outcome(payload: ReplyPayload) -> dict[str, Any]:
-    """Return a message as the outcome keeps it, for callers that wait for the reply."""
-    said: dict[str, Any] = {"text": payload.text, "is_error": payload.is_error}
+    """Return a message in the form of the outcome, for callers that wait for the reply."""
+    message: dict[str, Any] = {"text": payload.text, "is_error": payload.is_error}
     if payload.attachments:
-        said["attachments"] = [attachment.model_dump() for attachment in payload.attachments]
-    return said
+        message["attachments"] = [attachment.model_dump() for attachment in payload.attachments]
+    return message
 
 
-def _words(answer: Sequence[Mapping[str, Any]]) -> str:
-    """Return what was said in a turn, as its outcome has it, with the names of its files."""
-    text = "\n\n".join(part["text"] for part in answer if part["text"])
-    files = [file["name"] for part in answer for file in part.get("attachments", ())]
+def _text_of(reply: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a reply, in the form of the outcome, with the names of its files."""
+    text = "\n\n".join(part["text"] for part in reply if part["text"])
+    files = [file["name"] for part in reply for file in part.get("attachments", ())]
     if files:
         text += f"\n\n(It also made files, which stay there: {', '.join(files)}.)"
     return text.strip()
 
 
 def _partial(status: str, tools: Sequence[ToolCall]) -> str:
-    """Return what is told of a turn that ended before its answer was complete."""
+    """Return the note about a turn that ended before its answer was complete; else nothing."""
     if status == "done":
         return ""
     if not tools:
@@ -162,11 +163,12 @@ def _partial(status: str, tools: Sequence[ToolCall]) -> str:
     lines = [PARTIAL_TOOLS.format(status=status)]
     for call in tools[-MAX_TOOLS:]:
         how = " (not ended)" if call.seconds is None else ""
-        lines.append(f"- {one_line(call.name)}{how}: {one_line(call.input, most=MAX_INPUT)}")
+        arguments = one_line(call.input, max_chars=MAX_INPUT_CHARS)
+        lines.append(f"- {one_line(call.name)}{how}: {arguments}")
     return "\n".join(lines)
 
 
 def _cut(text: str, session: SessionKey) -> str:
-    if len(text) > MAX_RESULT:
-        text = f"{text[:MAX_RESULT]}\n\n{CUT.format(session=session)}"
+    if len(text) > MAX_RESULT_CHARS:
+        text = f"{text[:MAX_RESULT_CHARS]}\n\n{CUT.format(session=session)}"
     return text.strip() or NO_RESULT

@@ -1,6 +1,6 @@
-"""The start of a task, a session with the task as its first entry; and the limits on that.
+"""The start of a task: a new session with the task as its first entry; and the limits on tasks.
 
-When the task's turn ends, its result is appended to the session that started it as an entry
+When the task's turn ends, its result is appended to the parent session as an entry
 (`tasks/entries.py`), so it survives restarts.
 """
 
@@ -12,7 +12,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
-from remoteclaw.fleet.calls import Copied
+from remoteclaw.fleet.calls import ConversationCopy
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.branches import copyable
@@ -33,25 +33,26 @@ async def spawn(
     side_effect: Mapping[str, Any],
     knows_conversation: bool = False,
 ) -> tuple[SessionKey, str, str]:
-    """Start a task's session; return its key and the id of its first entry.
+    """Start a task's session. Return its key, the id of its first entry, and what it begins with.
 
-    `caller` is None for an operator. `parent` gets the result; `session` has agent, chat and user
-    of the new session, and `people` are those whose rights it has, each as CHANNEL:ID.
-    `side_effect` is noted with the caller's turn. Idempotent by `call_id`; in a repeated turn, by
-    agent, place, prompt and label. A task that `knows_conversation` begins with a copy of its
-    parent's, and is a branch of it if agent and place are the same; the last string is what it
-    begins with: `conversation`, `notes` or `nothing`. Raises `CallRefused` if the parent has
-    `max_children` unfinished tasks, or the tree `max_tree`, or another session has the label.
+    `caller` is None for an operator. `parent` gets the result. `session` names the agent, chat and
+    user of the new session, and `people` the persons whose rights it has, each as CHANNEL:ID.
+    `side_effect` is noted with the caller's turn. The call is idempotent by `call_id`, and in a
+    retried turn by agent, place, prompt and label. A task that `knows_conversation` begins with a
+    copy of its parent's conversation, and is a branch of it if agent and place are the same. The
+    third value says whether it begins with the `conversation`, with `notes` about it or with
+    `nothing`. Raises `CallRefused` if the parent has `max_children` unfinished tasks, if its tree
+    has `max_tree`, or if another session has the label.
     """
     sender = caller.session if caller else None
-    above = await fleet.sessions.above(parent)
+    above = await fleet.sessions.ancestors(parent)
     is_own = replace(parent.key, task=None) == session
     is_branch = knows_conversation and is_own
     copied = None
     if knows_conversation:
         is_busy = parent.status != "idle"
         names = copyable(parent.session_ids, is_busy=is_busy) if is_own else []
-        copied = Copied(names, parent.launch_of if is_branch else None)
+        copied = ConversationCopy(names, parent.launch_of if is_branch else None)
     started = await fleet.calls.spawn(
         caller,
         call_id,
@@ -70,12 +71,12 @@ async def spawn(
         max_below=config.sessions.max_tree,
         copied=copied,
     )
-    await fleet.work.announce((parent.key, *above))
+    await fleet.task_trees.announce((parent.key, *above))
     return started
 
 
 def check_depth(config: Config, parent: SessionView) -> None:
-    """Refuse a task to a session that is too far down."""
+    """Raise `CallRefused` if `parent` is too deep in its tree to start a task."""
     if parent.depth >= config.sessions.max_depth:
         raise CallRefused(
             "FORBIDDEN",
@@ -84,10 +85,10 @@ def check_depth(config: Config, parent: SessionView) -> None:
 
 
 def check_hops(config: Config, caller: Caller | None) -> None:
-    """Refuse to set another turn going after too many in a row without a person.
+    """Raise `CallRefused` after too many turns in a row without a message from a person.
 
-    Of turns about results there may be fewer: agents that start tasks about what tasks have found
-    don't end by themselves.
+    The limit on turns about results is lower: agents that start tasks about the results of tasks
+    would go on for ever.
     """
     if caller and caller.turn and caller.turn.hops >= config.sessions.max_hops:
         raise CallRefused(
@@ -105,8 +106,8 @@ def check_hops(config: Config, caller: Caller | None) -> None:
 
 
 def check_direction(caller: Caller, target: SessionKey) -> None:
-    """Refuse a message to oneself, and to a session that waits for this one, even indirectly."""
-    assert caller.turn is not None, "it was checked"
+    """Raise `CallRefused` if `target` is the caller, or waits for its turn, even indirectly."""
+    assert caller.turn is not None, "the caller was checked"
     if target == caller.session:
         raise CallRefused(
             "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
@@ -114,6 +115,6 @@ def check_direction(caller: Caller, target: SessionKey) -> None:
     if target == caller.parent or target.sid in caller.turn.via:
         raise CallRefused(
             "INVALID_REQUEST",
-            f"The session {target} waits for what comes of this turn, or gets it: what you answer "
-            "goes there by itself.",
+            f"The session {target} waits for the result of this turn: your answer is sent there "
+            "automatically.",
         )

@@ -16,32 +16,36 @@ from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
-#: How long a running turn may take to take an entry in, in seconds: it hears of it at once, and
-#: what it takes in later is said to wait, which is no less true.
+#: The time that a running turn has to take up a message, in seconds. After it, the message is
+#: reported as waiting, even if the turn takes it up later.
 JOIN_S = 2.0
-LOOK_EVERY_S = 0.02
+#: The interval at which the message's outcome is checked during that time, in seconds.
+POLL_S = 0.02
 
+#: The sentences for a refused message, by the status of the script.
 REFUSALS = {
     "unknown": "That session has no task.",
     "cancelled": "That task was cancelled: start another one with sessions_spawn.",
-    "dead": "That task was given up after three tries, and only an operator can have it tried "
-    "again: start another one with sessions_spawn.",
-    "full": "It has ended, and {made} of the sessions that this one has started have not, which is "
-    "the most: wait for their results, or cancel one with subagents.",
-    "too many": "It has ended, and {made} sessions below this conversation have not, which is the "
-    "most (max_tree in [sessions]): wait for their results, or cancel one with subagents.",
+    "dead": "That task failed three times, and only an operator can retry it: start another one "
+    "with sessions_spawn.",
+    "full": "That task has ended and can't continue: this session's unfinished tasks are at the "
+    "limit of {made} (max_children in [sessions]). Wait for their results, or cancel one with "
+    "subagents.",
+    "too many": "That task has ended and can't continue: this conversation's tree of unfinished "
+    "tasks is at the limit of {made} (max_tree in [sessions]). Wait for their results, or cancel "
+    "one with subagents.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TellResult:
-    """The place of what a task was told."""
+    """The effect of a message to a task."""
 
     run: str
-    """The entry that names the run whose result is about it."""
+    """The id of the entry that began the run whose result will cover the message."""
     place: Literal["joined", "waiting", "continued"]
-    """`joined`: the running turn has taken it in. `waiting`: it has a turn behind that, if the
-    running one doesn't take it in yet. `continued`: the task had ended, and goes on."""
+    """`joined`: the running turn took the message up. `waiting`: the next turn answers it, unless
+    the running turn still takes it up. `continued`: the task had ended, and begins another run."""
 
 
 async def tell(
@@ -56,19 +60,20 @@ async def tell(
     people: Sequence[str],
     side_effect: Mapping[str, Any],
 ) -> TellResult:
-    """Tell a task something on behalf of the session that has started it, once per call.
+    """Send a message to a task on behalf of its parent session, once per `call_id`.
 
-    Each thing that is told is covered by exactly one result. While one is awaited, that is about
-    this as well: of the turn that takes it in, or of the one behind; and then it has the answers of
-    both, since the first one would be lost. After the result, it is a run of its own, in the same
-    conversation. Which of these it is, is decided in the step that stores the entry; `joined` alone
-    is waited for, until the running turn has recorded that.
-    `caller` is None for an operator. Raises `CallRefused` for a task that was cancelled or given
-    up, and where an ended one would be one too many.
+    Exactly one result covers each message. While the task's result is pending, that result covers
+    the message as well: the running turn takes it up, or the next turn answers it, and then the
+    result has the replies of both turns. After the result, the message begins another run in the
+    same conversation. The script that stores the entry decides between these cases. Only `joined`
+    is known later, when the running turn has recorded it, so this function waits up to `JOIN_S`.
+
+    `caller` is None for an operator. Raises `CallRefused` if the task was cancelled or is a dead
+    letter, or if it has ended and there are too many unfinished tasks to continue it.
     """
     sender = caller.session if caller else None
     message = message_between(sender, child.key, text, name=f"session-{call_id}")
-    above = await fleet.sessions.above(parent)
+    above = await fleet.sessions.ancestors(parent)
     provenance = provenance_of_task(caller, parent.key, above, is_branch=child.is_branch)
     entry = encode_entry(message, "parent", "session", provenance, people)
     status, made = await fleet.calls.perform(
@@ -81,9 +86,9 @@ async def tell(
             **entry_args(child.key, entry),
             "lane": "background",
             "bell": keys.bell(child.sid),
-            "most": config.sessions.max_children,
+            "max_children": config.sessions.max_children,
             "root": (above[-1] if above else parent.key).sid,
-            "most_below": config.sessions.max_tree,
+            "max_below": config.sessions.max_tree,
             "known_ms": STATE_MS,
         },
     )
@@ -95,17 +100,17 @@ async def tell(
     when, run, entry_id, queue = made
     await fleet.calls.waker.try_hint(child.key, queue)
     if when == "continued":
-        await fleet.work.announce((parent.key, *above))
+        await fleet.task_trees.announce((parent.key, *above))
         return TellResult(run, "continued")
-    is_in = when == "running" and await _has_joined(fleet, child.key, entry_id)
-    return TellResult(run, "joined" if is_in else "waiting")
+    has_joined = when == "running" and await _has_joined(fleet, child.key, entry_id)
+    return TellResult(run, "joined" if has_joined else "waiting")
 
 
 async def _has_joined(fleet: Fleet, session: SessionKey, entry_id: str) -> bool:
-    """Wait a moment until the turn that runs has taken an entry in; return whether it has."""
+    """Wait until the running turn takes up an entry, at most `JOIN_S`; return whether it did."""
     until = monotonic() + JOIN_S
     while True:
         outcome = await fleet.outcomes.read(session.sid, entry_id)
         if outcome is None or outcome.turn or outcome.is_final or monotonic() > until:
             return outcome is not None and outcome.turn not in (None, entry_id)
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_S)

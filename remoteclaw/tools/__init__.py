@@ -1,1 +1,1 @@
-"""The contract: every method and tool that agents and operators can call, declared once."""
+"""The contract: declarations of all methods and tools that agents and operators can call."""

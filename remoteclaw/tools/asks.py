@@ -1,4 +1,4 @@
-"""Methods about what agents ask people for. No agent has them: it would answer itself."""
+"""Methods about agents' requests to people. No agent has them, as it could answer itself."""
 
 from typing import Annotated, Literal
 
@@ -9,109 +9,121 @@ from remoteclaw.tools.base import Id, Method, Params, Result
 
 class AsksParams(Params):
     all: bool = False
-    """Also those that can't be answered any more."""
+    """Whether to list closed requests, too, which can't be answered any more."""
 
 
 class AskParams(Params):
     id: Id
+    """The id of the request."""
 
 
 class AnswerParams(Params):
     id: Id
+    """The id of the request."""
     verdict: Literal["once", "conversation", "edits", "deny", "words"]
-    """Allow it once, or for the conversation, or deny it; words answer a question; edits approve a
-    plan, with changes of files."""
+    """`once` allows this call, `conversation` also the same call later in the conversation, and
+    `deny` refuses it. `words` answers a question with the text of `reason`. `edits` approves a plan
+    and allows changes of files."""
     reason: Annotated[str, Field(max_length=4000)] = ""
-    """Why it is denied, or the answer to a question: words, or numbers of its choices."""
+    """The reason of a denial, or the answer to a question: text, or numbers of its choices."""
 
 
-class Answered(Result):
+class GivenAnswer(Result):
     verdict: str
     by: str
-    """CHANNEL:ID, or operator."""
+    """The person who answered, as CHANNEL:ID, or `operator`."""
     name: str
-    """What they are called; of an operator with a token of their own, its name."""
+    """The name of the person, or of the operator's token."""
     at_ms: int
+    """The time of the answer, in milliseconds since 1970."""
     words: str
     """The reason of a denial, or the answer to a question."""
 
 
 class ChangeAsked(Result):
-    """A change of the configuration that is asked for; `what` is its diff."""
+    """The change of the configuration that a request is for; `what` of the request is its diff."""
 
     host: str
-    """The host whose file it changes."""
+    """The host whose configuration file would be changed."""
     changed: tuple[str, ...]
+    """The keys that would be changed."""
     needs_restart: tuple[str, ...]
+    """The changed keys that need a restart, each with what has to be restarted."""
     became: str
-    """What became of it, in words; empty until something has."""
+    """The result of the change, in a sentence; empty until it is known."""
 
 
 class Ask(Result):
-    """What an agent asks people for."""
+    """A request of an agent to people."""
 
     id: str
     session_key: str
     agent: str
     kind: Literal["tool", "question", "plan", "change"]
-    """What is wanted: to use a tool, an answer, to go on with a plan (Markdown), or to change the
-    configuration."""
+    """`tool`: to use a tool. `question`: an answer. `plan`: to continue with a plan (Markdown).
+    `change`: to change the configuration."""
     tool: str
+    """The name of the tool with which the agent asks, or which it wants to use."""
     what: str
-    """What would be done, as people are shown it; `asks.show` leaves nothing of it out."""
+    """The action as people see it: the command, the diff, the arguments, the question or the plan.
+    `asks.show` returns all of a long one."""
     is_cut: bool
-    """Whether the middle of that is left out here."""
+    """Whether the middle of `what` is left out."""
     is_again: bool
-    """Whether it may have been done already, by an attempt that was cut off."""
+    """Whether an earlier attempt at the turn may have done the action already."""
     is_question: bool
-    """Whether words answer it."""
+    """Whether the answer is a text."""
     choices: tuple[str, ...] = ()
     """The answers that a question proposes, numbered from 1."""
     is_multiple: bool = False
-    """Whether several of them can be chosen."""
+    """Whether several choices can be selected."""
     offered: tuple[tuple[str, str], ...]
-    """The answers that can be chosen, each with its label: a verdict, or the number of a choice."""
+    """The possible answers, each as a verdict or the number of a choice, with its label."""
     change: ChangeAsked | None = None
     where: str
-    """The directory that it would be done in."""
+    """The directory of the action; the host for a change of the configuration."""
     chat: str | None = None
-    """The chat where people are asked, if that is not the conversation itself."""
+    """The chat in which people are asked, if it is not that of the conversation."""
     unshown: str | None = None
-    """Why that chat does not show it."""
+    """Why `chat` does not show the request."""
     people: tuple[str, ...]
-    """On whose behalf, each as CHANNEL:ID."""
+    """The people on whose behalf the agent asks, each as CHANNEL:ID."""
     state: str
+    """`open`: a turn waits for the answer. `lapsed`: no turn waits, but the request can still be
+    answered. Other states, such as `answered`, `denied` or `expired`, are closed."""
     asked_ms: int
+    """The time of the request, in milliseconds since 1970."""
     until_ms: int | None = None
-    """Until when it can be answered, or what was allowed late passes, or the turn waits."""
-    answer: Answered | None = None
+    """When the current state ends, in milliseconds since 1970: when the turn stops waiting, when
+    the request expires, or when an unused late answer expires."""
+    answer: GivenAnswer | None = None
 
 
 class AsksResult(Result):
-    """What `asks.list` has found."""
+    """The result of `asks.list`."""
 
     asks: tuple[Ask, ...]
-    """Oldest first."""
+    """The requests, oldest first."""
 
 
 class AnswerResult(Result):
     counts: bool
-    """False if it was answered before, or nothing waits for the answer any more."""
+    """False if the request was answered before, or is closed."""
     detail: str
-    """What became of it, in words."""
+    """The result of the answer, in a sentence."""
 
 
 METHODS = (
     Method(
         name="asks.list",
-        description="List what agents ask people for and waits for an answer.",
+        description="List the requests of agents that wait for an answer.",
         params=AsksParams,
         result=AsksResult,
         scope="read",
     ),
     Method(
         name="asks.show",
-        description="Show a request of an agent, also one that is closed.",
+        description="Show a request of an agent, which may be closed.",
         params=AskParams,
         result=Ask,
         scope="read",

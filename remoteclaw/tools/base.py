@@ -1,4 +1,4 @@
-"""The declaration of a method: its parameters, result, scope and effect."""
+"""The declaration of a method or a tool: its parameters, result, scope and effect."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
@@ -8,20 +8,20 @@ from pydantic.alias_generators import to_camel
 
 from remoteclaw.described import DescribedModel
 
-#: What an operator's token may do; each includes those before it. `terminal` is a shell: who types
-#: into an agent's own program may have it run any command.
+#: The rights of an operator's token; each scope includes those before it. `terminal` amounts to a
+#: shell, because typing into an agent's own program can run any command.
 Scope = Literal["read", "write", "terminal", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-#: What a call changes: nothing, what is sent to a chat, something in a chat, a session, a cron job,
-#: or RemoteClaw itself.
+#: What a call changes: nothing; it sends a message; it changes something in a chat (`operation`), a
+#: session, a cron job, or RemoteClaw itself (`system`).
 Effect = Literal["none", "message", "operation", "session", "job", "system"]
 
-#: The longest text of one message, in characters.
+#: The maximum length of a message's text, in characters.
 MAX_TEXT_CHARS = 100_000
 
 
 def check_characters(value: Any) -> Any:
-    """Refuse control characters and lone surrogates in an id."""
+    """Return `value`; raise ValueError if it is an id with control or invisible characters."""
     if isinstance(value, str) and not value.isprintable():
         raise ValueError("contains a character that no id may contain")
     return value
@@ -32,14 +32,14 @@ MessageId = Annotated[Id, Field(description="The message's id in the chat.")]
 ChatId = Annotated[Id, Field(description="The id of a chat.")]
 Target = Annotated[
     Id,
-    Field(description="A chat's id here, or CHANNEL:CHAT, such as telegram:12345."),
+    Field(description="A chat's id on this channel, or CHANNEL:CHAT, such as telegram:12345."),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Params(DescribedModel):
-    """The parameters of a method, in camel case; unknown names are refused."""
+    """The base class of parameters: camel case on the wire, and unknown names are refused."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -47,7 +47,7 @@ class Params(DescribedModel):
         strict=True,
         defer_build=True,
         alias_generator=to_camel,
-        # A person's words don't belong in errors and logs.
+        # People's messages must not appear in errors and logs.
         hide_input_in_errors=True,
     )
 
@@ -57,7 +57,7 @@ class NoParams(Params):
 
 
 class Result(DescribedModel):
-    """What a method returns, in camel case."""
+    """The base class of results, in camel case on the wire."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -71,41 +71,42 @@ class Result(DescribedModel):
 
     @classmethod
     def of(cls, source: object, **more: Any) -> Self:
-        """Return a result with a source's attributes of the same names, but for those in `more`."""
+        """Return a result whose fields are in `more`, or else attributes of `source`."""
         names = cls.model_fields.keys() - more.keys()
         return cls(**{name: getattr(source, name) for name in names}, **more)
 
-    def told(self) -> dict[str, Any]:
-        """Return it as JSON, without absent values; a required value that is null stays."""
-        told = self.model_dump(mode="json", exclude_none=True)
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as a JSON object, in which a null optional field is left out."""
+        values = self.model_dump(mode="json", exclude_none=True)
         for name, field in type(self).model_fields.items():
             if field.is_required():
-                told.setdefault(field.serialization_alias or name, None)
-        return told
+                values.setdefault(field.serialization_alias or name, None)
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One thing that can be asked of the gateway, through any of its doors."""
+    """A method of the gateway, which clients can call through any of its doors."""
 
     name: str
-    """Its name over WebSocket."""
+    """The method's name over WebSocket."""
     description: str
-    """What it does, for models and for people."""
+    """What the method does, for models and for people."""
     params: type[Params]
     result: type[Result]
     scope: Scope
-    """What an operator's token needs."""
+    """The scope that an operator's token needs."""
     effect: Effect = "none"
     tool: str | None = None
-    """Its name as a tool of agents; None for operators' methods. Tools are declared as `Tool`."""
+    """The method's name as a tool of agents; None if only operators have it. A method with a tool
+    is declared as `Tool`."""
     destroys: bool = False
-    """Whether it removes or overwrites something."""
+    """Whether a call removes or overwrites something."""
     is_about_session: bool = False
-    """Whether it is about the session of the call, which operators have to name."""
+    """Whether a call is about the caller's session, which operators have to name."""
 
     def __post_init__(self) -> None:
-        """Raise `TypeError` for a declaration that lacks what decides who may call it."""
+        """Raise `TypeError` for a declaration that doesn't say who may call the method."""
         if self.tool is not None and not isinstance(self, Tool):
             raise TypeError(
                 f"{self.tool} is a tool: declare it as a Tool, which says its groups, whether it "
@@ -117,33 +118,34 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(Method):
-    """A method that agents have as a tool, with everything that policy knows of it."""
+    """A method that agents have as a tool, with what the tool policy needs to know about it."""
 
     tool: str
+    """The tool's name for models."""
     title: str
     """The tool's name for people."""
     effect: Effect
-    """What it changes: a branch may use only what changes nothing."""
+    """What a call changes; a branch may use only tools that change nothing."""
     groups: tuple[str, ...]
-    """Names by which a policy means it with others: `cron` is `group:cron` there. `remoteclaw`, the
-    group of all tools, is implied."""
+    """The groups of the tool, without the prefix that they have in a policy: `cron` is `group:cron`
+    there. Each tool is also in the group `remoteclaw`."""
     owner_only: bool
-    """Whether an agent may use it for owners alone."""
+    """Whether an agent may use the tool only on behalf of owners."""
     approvable: bool
-    """Whether its calls can be kept until a person approves them."""
+    """Whether a call can wait until a person approves it."""
 
     def __post_init__(self) -> None:
-        """Raise `TypeError` for a tool that is in no group."""
+        """Raise `TypeError` for a tool without a group."""
         super(Tool, self).__post_init__()
         if not self.groups:
             raise TypeError(f"{self.tool} is in no group: declare at least one.")
 
     @property
     def names(self) -> frozenset[str]:
-        """What a policy's entry may be to mean it: its own name, and its groups'."""
+        """The entries of a policy that match the tool: its own name and those of its groups."""
         return self.group_names | {self.tool}
 
     @property
     def group_names(self) -> frozenset[str]:
-        """Its groups, as a policy's entries name them."""
+        """The tool's groups, with the prefix that they have in a policy."""
         return frozenset(f"group:{name}" for name in (*self.groups, "remoteclaw"))

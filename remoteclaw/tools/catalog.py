@@ -1,7 +1,7 @@
 """The catalog: every method and tool of the gateway.
 
-The WebSocket RPC, `POST /tools/invoke`, the MCP tools, the reference and the test of who may do
-what are loops over `METHODS`.
+The WebSocket RPC, `POST /tools/invoke`, the MCP tools, the reference and the tests of rights are
+generated from `METHODS`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from remoteclaw.tools import (
 )
 from remoteclaw.tools.base import Method, Tool
 
-#: Every method by its name.
+#: All methods, by name.
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
@@ -40,7 +40,7 @@ METHODS: Mapping[str, Method] = {
         *terminals.METHODS,
     )
 }
-#: The tools by their names, in the order in which people look for them.
+#: All tools, by name, in the order of `METHODS`.
 TOOLS: Mapping[str, Tool] = {
     method.tool: method for method in METHODS.values() if isinstance(method, Tool)
 }

@@ -1,4 +1,4 @@
-"""Methods that send to chats, or act in them."""
+"""Methods that send messages to chats, read them, or act on them."""
 
 from functools import partial
 from typing import Annotated, Literal
@@ -7,18 +7,18 @@ from pydantic import Field
 
 from remoteclaw.tools.base import ChatId, Id, MessageId, Params, Result, Target, Text, Tool
 
-#: How many chats one broadcast reaches at most.
+#: The maximum number of chats in one broadcast.
 MAX_TARGETS = 20
-#: A path or an address.
+#: A path in the workspace, or an https address.
 Source = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
-class SendParams(Params):
+class SendMessageParams(Params):
     target: Target
     message: Text
     """The text."""
     media: Source | None = None
-    """A file to send with it: a path in the workspace, or an https address."""
+    """A file to attach: a path in the workspace, or an https address."""
     thread_id: Id | None = None
     """A thread or topic of that chat."""
 
@@ -51,7 +51,7 @@ class SendAttachmentParams(Params):
     file: Source
     """The file's path in the workspace, or an https address."""
     caption: Annotated[str, Field(max_length=4000)] = ""
-    """A text to send with it."""
+    """A text to send with the file."""
 
 
 class SendWithEffectParams(Params):
@@ -64,24 +64,27 @@ class SendWithEffectParams(Params):
 
 class MessageSent(Result):
     status: Literal["delivered", "accepted", "failed"]
-    """`accepted`: it is stored and will be delivered once the channel's adapter is there."""
+    """`delivered`: the platform has the message. `accepted`: the message is stored, and is
+    delivered when the channel's adapter runs. `failed`: see `error`."""
     channel: str
     target: str
+    """The id of the chat."""
     id: str
-    """Its id on the reply stream of the channel and account."""
+    """The message's id on the reply stream of the channel and account."""
     message_id: str | None = None
-    """The platform's name for it, where it tells."""
+    """The message's id on the platform; absent if the platform reports none."""
     error: str | None = None
+    """Why the message could not be sent."""
 
 
 class BroadcastResult(Result):
     results: tuple[MessageSent, ...]
-    """One for each target, in their order."""
+    """One result for each target, in the order of `targets`."""
 
 
 class ReactParams(Params):
     emoji: Annotated[str, Field(max_length=64, pattern=r"^\P{Cc}*$")]
-    """The emoji; an empty text takes the reaction away."""
+    """The emoji; an empty text removes the reaction."""
     message_id: MessageId
 
 
@@ -91,7 +94,7 @@ class MessageParams(Params):
 
 class ReadParams(Params):
     channel_id: ChatId | None = None
-    """A chat on this channel; else this one."""
+    """A chat on this channel; else the current one."""
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     """How many of the newest messages."""
 
@@ -102,39 +105,42 @@ class OperationDone(Result):
 
 class ReadReaction(Result):
     from_: Annotated[str, Field(serialization_alias="from")]
+    """The id of the person who reacted."""
     name: str | None = None
+    """The name that the person chose on the platform."""
     emoji: str
 
 
 class ReadMessage(Result):
     id: str | None
-    """Null where the platform has told none."""
+    """The message's id in the chat; null if the platform has reported none."""
     more_ids: tuple[str, ...] = ()
-    """The ids of its other parts, where it was sent as several."""
+    """The ids of the other parts of a message that was sent in several parts."""
     from_: Annotated[str, Field(serialization_alias="from")]
-    """The platform's id of who has written it; `you` for what was sent from here."""
+    """The sender's id on the platform; `you` for a message that RemoteClaw sent."""
     name: str | None = None
-    """What they call themselves."""
+    """The name that the sender chose on the platform."""
     text: str
     at: int
-    """When, in milliseconds since 1970."""
+    """The time of the message, in milliseconds since 1970."""
     thread: str | None = None
+    """The thread or topic of the message."""
     files: tuple[str, ...] = ()
-    """Their names."""
+    """The names of the message's files."""
     replaces: str | None = None
-    """Of an edited message: which one it was."""
+    """The id of the message of which this is an edited version."""
     reactions: tuple[ReadReaction, ...] = ()
-    """How people react to it by now, where that is known."""
+    """People's current reactions to the message, if the channel reports reactions."""
 
 
 class ReadResult(Result):
     messages: tuple[ReadMessage, ...]
-    """Oldest first."""
+    """The messages, oldest first."""
     note: str | None = None
-    """What is missing."""
+    """What is missing from the messages, and why."""
 
 
-#: A tool for chats; all may use it.
+#: A tool for chats, which is for everybody.
 _tool = partial(Tool, groups=("messaging",), owner_only=False, approvable=False)
 
 METHODS = (
@@ -144,10 +150,10 @@ METHODS = (
         title="Send a message",
         description="Send a message to another chat, on this channel or another one ('tell "
         "Bob', 'post it in the group'). To answer the person who writes to you, "
-        "just answer. Returns `status`: delivered, accepted (kept until the "
-        'channel\'s adapter is there) or failed with `error`. Example: {"target": '
+        "just answer. Returns `status`: delivered, accepted (stored until the "
+        'channel\'s adapter runs) or failed with `error`. Example: {"target": '
         '"telegram:12345", "message": "Lunch is ready"}.',
-        params=SendParams,
+        params=SendMessageParams,
         result=MessageSent,
         scope="write",
         effect="message",
@@ -233,7 +239,7 @@ METHODS = (
         tool="message_send_with_effect",
         title="Send with an effect",
         description="Send a message with one of the platform's effects, such as confetti; "
-        "without that effect there, it is sent plainly. Returns what message_send"
+        "if it has no such effect, the message is sent without. Returns what message_send"
         ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
         '"confetti"}.',
         params=SendWithEffectParams,
@@ -258,9 +264,9 @@ METHODS = (
         tool="message_read",
         title="Read messages",
         description="Read the newest messages of a chat, oldest first: id, sender, text, time, "
-        "reactions. Where the platform gives bots no history, that is what passed through "
-        "RemoteClaw, shortened, and `note` says so. Use it to find a message's id. Example: "
-        '{"limit": 10}.',
+        "reactions. Where the platform gives bots no history, these are the messages that passed "
+        "through RemoteClaw, shortened, and `note` says so. Use it to find a message's id. "
+        'Example: {"limit": 10}.',
         params=ReadParams,
         is_about_session=True,
         result=ReadResult,

@@ -1,4 +1,4 @@
-"""Methods about the configuration, and the restart that some of its changes need."""
+"""Methods about the configuration, and the restart that some changes need."""
 
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -10,21 +10,21 @@ from remoteclaw.tools.base import NoParams, Params, Result, Tool
 
 class ConfigGetParams(Params):
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None
-    """A part of it, such as agents.main.model; else all of it."""
+    """The key of a part, such as agents.main.model; else all of it."""
 
 
 class ConfigResult(Result):
     config: Any
-    """The configuration, without what is secret; null for a key that is not set."""
+    """The configuration, or the part at `key`, without secrets; null for a key that is not set."""
     hash: str | None = None
-    """Changes with the file; absent if it can't be used."""
+    """The hash of the file, for a change; absent while the file is invalid."""
     problem: str | None = None
-    """What is wrong with the file, if it is not what holds."""
+    """Why the file isn't used; absent if it is used."""
 
 
 class SchemaResult(Result):
     schema_: Annotated[dict[str, Any], Field(serialization_alias="schema")]
-    """The JSON schema of the configuration."""
+    """The JSON schema of the configuration, with descriptions."""
 
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -32,41 +32,45 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 class ApplyParams(Params):
     config: dict[str, Any]
-    """All of it; what gateway_config_get shows as *** and is left so stays."""
+    """All of it; a secret that is still *** stays as it is."""
     base_hash: Hash
     """The hash from gateway_config_get; refused if the file has changed since."""
 
 
 class PatchParams(Params):
     patches: dict[str, Any]
-    """A JSON merge patch: null removes a key, a list replaces the one before."""
+    """A JSON merge patch: null removes a key, a list replaces the old one."""
     base_hash: Hash | None = None
     """The hash from gateway_config_get; refused if the file has changed since."""
 
 
-class Changed(Result):
+class ConfigChanged(Result):
     status: Literal["applied", "approved", "unchanged", "needs_approval"]
-    """What is approved is made in a moment, by the gateway of the file's host."""
+    """`applied`: the file is changed. `approved`: the gateway of the file's host is about to change
+    it. `unchanged`: the file had these values already. `needs_approval`: a person has to approve
+    the change first."""
     hash: str
-    """What the file's hash is now, or then."""
+    """The hash of the file: after the change for `applied` and `approved`, else as it is now."""
     changed: tuple[str, ...] = ()
-    """The keys that are, or would be, changed."""
+    """The keys that the change changes."""
     needs_restart: tuple[str, ...] = ()
-    """Those of them that hold after a restart, each with what has to be restarted; all others hold
-    with the next call or turn."""
+    """The changed keys that need a restart, each with what has to be restarted; the next call or
+    turn applies all others."""
     overridden_by: tuple[str, ...] = ()
-    """Variables of the gateway's environment that hide what was changed."""
+    """Variables of the gateway's environment that override changed keys."""
     approval_id: str | None = None
-    """Under which a person approves it, if they have to."""
+    """The id of the request with which a person approves the change."""
     detail: str | None = None
+    """What happens next, in a sentence."""
 
 
-class Restarted(Result):
+class GatewayRestarting(Result):
     status: Literal["restarting"]
     detail: str
+    """What happens next, in a sentence."""
 
 
-#: A tool for the gateway; it is for owners.
+#: A tool for the gateway, which is for owners.
 _tool = partial(Tool, groups=("gateway", "automation"), owner_only=True)
 
 METHODS = (
@@ -79,7 +83,7 @@ METHODS = (
         " else. Use it when `needsRestart` of a change names it. Tools work again"
         " a moment later.",
         params=NoParams,
-        result=Restarted,
+        result=GatewayRestarting,
         scope="admin",
         effect="system",
     ),
@@ -101,10 +105,10 @@ METHODS = (
         tool="gateway_config_apply",
         title="Replace the configuration",
         approvable=True,
-        description="Replace the whole configuration. For some settings, gateway_config_patch"
-        " is simpler; what it says of agents and results holds here too.",
+        description="Replace the whole configuration. To change a few settings,"
+        " gateway_config_patch is simpler; its restrictions and results apply here too.",
         params=ApplyParams,
-        result=Changed,
+        result=ConfigChanged,
         scope="admin",
         effect="system",
         destroys=True,
@@ -119,7 +123,7 @@ METHODS = (
         " changed, what needs a restart, and whether a person must approve it. "
         'Example: {"patches": {"queue": {"mode": "steer"}}}.',
         params=PatchParams,
-        result=Changed,
+        result=ConfigChanged,
         scope="admin",
         effect="system",
         destroys=True,

@@ -1,4 +1,4 @@
-"""Methods of the console: a chat in a terminal, as a client of the gateway."""
+"""Methods for the console, which is a chat in a terminal and a client of the gateway."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,50 +8,54 @@ from remoteclaw.tools.base import Id, Method, Params, Result
 from remoteclaw.tools.sessions import MAX_WAIT_S, SessionKeyText
 
 Blob = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-#: What the vocabulary takes (`messages.MAX_TEXT_BYTES`), which says so in its own words.
+#: The maximum length of a message, in characters: the number of `messages.MAX_TEXT_BYTES`, which
+#: refuses a longer text with its own message.
 MAX_CHARS = 1024 * 1024
 
 
 class Sender(Params):
-    """Who writes on a channel, and where."""
+    """A sender on a channel, and the chat in which the sender writes."""
 
     channel: Id
     from_: Annotated[Id, Field(validation_alias="from", serialization_alias="from")]
+    """The sender's id on the channel."""
     to: Id | None = None
-    """The chat; else the sender's own."""
+    """The chat; else the direct chat of the sender."""
     account: Id = "default"
+    """The account of the channel."""
     thread_id: Id | None = None
+    """The thread or topic of the chat."""
 
 
-class OpenParams(Params):
+class OpenChatParams(Params):
     agent_id: Id | None = None
-    """The agent to talk to; else the first that is configured."""
+    """The agent to talk to; else `main`, or the first agent if there is no `main`."""
     session_key: SessionKeyText | None = None
-    """Instead of an agent: a session of any channel."""
+    """A session of any channel, instead of `agentId`."""
     sender: Sender | None = None
-    """Instead of the person at this terminal: another sender."""
+    """Another sender, instead of the person at this terminal."""
     follow: Literal["chat", "session", "nothing"] = "chat"
-    """What comes over this connection from now on: the chat's messages and the session's events,
-    those events alone, or nothing."""
+    """What to send over this connection: `chat` is the chat's messages and the session's events,
+    `session` only the events, and `nothing` neither."""
 
 
-class Opened(Result):
+class OpenedChat(Result):
     session_key: str
     sid: str
     agent: str
     model: str | None
-    """The model that it is to use; None for the CLI's own choice."""
+    """The model that the agent is set to use; null if the CLI chooses."""
     workspace: str
-    """The directory in which it works."""
+    """The directory in which the agent works."""
     is_console: bool
-    """Whether its replies come as `chat.message`; those of another channel's session go there, and
-    come here with `session.outcome`."""
+    """Whether replies arrive as `chat.message`. If not, they go to the session's own chat, and
+    arrive here with `session.outcome`."""
     state: str
-    """idle, scheduled or running."""
+    """`idle`, `scheduled` (a worker will take it) or `running`."""
     waiting: int
     """How many messages have no outcome yet."""
     commands: tuple[tuple[str, str], ...]
-    """The commands that may be written here, each with what it does."""
+    """The commands of the chat, each with its description."""
 
 
 class SentFile(Params):
@@ -61,74 +65,78 @@ class SentFile(Params):
     blob: Blob
 
 
-class SendParams(Params):
+class SendChatParams(Params):
     session_key: SessionKeyText
     message: Annotated[str, Field(max_length=MAX_CHARS)]
     message_id: Id
-    """The message's own id: the same one again is the same message."""
+    """The message's id: a second call with the same id does not send the message again."""
     attachments: Annotated[list[SentFile], Field(max_length=10)] = Field(default_factory=list)
-    """Files that were stored before, by `POST /files`."""
+    """Files that were stored with `POST /files` before."""
     to_caller: bool = False
-    """Have the reply stand in the message's outcome alone, which `chat.outcome` returns, also
-    where the session is a console's."""
+    """Put the reply only into the message's outcome, which `chat.outcome` returns, and not into the
+    chat."""
     is_background: bool = False
-    """Wait behind what people send."""
+    """Use the lane `background`, which runs after people's messages."""
 
 
 class ConsoleSent(Result):
     entry: str | None = None
-    """The entry that the message became; its outcome names it. None if it was a command."""
+    """The id of the entry that the message became, for `chat.outcome`; absent for a command."""
     answer: str | None = None
     """The answer to a command, as Markdown."""
     is_duplicate: bool = False
-    """Whether a message with this id was accepted before, in the place of this one."""
+    """Whether a message with this id was accepted before; nothing was sent now."""
     ahead: int = 0
-    """How many messages have no outcome yet, besides this one."""
+    """How many earlier messages have no outcome yet."""
     session_key: str | None = None
-    """The session that the chat is about from now on, if the command has changed it."""
+    """The new session of the chat, if a command has changed it."""
 
 
 class OutcomeParams(Params):
     session_key: SessionKeyText
     entry: Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
+    """The id of the message's entry."""
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """How long to wait until it is final, in seconds."""
+    """How many seconds to wait for a final outcome."""
     knows_pause: bool = False
-    """Go on waiting when the message is put off."""
+    """Continue to wait when the message is postponed, because the caller knows about that."""
 
 
-class SaidPart(Result):
+class ReplyPart(Result):
     text: str
     is_error: bool
 
 
-class ToldFile(Result):
+class ReplyFile(Result):
     name: str
     mime_type: str
     size: int
     blob: str
 
 
-class ToldOutcome(Result):
+class ChatOutcome(Result):
     status: str
-    """accepted, running, or how it ended: done, failed, stopped, interrupted, steered, dropped,
-    dead."""
+    """`accepted`, `running`, or a final status: `done`, `failed`, `stopped`, `interrupted`,
+    `steered`, `dropped` or `dead`."""
     turn: str | None
-    """The turn that took it up; messages that share a turn share its reply."""
-    reply: tuple[SaidPart, ...]
-    files: tuple[ToldFile, ...]
+    """The turn that answers the message; messages that share a turn share its reply."""
+    reply: tuple[ReplyPart, ...]
+    """The parts of the reply, in order."""
+    files: tuple[ReplyFile, ...]
+    """The files of the reply."""
     error: dict[str, Any] | None
-    """What failed: `category` and `detail`."""
+    """The `category` and the `detail` of a failure."""
     usage: dict[str, Any] | None
+    """The tokens, the time and the cost of the turn."""
     pause: str | None
-    """Why and until when the message is put off."""
+    """Why and until when the message is postponed."""
 
 
 class ShownParams(Params):
     key: Annotated[str, Field(min_length=1, max_length=500)]
     """The `key` of a `chat.message`."""
     unsaved: Annotated[list[Blob], Field(max_length=100)] = Field(default_factory=list)
-    """The files that could not be saved: they are kept."""
+    """The message's files that could not be saved, which the gateway then keeps."""
 
 
 class ChatShown(Result):
@@ -138,30 +146,30 @@ class ChatShown(Result):
 METHODS = (
     Method(
         name="chat.open",
-        description="Open a chat in a terminal: say what it is, and have its messages and the "
-        "session's events sent over this connection.",
-        params=OpenParams,
-        result=Opened,
+        description="Open a chat in a terminal: return its session, and send its messages and the "
+        "session's events over this connection.",
+        params=OpenChatParams,
+        result=OpenedChat,
         scope="write",
     ),
     Method(
         name="chat.send",
-        description="Give the chat's agent what the person has written; answer a command at once.",
-        params=SendParams,
+        description="Send a person's message to the agent of a chat, or answer a command at once.",
+        params=SendChatParams,
         result=ConsoleSent,
         scope="write",
         effect="session",
     ),
     Method(
         name="chat.outcome",
-        description="Return what became of a message, or wait for it.",
+        description="Return the outcome of a message, or wait for it.",
         params=OutcomeParams,
-        result=ToldOutcome,
+        result=ChatOutcome,
         scope="read",
     ),
     Method(
         name="chat.shown",
-        description="Say that a message of the chat was shown, so that it is not sent again.",
+        description="Confirm that a message of the chat was shown, so that it is not sent again.",
         params=ShownParams,
         result=ChatShown,
         scope="write",

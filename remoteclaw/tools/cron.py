@@ -1,4 +1,4 @@
-"""Methods about cron jobs: messages to a session that come by the clock."""
+"""Methods about cron jobs, which send messages to a session at set times."""
 
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ JobId = Annotated[
 
 
 class ScheduleParams(Params):
-    """When a job is due: exactly one of `at`, `every` and `cron`."""
+    """The schedule of a job: exactly one of `at`, `every` and `cron`."""
 
     at: Annotated[str, Field(max_length=64)] | None = None
     """Once: ISO 8601, with an offset or in the zone `tz`."""
@@ -38,33 +38,33 @@ AlertAfter = Annotated[int, Field(ge=0, le=1000)]
 
 
 class JobSpec(Params):
-    """What a job is."""
+    """A new job."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     """A short name."""
     schedule: ScheduleParams
     """When: exactly one of `at`, `every` and `cron`."""
     message: Text
-    """What the agent is told each time."""
+    """The message that the agent gets each time."""
     session_key: Id | None = None
     """Leave it out: it is your own session."""
     enabled: bool = True
     """False: it is paused."""
     misfire: Misfire = "skip"
-    """A run missed by over an hour is skipped, or happens once at any age."""
+    """If a run is over an hour late: skip it, or run it once, however late."""
     alert_after: AlertAfter = 0
-    """Tell the chat after so many failures in a row; 0: never."""
+    """Notify the chat after so many failures in a row; 0: never."""
 
 
 class JobPatch(Params):
-    """What to change of a job; what is absent stays."""
+    """Changes of a job; an absent field stays as it is."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """Its new name."""
     schedule: ScheduleParams | None = None
     """Its new schedule; without `tz`, its zone stays."""
     message: Text | None = None
-    """What the agent is told from now on."""
+    """The agent's new message."""
     enabled: bool | None = None
     """False pauses it, true resumes it."""
     misfire: Misfire | None = None
@@ -89,7 +89,7 @@ class AddParams(Params):
 class UpdateParams(Params):
     job_id: JobId
     updates: JobPatch
-    """What changes; the rest stays."""
+    """What to change; the rest stays."""
 
 
 class JobParams(Params):
@@ -99,10 +99,10 @@ class JobParams(Params):
 class RunParams(Params):
     job_id: JobId
     force: bool = False
-    """Also while a run of the job is unfinished."""
+    """Run it even while a run of the job is unfinished."""
 
 
-class ListParams(Params):
+class ListJobsParams(Params):
     filter: Annotated[str, Field(max_length=200)] | None = None
     """Only jobs whose name contains this, in any case."""
 
@@ -115,7 +115,7 @@ class RunsParams(Params):
 
 
 class CronJob(Result):
-    """A job as it stands."""
+    """The current state of a job."""
 
     id: str
     name: str
@@ -125,34 +125,40 @@ class CronJob(Result):
     enabled: bool
     created_ms: int
     next_run_ms: int | None = None
-    """When it is due next, in milliseconds since 1970; none if it is not enabled, or done."""
+    """When the job is due next, in milliseconds since 1970; absent if it is paused or done."""
     next_run: str | None = None
-    """The same in the job's time zone: ISO 8601."""
+    """`nextRunMs` as ISO 8601, in the job's time zone."""
     last_run_ms: int | None = None
-    """When the run was due that the clock began last."""
+    """When the last scheduled run was due, in milliseconds since 1970."""
     last_run: str | None = None
-    """The same in the job's time zone."""
+    """`lastRunMs` as ISO 8601, in the job's time zone."""
     last_status: str | None = None
-    """How the last run ended that is over: done, failed, …"""
+    """The status of the last run that has ended, such as `done` or `failed`."""
     last_error: str | None = None
-    """Why that one did not go well."""
+    """Why the last run that has ended was not `done`."""
     last_duration_ms: int | None = None
+    """How long the last run that has ended took, in milliseconds."""
     failures: int = 0
     """How many runs in a row have failed."""
     is_running: bool = False
-    """Whether the run that was begun last is not settled yet."""
+    """Whether the last run has not ended yet."""
     misfire: Misfire
+    """What happens to a run that is over an hour late: `skip` or `run_once`."""
     alert_after: int
+    """After how many failures in a row the chat is notified; 0 for never."""
 
 
 class CronStatus(Result):
     jobs: int
+    """The number of jobs."""
     enabled: int
+    """The number of jobs that are not paused."""
     next_run_ms: int | None = None
+    """When the next job is due, in milliseconds since 1970."""
     next_run: str | None = None
-    """The same in the time zone of that job: ISO 8601."""
+    """`nextRunMs` as ISO 8601, in that job's time zone."""
     scheduler: Literal["running", "absent"]
-    """Whether something runs that fires the jobs."""
+    """Whether a process runs that starts the jobs when they are due."""
 
 
 class JobsResult(Result):
@@ -165,36 +171,38 @@ class JobResult(Result):
 
 class RemovedResult(Result):
     removed: bool
-    """False if there was no such job any more."""
+    """False if there is no such job."""
 
 
 class CronRun(Result):
     job_id: str
     due_ms: int
+    """When the run was due, in milliseconds since 1970."""
     due: str
-    """The same in the job's time zone: ISO 8601."""
+    """`dueMs` as ISO 8601, in the job's time zone."""
     status: str
-    """fired, until it is over; then done, failed, stopped, interrupted, dropped, dead or unknown.
-    skipped is a due time without a run."""
+    """`fired` until the run ends; then `done`, `failed`, `stopped`, `interrupted`, `dropped`,
+    `dead` or `unknown`. `skipped` is a due time at which no run was started."""
     run_id: str | None = None
+    """The id of the message that the run sent; absent if it was skipped."""
     detail: str | None = None
-    """Why there was none, or why it did not go well."""
+    """Why the run was skipped, or was not `done`."""
     is_manual: bool = False
-    """Whether cron_run began it."""
+    """Whether cron_run started the run."""
     duration_ms: int | None = None
 
 
 class RunsResult(Result):
     runs: tuple[CronRun, ...]
-    """Newest first."""
+    """The runs, newest first."""
 
 
 class RunResult(Result):
     run_id: str
-    """Names the message that the session was given; cron_runs tells what becomes of it."""
+    """The id of the message that the session got; cron_runs shows its status."""
 
 
-#: A tool for cron jobs; it is for owners.
+#: A tool for cron jobs, which is for owners.
 _tool = partial(Tool, groups=("cron", "automation"), owner_only=True, approvable=False)
 
 METHODS = (
@@ -203,7 +211,7 @@ METHODS = (
         tool="cron_status",
         title="Show cron's status",
         description="Show how many cron jobs there are, when the next one runs, and whether a"
-        " scheduler runs them. Use it when a reminder did not come.",
+        " scheduler runs them. Use it when a reminder did not arrive.",
         params=NoParams,
         result=CronStatus,
         scope="read",
@@ -215,7 +223,7 @@ METHODS = (
         title="List cron jobs",
         description="List reminders and recurring tasks (cron jobs): id, schedule, next run, "
         'last result. Use it to find a jobId. Example: {"filter": "report"}.',
-        params=ListParams,
+        params=ListJobsParams,
         result=JobsResult,
         scope="read",
         effect="none",
@@ -240,7 +248,7 @@ METHODS = (
         tool="cron_update",
         title="Change a cron job",
         description="Change, pause or resume a reminder or recurring task: its time, its "
-        'text, whether it runs. Returns the job as it is then. Example: {"jobId":'
+        'text, whether it runs. Returns the changed job. Example: {"jobId":'
         ' "0f3a5c7e9b1d2468", "updates": {"enabled": false}}.',
         params=UpdateParams,
         result=JobResult,
@@ -265,8 +273,8 @@ METHODS = (
         name="cron.run",
         tool="cron_run",
         title="Run a cron job now",
-        description="Run a cron job now, beside its schedule, which stays: to try it, for "
-        "instance. Returns a runId; cron_runs shows what came of it. Example: "
+        description="Run a cron job now, in addition to its schedule, for instance to try "
+        "it. Returns a runId; cron_runs shows how it ended. Example: "
         '{"jobId": "0f3a5c7e9b1d2468"}.',
         params=RunParams,
         result=RunResult,

@@ -1,4 +1,4 @@
-"""Methods about the fleet as a whole: what runs, waits, was given up, is missing, and has cost."""
+"""Methods about the whole fleet: its status, dead letters, the doctor's findings and the usage."""
 
 from typing import Annotated, Literal
 
@@ -9,11 +9,11 @@ from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result
 
 class LaneLoad(Result):
     name: str
-    """agents, which has what people send, or background."""
+    """`agents`, the lane of people's messages, or `background`."""
     workers: int
-    """How many workers serve it."""
+    """How many workers serve the lane."""
     hints: int
-    """How many hints wait for one of them."""
+    """How many hints wait for one of these workers."""
 
 
 class Worker(Result):
@@ -21,14 +21,15 @@ class Worker(Result):
     pid: int
     host: str
     state: str
-    """started, idle, busy or suspended."""
+    """`started`, `idle`, `busy` or `suspended`."""
     lanes: tuple[str, ...]
+    """The lanes that the worker serves."""
     is_ours: bool
-    """Whether it was started as `remoteclaw worker`."""
+    """Whether the worker was started as `remoteclaw worker`; any other one should be ended."""
     session_key: str | None = None
-    """The session that it works on."""
+    """The session that the worker has taken."""
     since_ms: int | None = None
-    """Since when that has been at work."""
+    """Since when that session has been busy."""
 
 
 class SessionAtWork(Result):
@@ -36,24 +37,27 @@ class SessionAtWork(Result):
     agent: str
     label: str | None = None
     title: str | None = None
+    """The first words of the session's conversation."""
     state: Literal["scheduled", "running"]
-    """scheduled: it waits for a worker."""
+    """`scheduled`: the session waits for a worker."""
     lane: str
     waiting: int
-    """How many messages wait for an answer, the running ones included."""
+    """How many messages have no answer yet, including those of the running turn."""
     since_ms: int | None = None
-    """Since when it runs, or its oldest message waits."""
+    """Since when the session runs, or its oldest message waits."""
     postponed: str | None = None
-    """Why it waits although a worker may be free, as an error's category."""
+    """Why the session waits although a worker may be free, as the category of an error."""
     postponed_until_ms: int | None = None
+    """Until when the session waits."""
 
 
-class WarmAgent(Result):
+class WarmAgentInfo(Result):
     session_key: str | None = None
-    """None if that session has had another agent since."""
+    """The session of the agent; absent if the session has a newer agent."""
     since_ms: int
-    """Since when it waits for the next message."""
+    """Since when the agent waits for the next message."""
     memory_bytes: int
+    """The memory that the agent's processes use."""
 
 
 class AdapterProcess(Result):
@@ -63,146 +67,160 @@ class AdapterProcess(Result):
 
 class Adapter(Result):
     account: str
-    """Its channel and name, such as telegram/default."""
+    """The channel and the name of the account, such as telegram/default."""
     state: Literal["runs", "refused", "stopped"]
+    """`refused`: the platform refuses the account, for instance its token."""
     name: str
-    """What it is called on its platform; empty if that isn't known."""
+    """The account's name on the platform; empty if it is unknown."""
     problem: str
     """What is wrong, in a sentence; empty if nothing is."""
     waiting: int
-    """How many replies it has still to deliver."""
+    """How many replies are not delivered yet."""
     by: AdapterProcess | None = None
-    """The process that delivers."""
+    """The process that delivers the replies."""
     standbys: tuple[AdapterProcess, ...]
-    """The processes that would take over."""
+    """The processes that would take over from it."""
 
 
 class Problem(Result):
     subject: str
+    """The part of the fleet that has the problem."""
     text: str
     """What is wrong, and what to do."""
 
 
 class FleetResult(Result):
     at_ms: int
-    """The gateway's time; all times here are in milliseconds since 1970."""
+    """The gateway's time. All times in this result are in milliseconds since 1970."""
     problems: tuple[Problem, ...]
     lanes: tuple[LaneLoad, ...]
     workers: tuple[Worker, ...]
     busy_sessions: int
+    """How many sessions run or wait for a worker."""
     sessions: tuple[SessionAtWork, ...]
-    """The first 50 of them: those first that a worker has."""
-    agents: tuple[WarmAgent, ...]
-    """The warm agents of this gateway's host, the longest waiting first."""
+    """The first 50 busy sessions; running ones are first."""
+    agents: tuple[WarmAgentInfo, ...]
+    """The warm agents on the gateway's host, those that wait longest first."""
     adapters: tuple[Adapter, ...]
     dead_letters: int
+    """The number of dead letters."""
 
 
 class LettersParams(Params):
     limit: Limit = 50
-    """How many of the oldest."""
+    """The maximum number of dead letters, of which the oldest are returned."""
 
 
 class LetterParams(Params):
     id: Id
+    """The id of a dead letter."""
 
 
 class Letter(Result):
     id: str
     session_key: str | None = None
     account: str | None = None
-    """Of a reply: the account that it was for."""
+    """The account of a reply; absent for a message."""
     given_up_ms: int
+    """When RemoteClaw gave it up, in milliseconds since 1970."""
     attempts: int
+    """The number of attempts that were made."""
     category: str
+    """The category of the failure."""
     why: str
     """Why it was given up, in a sentence."""
     text: str | None = None
-    """How it begins; absent if it can't be read."""
+    """The beginning of the text; absent if it is unreadable."""
     files: int
-    """How many files it has."""
+    """The number of its files."""
 
 
 class LettersResult(Result):
     letters: tuple[Letter, ...]
-    """The oldest first."""
+    """The dead letters, oldest first."""
     count: int
-    """How many there are in all."""
+    """The number of all dead letters."""
 
 
 class Retried(Result):
     session_key: str | None = None
     run_id: str | None = None
-    """What a message is tried again as; absent for a reply."""
+    """The id of the new message, for `agent.wait`; absent for a reply."""
     account: str | None = None
-    """The account that sends a reply again; absent for a message."""
+    """The account that sends the reply again; absent for a message."""
 
 
 class Dropped(Result):
     id: str
 
 
-class Finding(Result):
+class DoctorFinding(Result):
     subject: str
+    """The part that was checked."""
     ok: bool
+    """Whether nothing is wrong."""
     text: str
-    """What was found; if it isn't right, also what to do."""
+    """The result of the check; if something is wrong, also what to do."""
 
 
 class DoctorResult(Result):
     host: str
-    """The computer that was looked at: this gateway's."""
+    """The computer that was checked, which is the gateway's."""
     at_ms: int
-    findings: tuple[Finding, ...]
+    """The time of the check, in milliseconds since 1970."""
+    findings: tuple[DoctorFinding, ...]
 
 
 class UsageParams(Params):
     by: Literal["agent", "session", "day"] = "agent"
-    """What to add up for."""
+    """What a row is the sum of."""
     days: Annotated[int, Field(ge=1, le=92)] = 30
-    """How many days, today included, in the workers' time zone."""
+    """The number of days, including today, in the workers' time zone."""
 
 
 class UsageRow(Result):
     name: str
-    """The agent; the session's key, or its id if no more is known of it; the day as ISO 8601."""
+    """The agent; the session's key, or its id if the key has expired; or the day as ISO 8601."""
     title: str | None = None
-    """What the session is called."""
+    """The session's label or title."""
     turns: int
     input_tokens: int
-    """Tokens that the model read and that were in no cache."""
+    """The tokens that the model read and that were in no cache."""
     cache_read_tokens: int
+    """The tokens that the model read from the provider's cache."""
     cache_write_tokens: int
+    """The tokens that were written to the provider's cache."""
     output_tokens: int
     duration_ms: int
+    """The duration of the turns."""
     cost_usd: float | None
-    """Where the agent's CLI says what a turn costs."""
+    """The cost of the turns; null if the agent's CLI doesn't report costs."""
 
 
 class UsageResult(Result):
     rows: tuple[UsageRow, ...]
-    """Days in their order; agents and sessions by how much they read and wrote."""
+    """Days in their order; agents and sessions by their tokens, largest first."""
 
 
 METHODS = (
     Method(
         name="fleet.status",
-        description="Say what the fleet does: lanes, workers, sessions at work, warm agents of "
-        "this host, adapters, and what is wrong.",
+        description="Show the state of the fleet: problems, lanes, workers, busy sessions, warm "
+        "agents of this host, adapters and the number of dead letters.",
         params=NoParams,
         result=FleetResult,
         scope="read",
     ),
     Method(
         name="deadletters.list",
-        description="List the messages and replies that were given up.",
+        description="List the dead letters: messages and replies that were given up.",
         params=LettersParams,
         result=LettersResult,
         scope="read",
     ),
     Method(
         name="deadletters.retry",
-        description="Retry a message that was given up in its session, or a reply in its chat.",
+        description="Retry a dead letter: a message in its session, or a reply in its chat.",
         params=LetterParams,
         result=Retried,
         scope="admin",
@@ -210,7 +228,7 @@ METHODS = (
     ),
     Method(
         name="deadletters.drop",
-        description="Throw away a message or a reply that was given up, with its files.",
+        description="Delete a dead letter and its files.",
         params=LetterParams,
         result=Dropped,
         scope="admin",
@@ -219,15 +237,15 @@ METHODS = (
     ),
     Method(
         name="doctor",
-        description="Check all that RemoteClaw needs on this gateway's host, as `remoteclaw "
-        "doctor` does. It takes some seconds; who asks meanwhile gets the same answer.",
+        description="Check everything that RemoteClaw needs on this gateway's host, as `remoteclaw "
+        "doctor` does. It takes some seconds; calls in the meantime return the same result.",
         params=NoParams,
         result=DoctorResult,
         scope="read",
     ),
     Method(
         name="usage",
-        description="Add up the tokens, the time and the cost of turns by agent, session or day.",
+        description="Return the tokens, the time and the cost of turns by agent, session or day.",
         params=UsageParams,
         result=UsageResult,
         scope="read",

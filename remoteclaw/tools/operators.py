@@ -1,4 +1,4 @@
-"""Methods that only operators have: looking at the fleet, giving it messages, stopping."""
+"""Methods for operators: read the state, send messages, stop, reset and follow sessions."""
 
 from typing import Annotated, Literal
 
@@ -15,40 +15,51 @@ class Health(Result):
 
 class FleetStatus(Result):
     workers: int
-    """How many rq workers of ours serve the queues."""
+    """The number of workers that `remoteclaw worker` or `remoteclaw up` has started."""
     hints: int
-    """How many hints wait for a worker."""
+    """The number of hints that wait for a worker."""
     busy_sessions: int
+    """The number of sessions that run a turn or wait for a worker."""
     dead_letters: int
+    """The number of dead letters."""
     has_sweeper: bool
+    """Whether a sweeper runs."""
     config_problem: str | None
-    """What is wrong with this host's configuration file; what runs goes on with what it had."""
+    """What is wrong with the configuration file of the gateway's host; running processes keep the
+    last valid configuration. Null if the file is valid."""
 
 
 class AgentParams(Params):
     message: Text
     channel: Id
+    """The channel on which the message counts as sent."""
     from_: Annotated[Id, Field(validation_alias="from", serialization_alias="from")]
-    """Who says it, on that channel."""
+    """The sender's id on the channel."""
     to: Id | None = None
-    """The chat; else the sender's own."""
+    """The chat; else the direct chat of the sender."""
     account: Id = "default"
+    """The account of the channel."""
     thread_id: Id | None = None
+    """The thread or topic of the chat."""
     agent_id: Id | None = None
+    """The agent; else `main`, or the first agent if there is no `main`."""
     message_id: Id | None = None
-    """The message's own id: the same one again is the same message."""
+    """The message's id: a second call with the same id does not send the message again."""
 
 
 class AgentAccepted(Result):
     session_key: str
     run_id: str
+    """The id of the message, for `agent.wait` and `sessions.trace`."""
     is_duplicate: bool
+    """Whether a message with the same `messageId` was accepted before; nothing was sent now."""
 
 
 class WaitParams(Params):
     run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}-\d{1,20}-\d{1,20}$")]
+    """The id of a message."""
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
-    """In seconds."""
+    """How many seconds to wait for the reply."""
 
 
 class SessionParams(Params):
@@ -61,13 +72,13 @@ class Subscribed(Result):
 
 class Stopped(Result):
     stopped: int
-    """How many messages are not answered any more."""
+    """How many messages will not be answered."""
 
 
 class ResetParams(Params):
     session_key: SessionKeyText
     reason: Literal["new", "reset"] = "reset"
-    """What the list of ended conversations says of it."""
+    """The reason in the list of ended conversations."""
 
 
 class ResetResult(Result):
@@ -77,22 +88,23 @@ class ResetResult(Result):
 METHODS = (
     Method(
         name="health",
-        description="Say that the gateway answers.",
+        description="Return `ok` and the version of the gateway.",
         params=NoParams,
         result=Health,
         scope="read",
     ),
     Method(
         name="status",
-        description="Say what runs: workers, hints that wait, sessions at work.",
+        description="Show the numbers of workers, waiting hints, busy sessions and dead letters, "
+        "and problems.",
         params=NoParams,
         result=FleetStatus,
         scope="read",
     ),
     Method(
         name="agent",
-        description="Give a message to an agent, as a channel's adapter would; `agent.wait` "
-        "returns its reply.",
+        description="Send a message to an agent, as if it had arrived on a channel; `agent.wait` "
+        "returns the reply.",
         params=AgentParams,
         result=AgentAccepted,
         scope="write",
@@ -100,14 +112,14 @@ METHODS = (
     ),
     Method(
         name="agent.wait",
-        description="Wait for what became of a message.",
+        description="Wait for the outcome of a message, and return it.",
         params=WaitParams,
         result=SendResult,
         scope="read",
     ),
     Method(
         name="sessions.stop",
-        description="Stop what a session has accepted so far.",
+        description="Stop the running turn of a session, and drop the messages that wait in it.",
         params=SessionParams,
         result=Stopped,
         scope="write",
@@ -115,9 +127,9 @@ METHODS = (
     ),
     Method(
         name="sessions.reset",
-        description="End a session's conversation: stop what it has accepted so far, put away what "
-        "was said, and have the next message begin a new one. If that takes longer than 15 "
-        "seconds, the answer is UNAVAILABLE, and it happens as soon as it can.",
+        description="End the conversation of a session: stop its turn, drop waiting messages, and "
+        "archive the record; the next message begins a new conversation. If that takes longer than "
+        "15 seconds, the answer is UNAVAILABLE, and the conversation ends as soon as possible.",
         params=ResetParams,
         result=ResetResult,
         scope="admin",
@@ -126,15 +138,15 @@ METHODS = (
     ),
     Method(
         name="sessions.subscribe",
-        description="Have events of a session sent over this connection: its answers as far as "
-        "they have come, and each outcome.",
+        description="Subscribe this connection to the events of a session: the partial text of its "
+        "answers, and each outcome.",
         params=SessionParams,
         result=Subscribed,
         scope="read",
     ),
     Method(
         name="sessions.unsubscribe",
-        description="Have no more events of a session sent over this connection.",
+        description="End this connection's subscription to the events of a session.",
         params=SessionParams,
         result=Subscribed,
         scope="read",

@@ -1,4 +1,4 @@
-"""Methods for operators who look after sessions: find, look into, set, and write in them."""
+"""Methods for operators to find sessions, inspect and configure them, and write in them."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,10 +7,10 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Limit, Method, Params, Result, Text
 from remoteclaw.tools.operators import SessionParams
 from remoteclaw.tools.sessions import (
-    HistoryParams,
     HistoryResult,
     Label,
     SessionFacts,
+    SessionHistoryParams,
     SessionKeyText,
 )
 
@@ -19,134 +19,158 @@ class SearchParams(Params):
     query: Annotated[str, Field(max_length=200)] = ""
     """Only sessions whose key, label or title contains this, in any case."""
     in_words: bool = False
-    """Whether the query is looked for in what was said, and not in names."""
+    """Whether to search the sessions' messages for `query`, instead of their names."""
     state: Literal["idle", "scheduled", "running", "asks"] | None = None
-    """Only those in this state; `asks` are those that wait for a person."""
+    """Only sessions in this state; `asks` are sessions whose agent waits for a person's answer."""
     channel: Id | None = None
+    """Only sessions on this channel."""
     agent: Id | None = None
+    """Only sessions of this agent."""
     limit: Limit = 50
-    """How many at most."""
+    """The maximum number of sessions."""
 
 
 class Excerpt(Result):
-    """Where a session's record has what was looked for: the newest place."""
+    """The newest match of a query in the record of a session."""
 
     at: int
-    """When it was said, in milliseconds since 1970."""
+    """The time of the message, in milliseconds since 1970."""
     who: str
-    """The name of who said it; `agent` is the agent."""
+    """The sender's name; `agent` for the agent."""
     text: str
+    """The part of the message around the match."""
 
 
 class FoundSession(SessionFacts):
     label: str | None = None
     title: str | None = None
-    """The first words of its conversation."""
+    """The first words of the session's conversation."""
     asks: int
-    """How many requests of its agent wait for a person."""
+    """How many requests of the session's agent wait for a person's answer."""
     excerpt: Excerpt | None = None
 
 
 class SearchResult(Result):
     sessions: tuple[FoundSession, ...]
-    """Those that wait for a person first, then by activity."""
+    """The sessions: first those that wait for a person's answer, then by activity."""
     is_complete: bool
-    """False if there are more than were asked for."""
+    """False if there are more sessions than `limit`."""
     searched: int | None = None
-    """How many of the newest sessions were looked into, if that is not all of them."""
+    """How many of the newest sessions were searched; absent if all were."""
     channels: tuple[str, ...]
-    """The channels that there are sessions of, as far as was looked."""
+    """The configured channels, and those of the searched sessions."""
     agents: tuple[str, ...]
+    """The configured agents, and those of the searched sessions."""
 
 
 class QueueSettings(Result):
+    """The settings in effect; `[queue]` of the configuration explains them."""
+
     mode: str
-    """What becomes of messages while the session is busy: aside, collect, followup, steer or
-    interrupt."""
+    """What happens to messages while the session is busy: `aside`, `collect`, `followup`, `steer`
+    or `interrupt`."""
     debounce_ms: int
+    """As in `[queue]`, in milliseconds."""
     cap: int
+    """As in `[queue]`: the maximum number of waiting messages; 0 for no limit."""
     drop: str
+    """As in `[queue]`: `old`, `new` or `summarize`."""
     gather_ms: int
+    """As in `[queue]`, in milliseconds."""
     gather_most_ms: int
+    """As in `[queue]`, in milliseconds."""
     own: tuple[str, ...]
-    """Which of these are the session's own, and not the configuration's."""
+    """The names of the settings that the session overrides."""
 
 
 class SessionDetails(SessionFacts):
     label: str | None = None
     title: str | None = None
+    """The first words of the session's conversation."""
     model: str | None = None
-    """The model that its next turn asks for; absent for the CLI's own choice."""
+    """The model of the next turn; absent if the CLI chooses."""
     project: str | None = None
+    """The project in which the agent works; absent for its workspace."""
     started_by: str | None = None
-    """The key of the session that has started it."""
+    """The key of the session that has started this one as a task."""
     has_started: tuple[str, ...] = ()
+    """The keys of the tasks that this session has started."""
     host: str | None = None
+    """The host on which the session's agent runs."""
     postponed: str | None = None
-    """Why it waits although there is work."""
+    """Why the session's messages wait, as the category of an error; absent if they don't."""
     postponed_until_ms: int | None = None
+    """Until when they wait, in milliseconds since 1970."""
     queue: QueueSettings
     usage: dict[str, Any] | None = None
-    """What its turns took: turns, tokens, milliseconds and US dollars."""
+    """The usage of the session's turns: turns, tokens, milliseconds and US dollars."""
 
 
 class EndedConversation(Result):
     ended_ms: int
-    """The time of its end, which names it."""
+    """The time at which the conversation ended, in milliseconds since 1970; it is also its id."""
     messages: int
-    """How many messages of people it has."""
+    """The number of people's messages in the conversation."""
     why: str
-    """The word that ended it, or another reason."""
+    """The command that ended the conversation, or another reason such as `idle`."""
 
 
 class ArchiveResult(Result):
     ended: tuple[EndedConversation, ...]
-    """Newest first."""
+    """The ended conversations, newest first."""
 
 
-class ArchivedParams(HistoryParams):
+class ArchivedParams(SessionHistoryParams):
     ended_ms: int
-    """Which of the ended conversations, as `sessions.archive` names them."""
+    """The id of an ended conversation, from `sessions.archive`."""
 
 
 class TraceParams(Params):
     what: Id
-    """A message's reference, or a session: then its newest message."""
+    """The reference of a message, a reply as CHANNEL/ACCOUNT/CHAT/MESSAGE_ID, or a session, for its
+    newest message."""
     limit: Annotated[int, Field(ge=1, le=20)] = 1
-    """The number of messages: this one, and those before it."""
+    """The number of messages: this one and earlier ones."""
 
 
 class TraceStep(Result):
     at_ms: int
+    """The time of the step, in milliseconds since 1970."""
     name: str
+    """The state that the message reached, or another event."""
     attempt: int | None = None
+    """The attempt at the turn, counted from 1."""
     detail: str
 
 
 class MessageTrace(Result):
     reference: str
+    """The reference of the message."""
     status: str
+    """The current status of the message."""
     turn: str | None = None
-    """The reference of the turn that answered it."""
+    """The reference of the turn that answers the message."""
     steps: tuple[TraceStep, ...]
+    """The steps, oldest first."""
     error: dict[str, Any] | None = None
-    """`category` and `detail` of a failure."""
+    """The `category` and the `detail` of a failure."""
     usage: dict[str, Any] | None = None
-    """What its turn took."""
+    """The tokens, the time and the cost of the turn."""
 
 
 class TraceResult(Result):
     session_key: str | None = None
     messages: tuple[MessageTrace, ...]
-    """Newest first."""
+    """The messages, newest first."""
     before: str | None = None
-    """The reference of the message before these, of which more may be known."""
+    """The reference of the next earlier message, if any; its trace may have expired."""
 
 
 class LabelParams(Params):
     session_key: SessionKeyText
     label: Label | None = None
-    """Its name, which no other session of the agent has; without one, it has none any more."""
+    """The new label, which no other session of the agent may have; without it, the session's label
+    is removed."""
 
 
 class Labelled(Result):
@@ -155,42 +179,51 @@ class Labelled(Result):
 
 
 class QueueParams(Params):
+    """Overrides of `[queue]` for a session; an absent setting stays as it is."""
+
     session_key: SessionKeyText
     mode: Literal["aside", "collect", "followup", "steer", "interrupt"] | None = None
+    """The session's `mode` of `[queue]`; absent to leave it as it is, like the settings below."""
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    """The session's `debounce_ms`, in milliseconds."""
     cap: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    """The session's `cap`; 0 for no limit."""
     drop: Literal["old", "new", "summarize"] | None = None
+    """The session's `drop`."""
     gather_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    """The session's `gather_ms`, in milliseconds."""
     gather_most_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    """The session's `gather_most_ms`, in milliseconds."""
     reset: bool = False
-    """Whether its own settings are taken away before."""
+    """Whether to remove all of the session's overrides first."""
 
 
 class WriteParams(Params):
     session_key: SessionKeyText
     message: Text
+    """The text of the message."""
 
 
 class Written(Result):
     session_key: str
     run_id: str
-    """Names the message: `agent.wait` and `sessions.trace` take it."""
+    """The id of the message, for `agent.wait` and `sessions.trace`."""
     who: str
-    """Who has written it, as the agent, the chat and the record are told."""
+    """The sender's name, as the agent, the chat and the record have it."""
 
 
 METHODS = (
     Method(
         name="sessions.search",
-        description="Find sessions by name, state, channel, agent, or what was said in them: those "
-        "that wait for a person first.",
+        description="Find sessions by name, state, channel, agent, or the text of their messages. "
+        "Sessions that wait for a person's answer are first.",
         params=SearchParams,
         result=SearchResult,
         scope="read",
     ),
     Method(
         name="sessions.show",
-        description="Show what is known of a session, and its settings.",
+        description="Show a session's state, settings and usage.",
         params=SessionParams,
         result=SessionDetails,
         scope="read",
@@ -204,23 +237,23 @@ METHODS = (
     ),
     Method(
         name="sessions.archived",
-        description="Read what was said in an ended conversation, as `chat.history` reads the "
-        "current one.",
+        description="Read the record of an ended conversation, in the form in which `chat.history` "
+        "returns the current one.",
         params=ArchivedParams,
         result=HistoryResult,
         scope="read",
     ),
     Method(
         name="sessions.trace",
-        description="Show every state that messages of a session passed through, with times, and "
-        "what people were asked for meanwhile.",
+        description="Show the states that messages of a session passed through, with times, and "
+        "the requests to people in their turns.",
         params=TraceParams,
         result=TraceResult,
         scope="read",
     ),
     Method(
         name="sessions.label",
-        description="Give a session a label, or take it away.",
+        description="Set or remove the label of a session.",
         params=LabelParams,
         result=Labelled,
         scope="write",
@@ -228,8 +261,8 @@ METHODS = (
     ),
     Method(
         name="sessions.queue",
-        description="Say what becomes of messages that come while a session is busy. It holds from "
-        "the session's next turn on.",
+        description="Set what happens to messages that arrive while a session is busy. The "
+        "session's next turn applies it.",
         params=QueueParams,
         result=QueueSettings,
         scope="admin",
@@ -237,8 +270,8 @@ METHODS = (
     ),
     Method(
         name="sessions.write",
-        description="Write in a session, as an operator: the agent and the people in its chat are "
-        "told who has. The answer goes to that chat.",
+        description="Send a message to a session as an operator. The agent and the people in the "
+        "chat see the operator's name, and the answer goes to that chat.",
         params=WriteParams,
         result=Written,
         scope="admin",

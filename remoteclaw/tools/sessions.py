@@ -1,4 +1,4 @@
-"""Methods about sessions: conversations of people with agents."""
+"""Methods about sessions, which are conversations of people with agents."""
 
 from functools import partial
 from typing import Annotated, Literal
@@ -15,49 +15,50 @@ Label = Annotated[
     BeforeValidator(check_characters),
     Field(min_length=1, max_length=64, description="A session's label."),
 ]
-#: The longest wait that can be asked for, in seconds.
+#: The maximum `timeout` of a call that waits, in seconds.
 MAX_WAIT_S = 110.0
-#: How long sessions_send waits at most, in seconds. claude and gemini (over HTTP) and opencode give
-#: a call up after 60; then the model believes that it failed, and asks the other agent again.
+#: The maximum time that sessions_send waits, in seconds. claude and gemini (over HTTP) and opencode
+#: abandon a call after 60; the model would believe that it failed, and ask the other agent again.
 SEND_WAIT_S = 50.0
 
 
-class ListParams(Params):
+class ListSessionsParams(Params):
     filter: Annotated[str, Field(max_length=200)] | None = None
     """Only sessions whose key, label or title contains this, in any case."""
     limit: Limit = 50
-    """How many at most."""
+    """The maximum number of sessions."""
 
 
 class SessionFacts(Result):
     key: str
-    """Its key: agent/channel/account/chat:user:thread."""
+    """The session's key: agent/channel/account/chat:user:thread."""
     id: str
     agent: str
     channel: str
     state: str
-    """idle, scheduled or running."""
+    """`idle`, `scheduled` (a worker will take it) or `running`."""
     waiting: int
-    """How many messages wait for an answer."""
+    """How many messages have no answer yet, including those of the running turn."""
     last_message_ms: int
-    """When it got its last message, in milliseconds since 1970."""
+    """The time of the session's last message, in milliseconds since 1970."""
 
 
 class SessionSummary(SessionFacts):
     is_self: bool
-    """Whether it is the session of this call."""
+    """Whether this is the session of the call."""
     label: str | None = None
     title: str | None = None
-    """The first words of its conversation."""
+    """The first words of the session's conversation."""
 
 
 class SessionsResult(Result):
     sessions: tuple[SessionSummary, ...]
+    """The sessions, newest first."""
     is_complete: bool
-    """False if there are more than were asked for."""
+    """False if there are more sessions than `limit`."""
 
 
-class HistoryParams(Params):
+class SessionHistoryParams(Params):
     session_key: SessionKeyText
     limit: Limit = 50
     """How many of the newest items."""
@@ -68,69 +69,73 @@ class HistoryParams(Params):
 class HistoryStep(Result):
     text: str
     state: str
-    """pending, in_progress or completed."""
+    """`pending`, `in_progress` or `completed`."""
 
 
 class HistoryItem(Result):
     at: int
-    """When, in milliseconds since 1970."""
+    """The time of the item, in milliseconds since 1970."""
     role: str
-    """user, agent, tool or error; to others than agents also plan and notice."""
+    """`user`, `agent`, `tool` or `error`; for operators also `plan` and `notice`."""
     text: str = ""
-    """What was said; of a tool, what it gave back."""
+    """The text of a message; the result of a tool."""
     from_: Annotated[str | None, Field(serialization_alias="from")] = None
-    """The name of who said it, where that is known; people choose theirs themselves."""
+    """The sender's name, which people choose themselves; absent if it is unknown."""
     from_id: str | None = None
-    """The id of the person who said it, which tells people apart."""
+    """The sender's id, which identifies a person."""
     tool: str | None = None
     """The name of the tool that was used."""
     turn: str | None = None
-    """The turn that it belongs to."""
+    """The id of the item's turn. This field and those below it are for operators; agents don't get
+    them."""
     id: str | None = None
-    """Of a person's message, its own; of a tool, that of its call, as in live text. This and what
-    follows is for others than agents."""
+    """The id of a person's message, or of a tool's call as in live text."""
     argument: str | None = None
-    """Of a tool: the argument that tells most, on one line."""
+    """A tool's main argument, on one line."""
     input: str | None = None
-    """Of a tool: its arguments as JSON, or their beginning."""
+    """A tool's arguments as JSON, or the beginning of it."""
     is_error: bool | None = None
-    """Of a tool: whether it failed."""
+    """Whether a tool failed."""
     since_ms: int | None = None
-    """Of a tool: its start, in milliseconds since 1970."""
+    """When a tool began, in milliseconds since 1970."""
     seconds: float | None = None
-    """Of a tool: its duration."""
+    """How long a tool ran."""
     steps: tuple[HistoryStep, ...] | None = None
-    """Of a plan."""
+    """The steps of a plan."""
 
 
 class HistoryResult(Result):
     session_key: str
     items: tuple[HistoryItem, ...]
-    """Oldest first; what is of the same moment as the oldest of `limit` items comes with them."""
+    """The items, oldest first. There can be more than `limit`: items of the same millisecond are
+    never split."""
     before: int | None = None
-    """With this, a call returns what came before these items; absent if nothing did."""
+    """The value of `before` for a call that returns older items; absent if there are none."""
 
 
-class SendParams(Params):
+class SendToSessionParams(Params):
     session_key: SessionKeyText | None = None
     label: Label | None = None
     """Or the session's label."""
     message: Text
     """What to say to the session's agent."""
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
-    """How many seconds to wait for the answer, of which 50 count; 0 does not wait."""
+    """How many seconds to wait for the answer, 50 at most; 0 does not wait."""
 
 
 class SendResult(Result):
     status: Literal["answered", "accepted", "failed"]
-    """`accepted`: it has the message, and there is no answer yet."""
+    """`answered`: see `reply`. `accepted`: the session has the message, and hasn't answered yet.
+    `failed`: see `error`."""
     session_key: str
     run_id: str
-    """Names the message; the trace of it is under this name."""
+    """The id of the message, for `agent.wait` and `sessions.trace`."""
     reply: str | None = None
+    """The agent's answer."""
     error: str | None = None
+    """Why there is no answer."""
     note: str | None = None
-    """Why there is no answer yet, if it was not waited for as long as was asked."""
+    """Why the call did not wait as long as `timeout` says."""
 
 
 class StatusParams(Params):
@@ -142,21 +147,28 @@ class StatusResult(SessionFacts):
     turn: str | None = None
     """The reference of the running turn."""
     phase: str | None = None
+    """How far the running turn is: `accepted`, `spawned` (the agent has the message), `output` (it
+    answers), `tool` (it has used a tool), or `postponed`."""
     host: str | None = None
+    """The host on which the session's agent runs."""
 
 
 class AgentSummary(Result):
     id: str
+    """The agent's name."""
     runtime: str
+    """The agent's CLI."""
     model: str | None = None
+    """The configured model; absent if the CLI chooses."""
     is_self: bool
+    """Whether this is the agent of the call."""
 
 
 class AgentsResult(Result):
     agents: tuple[AgentSummary, ...]
 
 
-#: A tool for sessions; all may use it.
+#: A tool for sessions, which is for everybody.
 _tool = partial(Tool, groups=("sessions",), owner_only=False, approvable=False)
 
 METHODS = (
@@ -167,7 +179,7 @@ METHODS = (
         description="List the sessions (conversations) that you may see, newest first: key, "
         'channel, state, label. Use it to find a sessionKey. Example: {"filter": '
         '"telegram"}.',
-        params=ListParams,
+        params=ListSessionsParams,
         result=SessionsResult,
         scope="read",
         effect="none",
@@ -179,7 +191,7 @@ METHODS = (
         description="Read what was said in a session, oldest first: time, role, text, tools "
         "used. Use it to catch up, or for an answer that sessions_send did not "
         'wait for. Example: {"sessionKey": "3f9a1c2b"}.',
-        params=HistoryParams,
+        params=SessionHistoryParams,
         result=HistoryResult,
         scope="read",
         effect="none",
@@ -188,11 +200,11 @@ METHODS = (
         name="sessions.send",
         tool="sessions_send",
         title="Send to a session",
-        description="Ask another session's agent and wait for its answer, which comes back "
-        "here as `reply`. Nothing goes to that session's chat. With status "
+        description="Ask another session's agent and wait for its answer, which is returned "
+        "as `reply`. Nothing goes to that session's chat. With status "
         '`accepted`, it comes later: see `note`. Example: {"label": "research", '
         '"message": "What have you found?"}.',
-        params=SendParams,
+        params=SendToSessionParams,
         result=SendResult,
         scope="write",
         effect="session",

@@ -1,4 +1,4 @@
-"""Methods about tasks: sessions that a session starts to work for it, and how far they are."""
+"""Methods about tasks, which are sessions that a session starts to work for it."""
 
 from functools import partial
 from typing import Annotated, Literal
@@ -21,20 +21,22 @@ class SpawnParams(Params):
     label: Label | None = None
     """A name for the session, unique for its agent."""
     knows: Literal["nothing", "conversation"] = "nothing"
-    """`conversation`: it begins as a copy of this one (a branch), and only looks and thinks."""
+    """`conversation`: it begins as a copy of this one (a branch), and only reads and thinks."""
 
 
 class SpawnResult(Result):
     status: Literal["accepted"]
-    """It has begun, or will; its result comes as a message of its own, however long it takes."""
+    """The task has begun, or will. Its result arrives as a message, however long it takes."""
     run_id: str
-    """Names the task: subagents shows and cancels it."""
+    """The task's id, with which `subagents` shows and cancels it."""
     child_session_key: str
+    """The key of the task's session."""
     label: str | None = None
+    """The label of the task's session."""
     knows: Literal["nothing", "notes", "conversation"]
-    """What it begins with: a copy of this conversation, notes of what was said here, or nothing."""
+    """What the task begins with: a copy of this conversation, notes of it, or nothing."""
     note: str | None = None
-    """Why that is less than was asked for."""
+    """Why the task knows less than `knows` asked for."""
 
 
 class SubagentsTarget(Params):
@@ -46,12 +48,12 @@ class SubagentsTarget(Params):
 
 class SubagentsParams(Params):
     action: Literal["list", "status", "tell", "cancel"] = "list"
-    """`status` shows a task with its result; `tell` gives it `message`, also when it has ended;
-    `cancel` ends it and what it has started."""
+    """`status` shows a task with its result; `tell` sends it `message`, even if it has ended;
+    `cancel` ends it and the tasks that it has started."""
     params: SubagentsTarget = Field(default_factory=SubagentsTarget)
     """Which task; without it, `cancel` ends all."""
     message: Text | None = None
-    """What to tell it."""
+    """The message for `tell`."""
 
 
 class Subagent(Result):
@@ -59,29 +61,30 @@ class Subagent(Result):
     session_key: str
     agent: str
     state: str
-    """How its task ended (done, failed, stopped, dead), else running or accepted; unknown after
-    a week."""
+    """`accepted` or `running`, then how the task ended: `done`, `failed`, `stopped` or `dead`;
+    `unknown` after a week."""
     started_ms: int
-    """When it was started, in milliseconds since 1970."""
+    """When the task was started, in milliseconds since 1970."""
     label: str | None = None
     parent: str | None = None
-    """The session that has started it, where that is not this one."""
+    """The session that has started the task, if it is not this session."""
     result: str | None = None
-    """What it answered; only in `status`."""
+    """The task's result; only for the action `status`."""
 
 
 class SubagentsResult(Result):
     action: str
     runs: tuple[Subagent, ...] = ()
-    """Oldest first, each before those that it has started."""
+    """The tasks, oldest first, each before the tasks that it has started."""
     cancelled: int = 0
-    """How many entries of them are stopped."""
+    """How many entries of the tasks were stopped by `cancel`."""
     taken: Literal["joined", "waiting", "continued"] | None = None
-    """Of `tell`: it joined the running turn; it waits, until that ends or takes it in; or the task
-    had ended and goes on, with a runId and a result of its own."""
+    """What happened to the message of `tell`. `joined`: the running turn has it. `waiting`: the
+    running turn may still take it in, else the next turn answers it. `continued`: the task had
+    ended, and continues as another run with another runId and another result."""
 
 
-#: A tool for tasks; all may use it.
+#: A tool for tasks, which is for everybody.
 _tool = partial(Tool, groups=("sessions",), owner_only=False, approvable=False)
 
 
@@ -92,43 +95,43 @@ class ProgressParams(Params):
 
 class ProgressResult(Result):
     progress: str
-    """What is shown now."""
+    """The text that is shown now."""
 
 
 class WorkItem(Result):
     run_id: str
-    """The name of the task, as the tools for tasks take it."""
+    """The task's id, as in `subagents`."""
     session_key: str
     parent: str
-    """The key or the id of the session that it works for."""
+    """The key or the id of the session for which the task works."""
     kind: Literal["task", "branch"]
     label: str | None = None
     agent: str
     state: str
-    """running or waiting; else how it ended: done, failed, stopped or dead."""
+    """`running` or `waiting`, then how the task ended: `done`, `failed`, `stopped` or `dead`."""
     since_ms: int
-    """When it was started, in milliseconds since 1970."""
+    """When the task was started, in milliseconds since 1970."""
     seconds: float
-    """How long ago that was, or how long it took."""
+    """The seconds since the start, or the duration of a task that has ended."""
     host: str | None = None
-    """The host that has its agent, if that is another one than that of the session it works for."""
+    """The host on which the task's agent runs, if it is another host than the parent's."""
     doing: str | None = None
-    """The tool that it has used last, with the argument that tells most."""
+    """The last tool that the task has used, with its main argument."""
     said: str | None = None
-    """The end of what it has said last."""
+    """The end of the task's last text."""
     progress: str | None = None
-    """How far it is, in its own words."""
+    """The progress that the task has reported."""
 
 
 class TreeResult(Result):
     session_key: str
     at_ms: int
-    """When it was so, in milliseconds since 1970."""
+    """The time of this state, in milliseconds since 1970."""
     work: tuple[WorkItem, ...]
-    """First what has not ended, the oldest first, then what ended within the last ten minutes, the
+    """The unfinished tasks, oldest first, then the tasks that have ended in the last ten minutes,
     newest first."""
     left_out: int
-    """How many there are besides."""
+    """How many more tasks there are."""
 
 
 METHODS = (
@@ -138,7 +141,7 @@ METHODS = (
         title="Start a session",
         description="Have another session work on a task in the background while you go on "
         "('look into it meanwhile', 'in parallel'). Returns a runId at once; the "
-        'result comes to this session as a message. Example: {"prompt": "List the'
+        'result arrives here as a message. Example: {"prompt": "List the'
         ' dead links in docs/", "label": "links"}.',
         params=SpawnParams,
         is_about_session=True,
@@ -153,7 +156,7 @@ METHODS = (
         description="List, inspect, tell or cancel the background tasks that this session has "
         "started with sessions_spawn ('how far is it?', 'also look at the images', 'stop that'). "
         "Returns runId, session, state and label of each. A task that you tell something, running "
-        'or ended, remembers all before. Example: {"action": "tell", "params": {"label": "links"}, '
+        'or ended, remembers its work. Example: {"action": "tell", "params": {"label": "links"}, '
         '"message": "Also check the images."}.',
         params=SubagentsParams,
         is_about_session=True,
@@ -164,9 +167,9 @@ METHODS = (
     Tool(
         name="sessions.progress",
         tool="session_progress",
-        title="Tell progress",
-        description="In a task: say how far the work is, to those who wait for it. It replaces "
-        'what you said before. Example: {"progress": "3 of 7 files done"}.',
+        title="Report progress",
+        description="In a task: report how far the work is, to those who wait for it. It replaces "
+        'your last report. Example: {"progress": "3 of 7 files done"}.',
         groups=("sessions",),
         owner_only=False,
         approvable=False,
@@ -177,9 +180,9 @@ METHODS = (
     ),
     Method(
         name="sessions.tree",
-        description="Show what works for a session: the tasks and branches that it has started, "
-        "and those that they have, with what each does now. Subscribers of the session get the "
-        "same as the event `session.work` when it changes.",
+        description="Show the unfinished tasks and branches of a session, at all depths, with what "
+        "each does now, and those that ended recently. Subscribers of the session get the same as "
+        "the event `session.work` after each change.",
         params=SessionParams,
         result=TreeResult,
         scope="read",

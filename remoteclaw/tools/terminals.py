@@ -1,4 +1,4 @@
-"""Methods about terminals: opening one, watching it, typing into it, ending it."""
+"""Methods about terminals: open, watch, type into and end them."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Limit, Method, Params, Result
 
-#: The least and most columns and rows of a terminal.
+#: The minimum and the maximum number of a terminal's columns, and of its rows.
 COLUMNS, ROWS = (20, 500), (5, 200)
 
 Columns = Annotated[int, Field(ge=COLUMNS[0], le=COLUMNS[1])]
@@ -18,66 +18,78 @@ KeyName = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 class Terminal(Result):
-    """A terminal as people see it."""
+    """The state of a terminal."""
 
     sid: str
+    """The id of the terminal's session."""
     session_key: str
     agent: str
     name: str
-    """What people call the session; empty where it has no name."""
+    """The session's label or title; empty if it has neither."""
     host: str
-    """The host that has it."""
+    """The host on which the terminal's program runs, or has run."""
     state: TerminalState
-    """`parked`: ended by us while it was idle; `exited`: it ended by itself; `lost`: its host is
-    away for longer than its lease."""
+    """`parked`: RemoteClaw has ended the idle program, and the terminal can be opened again.
+    `exited`: the program has ended by itself. `lost`: the host hasn't been reachable for longer
+    than the terminal's lease."""
     reason: str
-    """Why it crashed, or what it needs while it starts; else empty."""
+    """Why the program crashed, or what it needs from a person to start; else empty."""
     activity: Literal["busy", "waiting", "idle", "unknown"]
-    """What it does, as it says itself; only of one that is live."""
+    """What the program does, by its own reports, while the terminal is live. `waiting`: it waits
+    for a person's answer."""
     waiting_for: str
-    """What it asks a person, in a few words."""
+    """What the program asks a person, in a few words."""
     title: str
+    """The window title that the program has set."""
     opened_by: str
+    """The name of the user who opened the terminal."""
     writer: str
-    """Who types; empty if it is free."""
+    """The name of the user who has the keyboard; empty if it is free."""
     viewers: int
+    """The number of connections that watch the terminal."""
     cols: int
     rows: int
     conversation: str | None
     """The CLI's own id of the conversation."""
     resumable: bool
-    """Whether it has ended, and can be opened again with all that was said."""
+    """Whether the terminal has ended, and can be opened again with its conversation."""
     since_ms: int
+    """Since when `state` and `activity` are as they are, in milliseconds since 1970."""
     opened_ms: int
+    """When the terminal was opened, in milliseconds since 1970."""
     exit: int | None
-    """The program's exit status, once it has ended by itself."""
+    """The exit status of a program that has ended by itself."""
 
 
 class OpenTerminalParams(Params):
     agent: Id | None = None
-    """The agent, for this host's own conversation with it; else the first that is configured."""
+    """The agent; else `main`, or the first agent if there is no `main`."""
     name: Id = "main"
-    """Which conversation with the agent: `main` is the one of `remoteclaw chat`."""
+    """The name of one of this host's conversations with the agent; `main` is that of
+    `remoteclaw chat`."""
     session: Id | None = None
-    """Instead of an agent: a session of any channel."""
+    """A session of any channel, instead of `agent` and `name`."""
     prompt: Annotated[str, Field(max_length=100_000)] = ""
-    """Its first message; what the program could take for a command is refused."""
+    """The first message; a text that the program could take for a command is refused."""
     subdir: Annotated[str | None, Field(max_length=1000)] = None
-    """Where in the agent's workspace it begins."""
+    """The directory, relative to the agent's workspace, in which the program starts."""
     cols: Columns | None = None
+    """The width of the terminal, in columns; else that of `[terminals]`."""
     rows: Rows | None = None
+    """The height of the terminal, in rows; else that of `[terminals]`."""
     force: bool = False
-    """Stop a turn that is running instead of waiting for it."""
+    """Whether to stop a running turn of the session instead of waiting for its end."""
     resume: bool = False
-    """Only with the conversation of the terminal before; `GONE` where that is not there."""
+    """Whether to refuse, with `GONE`, if the conversation of the session's last terminal can't be
+    continued."""
 
 
 class OpenedTerminal(Result):
     terminal: Terminal
     created: bool
-    """False where it is open already: nothing was started."""
+    """False if the terminal was open already; nothing was started."""
     waits: bool
-    """Whether a turn that runs has to end first."""
+    """Whether the terminal waits for the end of a running turn."""
 
 
 class TerminalParams(Params):
@@ -86,92 +98,110 @@ class TerminalParams(Params):
 
 class ListTerminalsParams(Params):
     agent: Id | None = None
+    """Only terminals of this agent."""
     state: TerminalState | None = None
+    """Only terminals in this state."""
     limit: Limit = 100
+    """The maximum number of terminals."""
 
 
 class TerminalList(Result):
     terminals: tuple[Terminal, ...]
+    """The terminals: open ones first, then the newest first."""
 
 
 class TerminalScreen(Result):
-    """The screen of a terminal, or what differs from an earlier revision of it."""
+    """The screen of a terminal, or the differences from an earlier revision of it."""
 
     sid: str
     frame: dict[str, Any]
-    """Rows of styled runs, cursor, title and modes: docs/terminals.md describes it."""
+    """Rows of styled runs, cursor, title and modes, as docs/terminals.md describes."""
     text: str
-    """The rows as plain text; empty in a frame that only has what differs."""
+    """The rows as plain text; empty for a frame that has only differences."""
 
 
-class HistoryParams(Params):
+class TerminalHistoryParams(Params):
     sid: Sid
     start: Annotated[int, Field(ge=0)]
-    """The first row; 0 is the oldest that is kept."""
+    """The index of the first row; 0 is the oldest row that is kept."""
     count: Annotated[int, Field(ge=1, le=500)] = 200
+    """The maximum number of rows."""
 
 
 class HistoryRows(Result):
     sid: str
     start: int
+    """The index of the first returned row."""
     total: int
+    """The number of rows that are kept."""
     rows: list[list[list[Any]]]
+    """The rows, each as a list of styled runs, as in a frame."""
 
 
 class InputParams(Params):
     sid: Sid
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
+    """The text to type and submit."""
 
 
 class InputResult(Result):
     submitted: bool
-    """True once the program has taken it."""
+    """True: the program, or the session's stream, has the text."""
     run_id: str | None = None
-    """Where no terminal is open: the message that it became, for `agent.wait`."""
+    """The id, for `agent.wait`, of the message to the session; absent if a terminal is open."""
 
 
 class KeyParams(Params):
+    """The keys to press: exactly one of `bytes` and `key`."""
+
     sid: Sid
     bytes: Byte | Annotated[list[Byte], Field(min_length=1, max_length=64)] | None = None
+    """The bytes to send to the program."""
     key: KeyName | Annotated[list[KeyName], Field(min_length=1, max_length=16)] | None = None
+    """The names of keys, such as `enter` or `ctrl+c`."""
 
 
 class TypeParams(Params):
     sid: Sid
     keys: Annotated[list[str], Field(min_length=1, max_length=256)]
-    """In their order: what was typed as `t:TEXT`, and keys by their names as `k:NAME`."""
+    """The typed texts, as `t:TEXT`, and the pressed keys, as `k:NAME`, in their order."""
 
 
 class PasteParams(Params):
     sid: Sid
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
+    """The text to paste."""
 
 
 class ResizeParams(Params):
     sid: Sid
     cols: Columns
+    """The new width, in columns."""
     rows: Rows
+    """The new height, in rows."""
 
 
 class TakeParams(Params):
     sid: Sid
     cols: Columns | None = None
+    """The width of the caller's window, in columns."""
     rows: Rows | None = None
+    """The height of the caller's window, in rows."""
     force: bool = False
-    """Take it although another one types."""
+    """Whether to take the keyboard from another user who has it."""
 
 
 class ParkParams(Params):
     sid: Sid
     force: bool = False
-    """End it also when it is busy, or its activity is unknown."""
+    """Whether to end the program even if it is busy or its activity is unknown."""
 
 
 METHODS = (
     Method(
         name="terminals.open",
-        description="Open a session's agent in its own terminal program: an entry that waits for "
-        "the turn before it. Where one is open, nothing is started.",
+        description="Open a terminal with the agent's own program on a session's conversation. It "
+        "waits for the end of a running turn. If the terminal is open already, nothing is started.",
         params=OpenTerminalParams,
         result=OpenedTerminal,
         scope="write",
@@ -179,53 +209,53 @@ METHODS = (
     ),
     Method(
         name="terminals.list",
-        description="List the terminals that are open, and those of the last days.",
+        description="List the open terminals, and those of the last eight days.",
         params=ListTerminalsParams,
         result=TerminalList,
         scope="read",
     ),
     Method(
         name="terminals.get",
-        description="Show one terminal.",
+        description="Show the state of a terminal.",
         params=TerminalParams,
         result=Terminal,
         scope="read",
     ),
     Method(
         name="terminals.screen",
-        description="Show the whole screen of a terminal as it is now; for an hour after its end, "
-        "on its host, the last one.",
+        description="Show the whole screen of a terminal; for an hour after its end, the gateway "
+        "of its host returns the last screen.",
         params=TerminalParams,
         result=TerminalScreen,
         scope="read",
     ),
     Method(
         name="terminals.watch",
-        description="Send the screen of a terminal over this connection from now on, as the event "
-        "`terminal.screen`: first the whole, then what differs. A revision that is missing means: "
-        "watch again.",
+        description="Send the screen of a terminal over this connection as events "
+        "`terminal.screen`: first the whole screen, then the differences. If a revision is "
+        "missing, call this method again.",
         params=TerminalParams,
         result=Terminal,
         scope="read",
     ),
     Method(
         name="terminals.leave",
-        description="Send it no more, and give the keyboard back.",
+        description="Stop watching a terminal, and release its keyboard.",
         params=TerminalParams,
         result=Terminal,
         scope="read",
     ),
     Method(
         name="terminals.history",
-        description="Show rows that have left the screen of a terminal at its top.",
-        params=HistoryParams,
+        description="Show rows that have left the top of a terminal's screen.",
+        params=TerminalHistoryParams,
         result=HistoryRows,
         scope="read",
     ),
     Method(
         name="terminals.input",
-        description="Type a text into an idle terminal and submit it; answered once its program "
-        "has taken it. Without a terminal, it is a message to the session.",
+        description="Type a text into an idle terminal, submit it, and wait until the program has "
+        "taken it. If no terminal is open, the text is sent to the session as a message.",
         params=InputParams,
         result=InputResult,
         scope="write",
@@ -241,7 +271,7 @@ METHODS = (
     ),
     Method(
         name="terminals.type",
-        description="Type in a terminal, as the one who has its keyboard.",
+        description="Type in a terminal as the user who has its keyboard.",
         params=TypeParams,
         result=Terminal,
         scope="terminal",
@@ -249,7 +279,7 @@ METHODS = (
     ),
     Method(
         name="terminals.paste",
-        description="Paste a text into a terminal, as one piece.",
+        description="Paste a text into a terminal in one piece.",
         params=PasteParams,
         result=Terminal,
         scope="terminal",
@@ -257,7 +287,7 @@ METHODS = (
     ),
     Method(
         name="terminals.resize",
-        description="Give a terminal another size.",
+        description="Resize a terminal.",
         params=ResizeParams,
         result=Terminal,
         scope="terminal",
@@ -265,7 +295,8 @@ METHODS = (
     ),
     Method(
         name="terminals.take",
-        description="Take a terminal's keyboard: one types at a time, and its window is the size.",
+        description="Take the keyboard of a terminal. One user types at a time, and the size of "
+        "that user's window is the terminal's size.",
         params=TakeParams,
         result=Terminal,
         scope="terminal",
@@ -273,7 +304,7 @@ METHODS = (
     ),
     Method(
         name="terminals.park",
-        description="End an idle terminal so that it can be opened again.",
+        description="End the program of an idle terminal; the terminal can be opened again.",
         params=ParkParams,
         result=Terminal,
         scope="terminal",
@@ -281,7 +312,7 @@ METHODS = (
     ),
     Method(
         name="terminals.end",
-        description="End a terminal, whatever it does.",
+        description="End a terminal, even if its program is busy.",
         params=TerminalParams,
         result=Terminal,
         scope="terminal",

@@ -1,4 +1,4 @@
-"""Methods of the page: chats in a browser, and notifications also where it is closed."""
+"""Methods for the page: chats in a browser, and notifications while it is closed."""
 
 from typing import Annotated, Any
 
@@ -7,82 +7,90 @@ from pydantic import Field
 from remoteclaw.tools.base import Id, Method, NoParams, Params, Result
 from remoteclaw.tools.console import MAX_CHARS, SentFile
 
+#: The id of one of a person's conversations on the page.
 Conversation = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
-
-
 EventId = Annotated[str, Field(pattern=r"^\d{1,19}-\d{1,19}$")]
 
 
-class OpenParams(Params):
+class OpenPageParams(Params):
     conversation: Conversation | None = None
-    """Which of one's conversations; else the first one."""
+    """One of the person's conversations; else the first one."""
     after: EventId | None = None
-    """The id of the last event that is known."""
+    """The id of the last event that the client has; later events are sent."""
 
 
-class Opened(Result):
+class OpenedPage(Result):
     session_key: str
     sid: str
     agent: str
     person: str
+    """The person's id on the page."""
     state: str
-    """idle, scheduled or running."""
+    """`idle`, `scheduled` (a worker will take it) or `running`."""
     is_afresh: bool
-    """Whether what is told begins with the newest messages, and not behind `after`: without that,
-    or where much has happened since."""
+    """Whether the events that are sent begin with the newest messages instead of continuing after
+    `after`: because that is absent, or too many events are newer."""
     has_earlier: bool
-    """Of what begins afresh: whether there is more before it (`web.history`)."""
+    """Whether `web.history` has events before those that are sent, if `isAfresh`."""
 
 
-class HistoryParams(Params):
+class PageHistoryParams(Params):
     conversation: Conversation | None = None
+    """One of the person's conversations; else the first one."""
     before: EventId
-    """The first event that is known."""
+    """The id of the first event that the client has."""
     limit: Annotated[int, Field(ge=1, le=200)] = 100
+    """The maximum number of events."""
 
 
-class Earlier(Result):
+class EarlierEvents(Result):
     events: tuple[dict[str, Any], ...]
-    """Oldest first, each as it is told in `web.event`."""
+    """The events, oldest first, each in the form of `web.event`."""
     has_earlier: bool
-    """Whether there is more before them."""
+    """Whether there are earlier events."""
 
 
-class Answer(Params):
+class CardAnswer(Params):
     request: Id
+    """The id of the request."""
     verdict: Annotated[str, Field(pattern="^(once|conversation|deny|words|[1-9])$")]
+    """The answer: a verdict as in `asks.answer`, or the number of a choice."""
     words: Annotated[str, Field(max_length=4000)] = ""
+    """The reason of a denial, or the text that answers a question."""
 
 
-class SendParams(Params):
+class PageSendParams(Params):
     conversation: Conversation | None = None
+    """One of the person's conversations; else the first one."""
     message_id: Id
-    """The message's own id: the same one again is the same message."""
+    """The message's id: a second call with the same id does not send the message again."""
     text: Annotated[str, Field(max_length=MAX_CHARS)] = ""
+    """The text of the message."""
     reply_to: Id | None = None
+    """The message that is quoted, or reacted to."""
     files: Annotated[list[SentFile], Field(max_length=10)] = Field(default_factory=list)
-    """Files that were stored before."""
-    answer: Answer | None = None
-    """In place of a message: what was chosen on a card."""
+    """Files that were stored with `POST /files` before."""
+    answer: CardAnswer | None = None
+    """An answer to a request, instead of a message."""
     reaction: Annotated[str, Field(max_length=64)] | None = None
-    """In place of a message: the emoji with which one reacts by now to `replyTo`."""
+    """An emoji as the reaction to `replyTo`, instead of a message; an empty text removes it."""
 
 
 class WebSent(Result):
     id: str
-    """The event that it has become."""
+    """The id of the message's event."""
 
 
 class PushKey(Result):
     key: str | None
-    """The public key that browsers subscribe with; null where the extra `push` isn't installed."""
+    """The public key with which browsers subscribe; null if the extra `push` isn't installed."""
 
 
 class SubscribeParams(Params):
     endpoint: Annotated[
         str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[!-~]*$", max_length=2000)
     ]
-    """The address of the browser's push service for it."""
+    """The address at the browser's push service that notifies this browser."""
     public_key: Annotated[str, Field(pattern=r"^[\w-]+$", max_length=200)]
     """The browser's public key, in base64url."""
     auth: Annotated[str, Field(pattern=r"^[\w-]+$", max_length=100)]
@@ -91,6 +99,7 @@ class SubscribeParams(Params):
 
 class VisibleParams(Params):
     is_visible: bool
+    """Whether the person sees the conversation."""
 
 
 class PushDone(Result):
@@ -100,24 +109,24 @@ class PushDone(Result):
 METHODS = (
     Method(
         name="web.open",
-        description="Open a conversation on the page: say what it is, and have what happens in it "
-        "sent over this connection.",
-        params=OpenParams,
-        result=Opened,
+        description="Open a conversation on the page: return its session, and send its events over "
+        "this connection.",
+        params=OpenPageParams,
+        result=OpenedPage,
         scope="write",
     ),
     Method(
         name="web.history",
-        description="Return what has happened in a conversation on the page before an event.",
-        params=HistoryParams,
-        result=Earlier,
+        description="Return events of a conversation on the page that are before a known event.",
+        params=PageHistoryParams,
+        result=EarlierEvents,
         scope="write",
     ),
     Method(
         name="web.send",
-        description="Write in a conversation on the page, answer what its agent asks for, or "
-        "react to a message.",
-        params=SendParams,
+        description="Send a message in a conversation on the page, answer a request of its agent, "
+        "or react to a message.",
+        params=PageSendParams,
         result=WebSent,
         scope="write",
         effect="session",
@@ -131,23 +140,23 @@ METHODS = (
     ),
     Method(
         name="push.subscribe",
-        description="Have this browser notified of answers and requests in one's chats on the "
-        "page, in place of what its token has subscribed before.",
+        description="Notify this browser of answers and requests in the person's chats on the "
+        "page. It replaces the token's earlier subscription.",
         params=SubscribeParams,
         result=PushDone,
         scope="write",
     ),
     Method(
         name="push.unsubscribe",
-        description="Have this browser notified no more.",
+        description="End the notifications of this browser.",
         params=NoParams,
         result=PushDone,
         scope="write",
     ),
     Method(
         name="push.visible",
-        description="Say whether the conversation that this connection has opened is in view: then "
-        "its browser is not notified of it.",
+        description="Report whether the conversation that this connection has opened is in view: "
+        "while it is, the browser gets no notifications about it.",
         params=VisibleParams,
         result=PushDone,
         scope="write",

@@ -1,4 +1,4 @@
-"""The emulated terminal: what the library is asked and told, in the C that it speaks."""
+"""Calls into libghostty's C interface, and the callbacks through which it reports events."""
 
 import functools
 import re
@@ -6,23 +6,26 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from remoteclaw.tty.frames import TITLE, Style, plain
+from remoteclaw.tty.frames import MAX_TITLE_CHARS, Style, plain
 from remoteclaw.tty.ghostty import check, library, new, type_of
 
-#: Most bytes of a text for the clipboard, of a sequence that is not known, of one that is being
-#: received, of answers to one feed; most things said that wait to be taken.
-CLIPBOARD: Final = 100_000
-UNKNOWN: Final = 4096
-PENDING: Final = 128 * 1024
-ANSWERS: Final = 65536
-SAID: Final = 256
-#: What OSC 10 and 11 are answered with. Viewers have colours of their own.
+#: The longest text that a program can put on the clipboard, in bytes.
+MAX_CLIPBOARD_BYTES: Final = 100_000
+#: The longest notification, or sequence that the emulator does not interpret, in bytes.
+MAX_UNKNOWN_BYTES: Final = 4096
+#: How much of a sequence that has not ended yet is kept, in bytes.
+MAX_PENDING_BYTES: Final = 128 * 1024
+#: Answers to the program for one call of `Screen.feed()`, in bytes; more are dropped.
+MAX_ANSWER_BYTES: Final = 65536
+#: How many OSC events wait to be taken; older ones are dropped.
+MAX_OSC_EVENTS: Final = 256
+#: The colours (RGB) with which OSC 10 and 11 are answered. Each viewer draws with its own colours.
 FOREGROUND, BACKGROUND = (0xE6, 0xE6, 0xE6), (0x12, 0x12, 0x12)
-#: The answers that a terminal may give its program.
-#: Device attributes; status and cursor position; name and version; modes; kitty's keyboard flags;
-#: the colours of text, background and palette; capabilities. Each holds digits and names that the
-#: emulator has chosen, never text of the program: what is answered is as good as typed.
-_ALLOWED = re.compile(
+#: The answers that the terminal may send to its program: device attributes; status and cursor
+#: position; name and version; modes; kitty's keyboard flags; the colours of text, background and
+#: palette; capabilities. Each consists of digits and names that the emulator chooses and never
+#: contains the program's text, because the program reads an answer as if it were typed.
+_ALLOWED_ANSWERS = re.compile(
     rb"""(?:
       \x1b\[[?>][0-9;]{1,40}c
     | \x1bP!\|[0-9A-F]{8}\x1b\\
@@ -39,91 +42,102 @@ _ALLOWED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a cell's value says beside its text; equal ones are the same object."""
+class CellKind:
+    """The attributes of a cell apart from its text; equal ones are the same object."""
 
     style: int
     """The number of its style in its page, 0 for none."""
     is_wide: bool
     is_cluster: bool
-    """It has more than one code point."""
+    """Whether it has more than one code point."""
     has_link: bool
     background: int | str | None
     """The colour of a cell without text."""
 
 
 #: A cell's text, empty for the second half of a wide character, and its kind, None for a plain one.
-Look = tuple[str, Kind | None]
-LOOKS: Final[dict[int, Look]] = {}
-_KINDS: Final[dict[Kind, Kind]] = {}
-_PLAIN = Kind(0, False, False, False, None)
-#: Most that are remembered.
-_MAX_LOOKS = 50_000
+DecodedCell = tuple[str, CellKind | None]
+#: The cache of `decode_cell()`, by the library's value of a cell.
+DECODED_CELLS: Final[dict[int, DecodedCell]] = {}
+_KINDS: Final[dict[CellKind, CellKind]] = {}
+_PLAIN = CellKind(0, False, False, False, None)
+_MAX_DECODED_CELLS = 50_000
 
 
-class Heard:
-    """What the emulator reports while it is fed. It has no reference to the screen."""
+class EmulatorEvents:
+    """The events that the emulator reports while it parses output.
+
+    It has no reference to the screen, so that the callbacks do not keep the screen alive.
+    """
 
     def __init__(self) -> None:
-        self.said: deque[tuple[int, str]] = deque(maxlen=SAID)
+        self.osc_events: deque[tuple[int, str]] = deque(maxlen=MAX_OSC_EVENTS)
+        """OSC numbers with their text."""
         self.bells = 0
         self._answers: list[bytes] = []
-        self._size = 0
+        self._answer_bytes = 0
 
-    def answer(self, data: bytes) -> None:
-        """Keep what the program is to be answered, if it may be."""
-        if self._size + len(data) <= ANSWERS and _ALLOWED.fullmatch(data):
+    def add_answer(self, data: bytes) -> None:
+        """Keep an answer to the program, if it is one of the allowed forms."""
+        if self._answer_bytes + len(data) <= MAX_ANSWER_BYTES and _ALLOWED_ANSWERS.fullmatch(data):
             self._answers.append(data)
-            self._size += len(data)
+            self._answer_bytes += len(data)
 
-    def take(self) -> bytes:
-        """Take the answers."""
+    def take_answers(self) -> bytes:
+        """Return the answers since the last call, and forget them."""
         answers = b"".join(self._answers)
         self._answers.clear()
-        self._size = 0
+        self._answer_bytes = 0
         return answers
 
-    def osc(self, content: bytes) -> None:
-        """Take a sequence that no terminal knows."""
+    def add_unknown_osc(self, content: bytes) -> None:
+        """Add an OSC sequence that the emulator does not interpret."""
         number, _, text = content.decode(errors="replace").partition(";")
         if number.isascii() and number.isdecimal() and len(number) < 7:
-            self.said.append((int(number), plain(text)))
+            self.osc_events.append((int(number), plain(text)))
 
 
-def configure(terminal: Any, scrollback: int, heard: Heard, *, is_restored: bool) -> list[Any]:
-    """Set a terminal's limits and callbacks; return what has to live as long as it does."""
+def configure(
+    terminal: Any, scrollback: int, events: EmulatorEvents, *, is_restored: bool
+) -> list[Any]:
+    """Set a terminal's limits and callbacks.
+
+    Return the callbacks: the caller has to keep a reference to them as long as the terminal exists.
+    """
     _, lib = library()
 
     def set_option(name: str, value: Any) -> None:
         option = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{name}")
         check(lib.ghostty_terminal_set(terminal, option, value))
 
-    # The bytes are those of pages, most of them untouched: lines are what limits memory.
+    # The library counts whole pages, which are mostly untouched, so the limit on lines is the one
+    # that bounds memory.
     for name, limit in {
         "SCROLLBACK_MAX_LINES": scrollback,
         "SCROLLBACK_MAX_BYTES": 1 << 25,
-        "CONTINUATION_MAX_BYTES": PENDING,
-        "UNKNOWN_MAX_BYTES": UNKNOWN,
-        "CLIPBOARD_WRITE_MAX_BYTES": CLIPBOARD,
-        "APC_MAX_BYTES": UNKNOWN,
-        "APC_MAX_BYTES_KITTY": UNKNOWN,
+        "CONTINUATION_MAX_BYTES": MAX_PENDING_BYTES,
+        "UNKNOWN_MAX_BYTES": MAX_UNKNOWN_BYTES,
+        "CLIPBOARD_WRITE_MAX_BYTES": MAX_CLIPBOARD_BYTES,
+        "APC_MAX_BYTES": MAX_UNKNOWN_BYTES,
+        "APC_MAX_BYTES_KITTY": MAX_UNKNOWN_BYTES,
     }.items():
         set_option(name, new("size_t", limit))
     set_option("KITTY_IMAGE_STORAGE_LIMIT", new("uint64_t", 0))
     for name, rgb in (("COLOR_FOREGROUND", FOREGROUND), ("COLOR_BACKGROUND", BACKGROUND)):
         set_option(name, new("GhosttyColorRgb", rgb))
-    # As ghostty has it: an emoji of several code points is one character, as programs count it.
+    # As in ghostty, an emoji of several code points is one character, because programs count it
+    # so.
     clusters = new("GhosttyTerminalModeConfig", {"mode": 2027, "value": True})
     set_option("MODE_DEFAULT", clusters)
     if not is_restored:
         set_option("MODE", clusters)
-    callbacks = _callbacks(heard)
+    callbacks = _callbacks(events)
     for name, callback in callbacks.items():
         set_option(name, callback)
     return list(callbacks.values())
 
 
-def _callbacks(heard: Heard) -> dict[str, Any]:
+def _callbacks(events: EmulatorEvents) -> dict[str, Any]:
     ffi, lib = library()
 
     def text(value: Any) -> bytes:
@@ -132,28 +146,28 @@ def _callbacks(heard: Heard) -> dict[str, Any]:
 
     def unknown(_terminal: Any, _data: Any, sequence: Any) -> None:
         if sequence.tag == lib.GHOSTTY_TERMINAL_UNKNOWN_SEQUENCE_OSC:
-            heard.osc(text(sequence.value.osc.content))
+            events.add_unknown_osc(text(sequence.value.osc.content))
 
     def clipboard(_terminal: Any, _data: Any, write: Any) -> None:
         if write.contents_len:
             data = text(write.contents[0].data)
-            heard.said.append((52, data[:CLIPBOARD].decode(errors="replace")))
+            events.osc_events.append((52, data[:MAX_CLIPBOARD_BYTES].decode(errors="replace")))
 
     def title(terminal: Any, _data: Any) -> None:
-        heard.said.append((0, title_of(terminal)))
+        events.osc_events.append((0, title_of(terminal)))
 
     def bell(_terminal: Any, _data: Any) -> None:
-        heard.bells += 1
+        events.bells += 1
 
-    def notification(_terminal: Any, _data: Any, said: Any) -> None:
-        words = b" ".join(part for part in (text(said.title), text(said.body)) if part)
-        heard.said.append((9, plain(words[:UNKNOWN].decode(errors="replace"))))
+    def notification(_terminal: Any, _data: Any, notice: Any) -> None:
+        joined = b" ".join(part for part in (text(notice.title), text(notice.body)) if part)
+        events.osc_events.append((9, plain(joined[:MAX_UNKNOWN_BYTES].decode(errors="replace"))))
 
     def progress(_terminal: Any, _data: Any, report: Any) -> None:
-        heard.said.append((9, f"4;{report.state};{max(report.progress, 0)}"))
+        events.osc_events.append((9, f"4;{report.state};{max(report.progress, 0)}"))
 
     def answer(_terminal: Any, _data: Any, data: Any, size: int) -> None:
-        heard.answer(ffi.buffer(data, size)[:])
+        events.add_answer(ffi.buffer(data, size)[:])
 
     return {
         "WRITE_PTY": ffi.callback(type_of("GhosttyTerminalWritePtyFn"), answer),
@@ -169,17 +183,17 @@ def _callbacks(heard: Heard) -> dict[str, Any]:
 
 
 def title_of(terminal: Any) -> str:
-    """Return a terminal's title, one line."""
+    """Return a terminal's title on one line; empty if it has none."""
     ffi, lib = library()
     title = new("GhosttyString")
     if lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_TITLE, title) or not title.len:
         return ""
-    raw: bytes = ffi.buffer(title.ptr, title.len)[: 4 * TITLE]
-    return plain(raw.decode(errors="ignore"))[:TITLE].strip()
+    raw: bytes = ffi.buffer(title.ptr, title.len)[: 4 * MAX_TITLE_CHARS]
+    return plain(raw.decode(errors="ignore"))[:MAX_TITLE_CHARS].strip()
 
 
 def free(terminal: Any, state: Any, rows: Any) -> None:
-    """Free all that a screen has of the library."""
+    """Free the library's objects of a screen."""
     _, lib = library()
     lib.ghostty_render_state_row_iterator_free(rows)
     lib.ghostty_render_state_free(state)
@@ -194,8 +208,8 @@ def grid_reference() -> Any:
     return ffi.cast(form, ffi.addressof(lib, "ghostty_terminal_grid_ref"))
 
 
-def look(cell: int) -> Look:
-    """Return what a cell's value says, and remember it."""
+def decode_cell(cell: int) -> DecodedCell:
+    """Return the text and kind of a cell from the library's value, and cache them."""
     _, lib = library()
 
     def get(name: str, kind: str) -> Any:
@@ -212,22 +226,22 @@ def look(cell: int) -> Look:
     point = get("CODEPOINT", "uint32_t") if background is None else 0
     is_tail = wide == lib.GHOSTTY_CELL_WIDE_SPACER_TAIL
     text = "" if is_tail else plain(chr(point)) or " "
-    kind = Kind(
+    kind = CellKind(
         style=int(get("STYLE_ID", "uint16_t")),
         is_wide=is_tail or wide == lib.GHOSTTY_CELL_WIDE_WIDE,
         is_cluster=tag == lib.GHOSTTY_CELL_CONTENT_CODEPOINT_GRAPHEME,
         has_link=bool(get("HAS_HYPERLINK", "bool")),
         background=background,
     )
-    if len(LOOKS) >= _MAX_LOOKS:
-        LOOKS.clear()
+    if len(DECODED_CELLS) >= _MAX_DECODED_CELLS:
+        DECODED_CELLS.clear()
         _KINDS.clear()
-    LOOKS[cell] = text, None if kind == _PLAIN else _KINDS.setdefault(kind, kind)
-    return LOOKS[cell]
+    DECODED_CELLS[cell] = text, None if kind == _PLAIN else _KINDS.setdefault(kind, kind)
+    return DECODED_CELLS[cell]
 
 
-def style(raw: Any) -> Style:
-    """Return a style of the library as a frame has it."""
+def style_of(raw: Any) -> Style:
+    """Return a frame's style for the library's style `raw`."""
     _, lib = library()
     result: Style = {}
     for name, color in (("fg", raw.fg_color), ("bg", raw.bg_color)):
@@ -253,8 +267,11 @@ def _hex(color: Any) -> str:
     return f"#{color.r:02x}{color.g:02x}{color.b:02x}"
 
 
-def encoded(terminal: Any) -> bytes:
-    """Return the library's own form of a terminal; empty if it can't be had just now."""
+def encode_terminal(terminal: Any) -> bytes:
+    """Return a terminal's state in the library's format.
+
+    Empty while the terminal is in the middle of a sequence that is too long to keep.
+    """
     ffi, lib = library()
     data, size = new("uint8_t*"), new("size_t")
     if lib.ghostty_snapshot_encode_alloc(terminal, ffi.NULL, data, size):
@@ -266,33 +283,33 @@ def encoded(terminal: Any) -> bytes:
     return raw
 
 
-def decoded(raw: bytes) -> Any:
-    """Return the terminal of `encoded()`. Raises `ValueError`."""
+def decode_terminal(raw: bytes) -> Any:
+    """Return a new terminal from the bytes of `encode_terminal()`. Raises `ValueError`."""
     ffi, lib = library()
     decoder, terminal = new("GhosttySnapshotDecoder"), new("GhosttyTerminal")
     check(lib.ghostty_snapshot_decoder_new_buf(ffi.NULL, decoder, raw, len(raw)))
     try:
         for name, value in (
-            ("MAX_CONTINUATION_BYTES", new("size_t", PENDING)),
+            ("MAX_CONTINUATION_BYTES", new("size_t", MAX_PENDING_BYTES)),
             ("RETAIN_CONTINUATION", new("bool", True)),
         ):
             option = getattr(lib, f"GHOSTTY_SNAPSHOT_DECODER_OPT_{name}")
             check(lib.ghostty_snapshot_decoder_set(decoder[0], option, value))
         if lib.ghostty_snapshot_decoder_decode(decoder[0], terminal):
-            raise ValueError("unknown form")
+            raise ValueError("unknown format")
     finally:
         lib.ghostty_snapshot_decoder_free(decoder[0])
     return terminal[0]
 
 
-def keep_lines(terminal: Any, lines: int) -> None:
-    """Drop rows of the past."""
+def limit_scrollback(terminal: Any, lines: int) -> None:
+    """Drop all rows of the scrollback except the newest `lines`."""
     _, lib = library()
     option = lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_LINES
     check(lib.ghostty_terminal_set(terminal, option, new("size_t", lines)))
 
 
 def clear(terminal: Any) -> None:
-    """Empty the screen; modes, title and cursor stay."""
+    """Clear the screen and its scrollback; modes, title and cursor stay."""
     _, lib = library()
     lib.ghostty_terminal_vt_write(terminal, b"\x18\x1b[2J\x1b[3J", 9)

@@ -1,4 +1,4 @@
-"""Frames: a terminal's screen as data, and what differs between two states of it."""
+"""Frames: a terminal's screen, or the difference between two of its states, as JSON."""
 
 import re
 import time
@@ -7,43 +7,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: A style's fields; see docs/terminals.md.
+#: The fields of a style; see docs/terminals.md.
 Style = dict[str, Any]
 #: `[text]` or `[text, style]`.
 Run = list[Any]
-#: The JSON of a frame.
+#: A frame's JSON.
 Frame = dict[str, Any]
 
-#: Longest title, link and cluster of code points that a frame holds.
-TITLE: Final = 200
-LINK: Final = 2000
-CLUSTER: Final = 16
+#: The longest title and link in a frame, in characters, and the most code points of one cell.
+MAX_TITLE_CHARS: Final = 200
+MAX_LINK_CHARS: Final = 2000
+MAX_CLUSTER_POINTS: Final = 16
 
-#: Format characters that belong to a character: the joiner of emoji.
+#: The zero-width joiner of emoji: the only format character that frames contain.
 _JOINER = "\u200d"
 _LINK = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The modes of a terminal that decide what is sent to its program."""
+    """The modes of a terminal on which the encoding of its input depends."""
 
     paste: bool = False
-    """Pasted text is framed (2004)."""
+    """Whether pasted text is bracketed (mode 2004)."""
     app_cursor: bool = False
     app_keypad: bool = False
     kitty: int = 0
-    """Flags of the kitty keyboard protocol."""
+    """The flags of the kitty keyboard protocol."""
     modify_other: int = 0
     """xterm's modifyOtherKeys: 0 or 2."""
     mouse: int = 0
-    """0, 9, 1000, 1002 or 1003."""
+    """The mouse mode: 0 (off), 9, 1000, 1002 or 1003."""
     sgr_mouse: bool = False
     focus: bool = False
     alternate: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the modes of a frame."""
+        """Return the modes as in a frame."""
         return {
             "paste": self.paste,
             "appCursor": self.app_cursor,
@@ -58,35 +58,39 @@ class Modes:
 
 
 class Frames:
-    """The rows of a screen with the revision in which each changed last."""
+    """The rows of a screen, each with the revision of its last change."""
 
     def __init__(self, cols: int, rows: int, *, now_us: int | None = None) -> None:
-        # Later than any revision of a gateway before: its viewers' revisions are too old here.
+        # Higher than any revision of an earlier gateway, so that its viewers get the whole screen.
         self.revision = now_us or time.time_ns() // 1000
         self.resize(cols, rows)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Begin with empty rows; viewers get all of them."""
+        """Replace all rows by empty ones; viewers get a full frame next."""
         self.revision += 1
         self.cols = cols
-        self.rest: Frame = {}
+        self.other_fields: Frame = {}
+        """The fields of a frame that are not rows: cursor, title, modes, size of the scrollback."""
         self._oldest = self.revision
         self.rows: list[list[Run]] = [[] for _ in range(rows)]
         self._changed = [self.revision] * rows
 
-    def change(self, rows: Mapping[int, list[Run]], rest: Frame) -> None:
-        """Take rows that may have changed, and all that is no row."""
+    def update(self, rows: Mapping[int, list[Run]], other_fields: Frame) -> None:
+        """Store rows and the other fields; increase the revision if any of them has changed."""
         changed = [row for row, runs in rows.items() if runs != self.rows[row]]
-        if not changed and rest == self.rest:
+        if not changed and other_fields == self.other_fields:
             return
         self.revision += 1
-        self.rest = rest
+        self.other_fields = other_fields
         for row in changed:
             self.rows[row] = rows[row]
             self._changed[row] = self.revision
 
     def since(self, revision: int | None) -> Frame | None:
-        """Return what changed since a revision, everything if it is none of ours."""
+        """Return the changes since `revision`, None if nothing changed.
+
+        A full frame if `revision` is None or unknown.
+        """
         if revision == self.revision:
             return None
         if revision is not None and not self._oldest <= revision < self.revision:
@@ -101,14 +105,14 @@ class Frames:
                 for row, runs in enumerate(self.rows)
                 if revision is None or self._changed[row] > revision
             },
-            **self.rest,
+            **self.other_fields,
         }
 
 
-def applied(state: Frame | None, frame: Frame) -> Frame | None:
-    """Return a viewer's state behind a frame; None if it has to ask for a full one.
+def apply_frame(state: Frame | None, frame: Frame) -> Frame | None:
+    """Return a viewer's state after `frame`, in the form of a full frame.
 
-    The state has the form of a full frame.
+    None if `frame` does not follow `state`: the viewer then has to request a full frame.
     """
     if frame["since"] is None:
         return frame
@@ -118,7 +122,10 @@ def applied(state: Frame | None, frame: Frame) -> Frame | None:
 
 
 def add_run(runs: list[Run], text: str, style: Style | None) -> None:
-    """Add text to a row, to the run before if it has the same style; clusters stay alone."""
+    """Append text to a row, extending the last run if it has the same style object.
+
+    A cluster always gets a run of its own.
+    """
     before = runs[-1][1] if runs and len(runs[-1]) > 1 else None
     if runs and before is style and not (style and "c" in style):
         runs[-1][0] += text
@@ -127,12 +134,12 @@ def add_run(runs: list[Run], text: str, style: Style | None) -> None:
 
 
 def row_text(runs: Sequence[Run]) -> str:
-    """Return a row without its styles."""
+    """Return the text of a row."""
     return "".join(run[0] for run in runs).rstrip(" ")
 
 
 def plain(text: str) -> str:
-    """Return a text without control and invisible format characters, on one line."""
+    """Return `text` on one line, without control characters and invisible format characters."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -143,6 +150,6 @@ def plain(text: str) -> str:
     )
 
 
-def link(address: str) -> str:
-    """Return the address of a hyperlink; empty if it is none that viewers may follow."""
-    return address if len(address) <= LINK and _LINK.fullmatch(address) else ""
+def safe_link(address: str) -> str:
+    """Return a hyperlink's address if it is an http(s) address of moderate length, else ''."""
+    return address if len(address) <= MAX_LINK_CHARS and _LINK.fullmatch(address) else ""

@@ -1,4 +1,4 @@
-"""The library libghostty, which emulates terminals. The only import of pyghostty."""
+"""The terminal emulator library libghostty. No other module imports pyghostty."""
 
 import functools
 import importlib.util
@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from remoteclaw.errors import TerminalsOff
 
-#: What a person is told where the library isn't.
+#: The message to a user where the library is not installed.
 _OFF = (
     "Terminals are off, because the emulator that reads their screens is not installed: run"
     " scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc on x86-64 or"
     " aarch64."
 )
-#: The types that are used here. cffi reads all of the library's names again for each type that it
-#: is given as a text, which takes 12 ms; so it is given all in one.
+#: The C types in use. cffi parses the library's whole header again for each type that it looks up
+#: by name, which takes 12 ms, so all types are looked up at once.
 _TYPES: Final = """
     GhosttyCell GhosttyCellContentTag GhosttyCellWide GhosttyCellsView GhosttyColorPaletteIndex
     GhosttyColorRgb GhosttyGridRef GhosttyKeyEncoder GhosttyKeyEvent GhosttyPointS
@@ -38,30 +38,32 @@ def library() -> tuple[Any, Any]:
 
 
 def problem() -> str | None:
-    """Return why there are no terminals on this machine, without loading anything."""
+    """Return why this machine can't run terminals, None if it can. Does not load the library."""
     return None if importlib.util.find_spec("pyghostty") else _OFF
 
 
 def check(result: int) -> None:
-    """Raise if the library refuses a call of ours, which only a lack of memory explains."""
+    """Raise `MemoryError` if the library's result is not 0: our calls fail only without memory."""
     if result:
         raise MemoryError(f"libghostty answered {result}")
 
 
 def type_of(name: str) -> Any:
-    """Return a type by its name."""
+    """Return the C type `name`."""
     return _pointers()[name].item
 
 
 def new(name: str, value: Any = None) -> Any:
-    """Return a place for a value of a type, or an array of that type."""
+    """Allocate a value of the C type `name`, an array if `name` is an array type."""
     pointer = _pointers()[name]
     return library()[0].new(pointer.item if pointer.item.kind == "array" else pointer, value)
 
 
 @functools.cache
 def _pointers() -> dict[str, Any]:
-    """Return the types of pointers to all types."""
-    forms = (name.replace("[", "(*)[") if name.endswith("]") else f"{name}*" for name in _TYPES)
-    together = library()[0].typeof(f"void(*)({', '.join(forms)})")
-    return dict(zip(_TYPES, together.args, strict=True))
+    """Return the pointer type of each type in `_TYPES`."""
+    declarations = (
+        name.replace("[", "(*)[") if name.endswith("]") else f"{name}*" for name in _TYPES
+    )
+    function = library()[0].typeof(f"void(*)({', '.join(declarations)})")
+    return dict(zip(_TYPES, function.args, strict=True))

@@ -1,7 +1,7 @@
-"""The hand-over: what becomes of a terminal behind which a chat message waits.
+"""The hand-over of a session from an open terminal to a chat message that waits for it.
 
-Only proof of rest ends it for the message: it says that it is idle, nobody has looked for a while,
-and nothing was typed that was not sent.
+The terminal is ended for the message only if it is surely idle: its program reports that it is
+idle, it has had no viewer for a while, and no typed text is unsent.
 """
 
 from dataclasses import dataclass
@@ -9,76 +9,80 @@ from typing import Literal
 
 from remoteclaw.protocols.terminal import Activity
 
-#: What is done about it: the terminal is ended so that it can be opened again; nothing yet, because
-#: it will be in a moment; or who has written is told why nothing comes.
-Verdict = Literal["park", "soon", "tell"]
+#: "park" ends the terminal, which can be opened again later. "soon" does nothing yet, because the
+#: terminal will be parked in a moment. "notify" tells the sender why the message waits.
+Verdict = Literal["park", "soon", "notify"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What is known of a terminal when a message waits behind it."""
+class TerminalStatus:
+    """The facts about a terminal that decide whether it is ended."""
 
     activity: Activity
     waiting_for: str
-    who: str
-    """The writer, or else the person who has opened it."""
+    user: str
+    """The user who types in it, or else the one who opened it."""
     viewers: int
     idle_s: float
     """For how long it has been idle."""
-    alone_s: float
-    """How long it has had no viewer."""
+    unwatched_s: float
+    """For how long it has had no viewer."""
     has_draft: bool
-    """Whether something may have been typed that was not sent."""
-    same_s: float = 0.0
-    """For how long it has done what it does now."""
+    """Whether there may be typed text that was not sent."""
+    unchanged_s: float = 0.0
+    """For how long its activity has been the current one."""
 
 
-def decide(standing: Standing, *, handover_s: float) -> Verdict:
-    """Return what is done for a message that waits."""
-    if standing.activity != "idle" or standing.viewers or standing.has_draft:
-        return "tell"
-    return "park" if min(standing.idle_s, standing.alone_s) >= handover_s else "soon"
+def decide(status: TerminalStatus, *, handover_s: float) -> Verdict:
+    """Return how to treat a message that waits for the terminal to end.
 
-
-def is_forgotten(standing: Standing, *, idle_s: float, waiting_s: float) -> bool:
-    """Whether nobody has needed it for so long that it is ended, to be opened again.
-
-    One that asks something, or doesn't say what it does, has the longer time.
+    The terminal is parked after `handover_s` seconds without activity and viewers.
     """
-    if standing.viewers or standing.activity == "busy":
+    if status.activity != "idle" or status.viewers or status.has_draft:
+        return "notify"
+    return "park" if min(status.idle_s, status.unwatched_s) >= handover_s else "soon"
+
+
+def is_abandoned(status: TerminalStatus, *, idle_s: float, waiting_s: float) -> bool:
+    """Whether a terminal has been unused for so long that it is parked.
+
+    The limit is `idle_s` for an idle terminal, and the longer `waiting_s` for one that waits for a
+    person or whose activity is unknown.
+    """
+    if status.viewers or status.activity == "busy":
         return False
-    if standing.activity == "idle":
-        return min(standing.alone_s, standing.idle_s) >= idle_s
-    return min(standing.alone_s, standing.same_s) >= waiting_s
+    if status.activity == "idle":
+        return min(status.unwatched_s, status.idle_s) >= idle_s
+    return min(status.unwatched_s, status.unchanged_s) >= waiting_s
 
 
-def waits(standing: Standing) -> str:
-    """Return what is said to whom has written a message that waits."""
+def waiting_notice(status: TerminalStatus) -> str:
+    """Return the notice to the sender of a message that waits for the terminal to end."""
     return (
-        f"A terminal is open ({standing.who}, {_what(standing)}): your message waits. "
+        f"A terminal is open ({status.user}, {_state_of(status)}): your message waits. "
         "/take ends it."
     )
 
 
-def needs_person(waiting_for: str) -> str:
-    """Return what a chat is told while the agent waits for a person in its terminal."""
-    what = f": {waiting_for}" if waiting_for else ""
-    return f"The agent waits for a person in its terminal{what}."
+def needs_person_notice(waiting_for: str) -> str:
+    """Return the notice to a chat whose agent waits for a person in its terminal."""
+    detail = f": {waiting_for}" if waiting_for else ""
+    return f"The agent waits for a person in its terminal{detail}."
 
 
-def strayed(other: str) -> str:
-    """Return why a terminal was ended that had another session's conversation open."""
+def stray_reason(other: str) -> str:
+    """Return why a terminal is ended that has opened the conversation of the session `other`."""
     return f"it went to another session's conversation, which `remoteclaw attach {other[:8]}` opens"
 
 
-def has_strayed(other: str) -> str:
-    """Return what the chat of such a terminal is told."""
-    return f"The terminal is ended as soon as it rests: {strayed(other)}."
+def stray_notice(other: str) -> str:
+    """Return the notice to the chat of a terminal that will be ended for `stray_reason()`."""
+    return f"The terminal is ended as soon as it is idle: {stray_reason(other)}."
 
 
-def _what(standing: Standing) -> str:
-    if standing.activity == "waiting":
+def _state_of(status: TerminalStatus) -> str:
+    if status.activity == "waiting":
         return "waiting for a person"
-    if standing.activity == "idle" and standing.has_draft and not standing.viewers:
+    if status.activity == "idle" and status.has_draft and not status.viewers:
         return "with something typed and not sent"
-    return "busy, as far as is known" if standing.activity == "unknown" else standing.activity
+    return "busy, as far as is known" if status.activity == "unknown" else status.activity

@@ -1,4 +1,4 @@
-"""Text for a program in a terminal: cleaned, framed, and refused where it could be a command."""
+"""Text for a program in a terminal: cleaned, bracketed, and refused if it is a command."""
 
 import re
 import unicodedata
@@ -9,49 +9,51 @@ from remoteclaw.tty.frames import Modes
 
 _BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
 
-#: Signs that begin a command in one of the agents' programs: a command for the shell or the
+#: Characters that begin a command in one of the agents' programs: a command for the shell or the
 #: program, a note for its memory, work in the cloud, a skill, help.
-_SIGNS: Final = "!/#&$?"
-#: Whole texts that end a program.
-_WORDS: Final = frozenset("exit quit q logout :q :q! :qa :qa! :wq :wq! :x :x! :exit :quit".split())
+_COMMAND_PREFIXES: Final = "!/#&$?"
+#: Texts that end a program when they are the whole input.
+_EXIT_WORDS: Final = frozenset(
+    "exit quit q logout :q :q! :qa :qa! :wq :wq! :x :x! :exit :quit".split()
+)
 _TYPE_IT = "Type it yourself in the terminal, if you mean it."
-#: The rest of an address such as me@example.org or git@example.org:a/b.git. gemini takes what is
-#: behind any other “@” for a path, also in the middle of a word, and puts the file in its place.
+#: The part from the “@” of an address such as me@example.org or git@example.org:a/b.git. gemini
+#: takes the text after any other “@” for a path, even within a word, and inserts the file.
 _ADDRESS = re.compile(
     r"(?<=[A-Za-z0-9_])@[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*(?!\.*[\w/\\-])"
 )
-#: Texts that the programs take for files that were dropped on them, and read wherever those are:
-#: gemini one of nothing but paths, codex and opencode one that is the path of a picture.
+#: Texts that the programs take for files dropped on the window, and read from any directory: gemini
+#: a text that consists of paths, codex and opencode a text that is the path of a picture.
 _PATHS = re.compile(r"/|file:|(?=\.).*(?:\.\./|\s/)", re.DOTALL)
 _PICTURE = re.compile(r"\.(?:avif|gif|jpe?g|pdf|png|svg|webp)$", re.IGNORECASE)
-#: The pictures that claude takes for dropped ones also within a text.
+#: The pictures that claude takes for dropped files even inside a longer text.
 _DROPPED = re.compile(r"\.(?:gif|jpe?g|png|webp)$", re.IGNORECASE)
-#: Format characters that stay: they make up words of several scripts, and emoji.
+#: Format characters that are kept, because several scripts and emoji need them.
 _JOINERS = "\u200c\u200d"
 
 
 class PasteRefused(RemoteClawError):
-    """Raised for a text that can't be pasted as it is."""
+    """Raised for a text that must not be pasted."""
 
 
 def cleaned(text: str) -> str:
-    """Return a text with LF for its line ends, without control and invisible characters.
+    """Return `text` with LF line ends and without control and invisible characters.
 
-    What stays can't be a key or the end of a paste, and reads as it is.
+    The result can't contain a key or the end of a paste, and is exactly what a reader sees.
     """
     kept = "".join(character for character in _lines(text) if not _is_invisible(character))
     return unicodedata.normalize("NFC", kept)
 
 
 def paste(text: str, modes: Modes) -> bytes:
-    """Return what a paste types.
+    """Return the bytes that paste `text` into a program.
 
-    Raises `PasteRefused` for lines that would be sent one by one, and for a command that was hidden
-    behind what can't be seen: whoever has copied it may not know what it is.
+    Raises `PasteRefused` for lines that would be sent one by one, and for a command that is hidden
+    by invisible characters: the user who copied it may not know that it is one.
     """
     if any(map(_is_invisible, _lines(text))) and problem_of_input(text):
         raise PasteRefused(
-            "The text has signs that can't be seen, and could be a command without them. Type it "
+            "The text has invisible characters, and could be a command without them. Type it "
             "yourself, if you mean it."
         )
     text = cleaned(text)
@@ -59,54 +61,57 @@ def paste(text: str, modes: Modes) -> bytes:
         return _BEGIN + text.encode() + _END
     if "\n" in text:
         raise PasteRefused(
-            "The program takes no pasted text now, so that each line would be sent by itself: paste"
-            " one line, or wait until its prompt is there."
+            "The program does not accept pasted text now, so each line would be sent separately:"
+            " paste one line, or wait until the program shows its prompt."
         )
     return text.encode()
 
 
 def problem_of_input(text: str) -> str | None:
-    """Return why a text may not be typed for a person: a program could take it for a command."""
-    shown = _shown(text)
+    """Return why `text` must not be typed on a user's behalf, None if it may.
+
+    A text is refused if an agent's program could take it for a command or read a file for it.
+    """
+    shown = _visible(text)
     if not shown:
         return "There is no text to type."
-    if shown[0] in _SIGNS:
-        return f"The text begins with “{shown[0]}”, which is a command there. {_TYPE_IT}"
-    if shown.lower() in _WORDS:
+    if shown[0] in _COMMAND_PREFIXES:
+        return f"The text begins with “{shown[0]}”, which begins a command. {_TYPE_IT}"
+    if shown.lower() in _EXIT_WORDS:
         return f"“{shown}” ends the program. {_TYPE_IT}"
     if "@" in _ADDRESS.sub("", shown):
-        return f"The text has “@” outside of an address, which names a file there. {_TYPE_IT}"
+        return f"The text has “@” outside of an address, which names a file. {_TYPE_IT}"
     unescaped = shown.replace("\\", "")
     if _is_path(re.sub(r"[\"']", "", unescaped)):
-        return f"The text is the path of a file, which could be read there. {_TYPE_IT}"
+        return f"The text is the path of a file, which the program could read. {_TYPE_IT}"
     if _drops_picture(unescaped):
         return (
-            "A line ends with the path of a picture, which could be read there: put a full stop "
-            f"behind it to name it alone. {_TYPE_IT}"
+            "A line ends with the path of a picture, which the program could read: put a full stop"
+            f" after the path if you only mention it. {_TYPE_IT}"
         )
     return None
 
 
 def _is_path(text: str) -> bool:
-    """Return whether a program could take a text for a file outside of its workspace."""
+    """Return whether a program could take `text` for a file outside of its workspace."""
     return bool(_PATHS.match(text) or ("/../" in text and _PICTURE.search(text)))
 
 
 def _drops_picture(text: str) -> bool:
-    """Return whether claude takes a path in a text for a picture: one up to the next or the end."""
+    """Return whether claude would read a picture: its path ends a line or precedes another path."""
     pieces = (piece for line in text.splitlines() for piece in re.split(" (?=/)", line))
     bare = (piece.strip().strip("\"'") for piece in pieces)
     return any(piece.startswith("/") and _DROPPED.search(piece) for piece in bare)
 
 
 def _lines(text: str) -> str:
-    """Return a text with LF for its line ends."""
+    """Return `text` with LF line ends."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub("[\u2028\u2029\u0085]", "\n", text)
 
 
-def _shown(text: str) -> str:
-    """Return what a program may see of a text, signs in their plain form."""
+def _visible(text: str) -> str:
+    """Return the text that a program may act on: cleaned, normalized, without leading blanks."""
     plain = unicodedata.normalize("NFKC", cleaned(text))
     kept = "".join(
         character
@@ -117,12 +122,12 @@ def _shown(text: str) -> str:
 
 
 def _is_invisible(character: str) -> bool:
-    """Return whether a character has no picture of its own and is no part of another's."""
+    """Return whether a character is neither shown nor part of a shown character."""
     if character in _JOINERS or character in "\n\t":
         return False
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Cn"} or character in _BLANKS
 
 
-#: Letters and marks without a picture: fillers of Hangul, the joiner of graphemes, the empty
-#: pattern of Braille, vowels of Khmer that are not shown.
+#: Letters and marks that are not shown: Hangul fillers, the grapheme joiner, the empty Braille
+#: pattern, two Khmer vowels.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")

@@ -1,4 +1,4 @@
-"""Keys by their names, as the program in a terminal wants them."""
+"""Encodes keys, by name, as the bytes that the program in a terminal expects."""
 
 import functools
 import re
@@ -9,7 +9,7 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.ghostty import check, library, new
 
-#: Our names of keys that type nothing, and the emulator's.
+#: Keys without a character: our name, and the emulator's.
 _KEYS: Final = {
     "enter": "ENTER",
     "tab": "TAB",
@@ -29,7 +29,7 @@ _KEYS: Final = {
 }
 NAMES: Final = (*_KEYS, "space")
 _MODS: Final = {"shift": 1, "ctrl": 2, "alt": 4}
-_SIGNS: Final = {
+_PUNCTUATION: Final = {
     "`": "BACKQUOTE",
     "\\": "BACKSLASH",
     "[": "BRACKET_LEFT",
@@ -43,28 +43,28 @@ _SIGNS: Final = {
     "/": "SLASH",
     " ": "SPACE",
 }
-#: What may not be typed, in every form: Ctrl-Z stops the program and Ctrl-\ kills it.
-_STOPS: Final = re.compile(
+#: Input that is refused in every encoding: Ctrl-Z stops the program and Ctrl-\ kills it.
+_FORBIDDEN: Final = re.compile(
     rb"[\x1a\x1c]|\x1b\[(?:122|92)[:\d]*;(?:5|69|133|197)[:;\d]*u|\x1b\[27;5;(?:122|92)~"
 )
 
-#: Keys that a program without any keyboard protocol has always got as control characters, while the
-#: emulator would tell them apart.
+#: Ctrl with these keys sends a control character to a program without a keyboard protocol. The
+#: emulator would send an escape sequence.
 _LEGACY: Final = {"i": b"\t", "m": b"\r", "[": b"\x1b"}
 
 
 class UnknownKey(RemoteClawError):
-    """Raised for a key that has no name here, or that may not be pressed."""
+    """Raised for an unknown key name, and for a key that must not be pressed."""
 
 
 def encode(name: str, modes: Modes) -> bytes:
-    """Return what a key types, by the modes in force: `enter`, `shift+tab`, `ctrl+c`, `alt+x`.
+    """Return the bytes that a key such as `enter`, `shift+tab`, `ctrl+c` or `alt+x` sends.
 
-    Raises `UnknownKey` with the sentence for a person.
+    `modes` are the terminal's current modes. Raises `UnknownKey`, whose text is for the user.
     """
-    *before, key = re.split(r"\+(?=.)", name.strip()) if len(name) < 40 else [name]
+    *modifiers, key = re.split(r"\+(?=.)", name.strip()) if len(name) < 40 else [name]
     mods = 0
-    for modifier in before:
+    for modifier in modifiers:
         mods |= _MODS.get(modifier.lower(), 8)
     if mods & 8 or not (press := _press(key, mods)):
         raise UnknownKey(
@@ -79,7 +79,10 @@ def encode(name: str, modes: Modes) -> bytes:
 
 
 def _press(key: str, mods: int) -> tuple[str, int, str, str] | None:
-    """Return the emulator's key, the modifiers, the text, and the character without shift."""
+    """Return the emulator's key, the modifiers, the text, and the character without shift.
+
+    None if `key` is neither the name of a key nor a character.
+    """
     named = _KEYS.get(key.lower())
     if named:
         return named, mods, "", ""
@@ -97,15 +100,15 @@ def _press(key: str, mods: int) -> tuple[str, int, str, str] | None:
         return key.upper(), mods, key, key.lower()
     if key.isascii() and key.isdigit():
         return f"DIGIT_{key}", mods, key, key
-    return _SIGNS.get(key, "UNIDENTIFIED"), mods, key, key
+    return _PUNCTUATION.get(key, "UNIDENTIFIED"), mods, key, key
 
 
 def raw(values: Sequence[int]) -> bytes:
-    """Return bytes that a client has chosen itself. Raises `UnknownKey`."""
+    """Return bytes that a client sends unencoded. Raises `UnknownKey` for a forbidden key."""
     if not all(0 <= value <= 255 for value in values):
         raise UnknownKey("A byte is a number from 0 to 255.")
     keys = bytes(values)
-    if _STOPS.search(keys):
+    if _FORBIDDEN.search(keys):
         raise UnknownKey(
             "Ctrl-Z and Ctrl-\\ are refused: they would stop the program, and nothing here could"
             " resume it."
@@ -115,14 +118,14 @@ def raw(values: Sequence[int]) -> bytes:
 
 # -- the emulator's encoder ---------------------------------------------------------------------
 
-#: The flag of kitty's protocol that tells presses from releases: we send presses alone, for which
-#: the short form is the common one.
+#: The flag of kitty's protocol that adds the event type to each key. It is not used because only
+#: presses are sent, and their usual form has no event type.
 _EVENT_TYPES = 2
 
 
 @functools.cache
 def _encoder() -> tuple[Any, Any]:
-    """Return the encoder of keys, and the key press that it is asked for."""
+    """Return the encoder of keys, and the event object that describes a key press to it."""
     ffi, lib = library()
     encoder, event = new("GhosttyKeyEncoder"), new("GhosttyKeyEvent")
     check(lib.ghostty_key_encoder_new(ffi.NULL, encoder))
@@ -137,7 +140,7 @@ def _press_of(key: str, mods: int, text: str, unshifted: str) -> bytes:
     utf8 = text.encode()
     lib.ghostty_key_event_set_key(event, getattr(lib, f"GHOSTTY_KEY_{key}"))
     lib.ghostty_key_event_set_mods(event, mods)
-    # Shift is spent on the text that it made: "A" is not shift and "A".
+    # Shift is consumed by the text: it is encoded as "A", and not as shift with "A".
     lib.ghostty_key_event_set_consumed_mods(event, mods & 1 if text else 0)
     lib.ghostty_key_event_set_utf8(event, utf8, len(utf8))
     lib.ghostty_key_event_set_unshifted_codepoint(event, ord(unshifted) if unshifted else 0)
@@ -148,7 +151,10 @@ def _press_of(key: str, mods: int, text: str, unshifted: str) -> bytes:
 
 
 def modifies_other(terminal: Any) -> bool:
-    """Return whether modifyOtherKeys is 2, which the library shows in what it encodes alone."""
+    """Return whether modifyOtherKeys is 2.
+
+    The library has no getter for it, so the encoding of a key that depends on it is examined.
+    """
     _, lib = library()
     encoder, _ = _encoder()
     lib.ghostty_key_encoder_setopt_from_terminal(encoder, terminal)
@@ -159,8 +165,8 @@ def modifies_other(terminal: Any) -> bool:
 def _encoded(key: str, mods: int, text: str, unshifted: str, modes: Modes) -> bytes:
     """Encode a key press for a program with these modes.
 
-    `key` is the library's name of it, `mods` a sum of shift 1, ctrl 2 and alt 4, `text` what it
-    types by itself, `unshifted` the character of the key without shift.
+    `key` is the library's name of the key, `mods` a sum of shift 1, ctrl 2 and alt 4, `text` the
+    text that the key types, `unshifted` the character of the key without shift.
     """
     for name, kind, value in (
         ("CURSOR_KEY_APPLICATION", "bool", modes.app_cursor),

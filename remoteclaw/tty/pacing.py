@@ -1,100 +1,105 @@
-"""The pacing of frames: how often a viewer of a terminal is told what has changed.
+"""The pacing of frames: how often each viewer of a terminal is sent the changes of its screen.
 
-A viewer has a revision of the screen, and is sent what differs from it when its time has come. So a
-flood is a few frames a second for all, and a slow viewer delays no other one.
+A viewer has a revision of the screen, and is sent the difference when it is due. So a flood of
+output becomes a few frames a second, and a slow viewer delays no other viewer.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-#: How often who types is told at most, and how often others, in seconds.
+from remoteclaw.tty.frames import Frame
+
+#: The shortest interval between two frames for the viewer who types, and for others, in seconds.
 TYPING_S, WATCHING_S = 1 / 30, 1 / 10
-#: How many are a crowd, of which each is told half as often: to send is most of what they cost.
+#: From this number of viewers on, those who do not type get half as many frames: sending is most of
+#: the cost of a viewer.
 CROWD = 16
-#: How long others wait for more of a screen that has begun to change, in seconds: a program writes
-#: its screen in several pieces.
+#: How long a changed screen is left to change further before it is sent to viewers who do not type,
+#: in seconds: a program writes its screen in several pieces.
 GATHER_S = 0.01
-#: How long a viewer is left alone that has not yet read what it was sent, in seconds.
+#: The pause before a viewer that has not read its earlier frames is checked again, in seconds.
 SLOW_S = 0.1
-#: How many see one terminal.
+#: The most viewers of one terminal.
 MAX_VIEWERS = 64
 
-Frame = dict[str, Any]
 
-
-class Pictured(Protocol):
-    """What is shown."""
+class FrameSource(Protocol):
+    """A screen that viewers see."""
 
     @property
     def revision(self) -> int:
-        """The number of what is seen now."""
+        """The revision of the current state."""
 
     def frame(self, since: int | None) -> Frame | None:
-        """Return what differs from a revision; None for nothing."""
+        """Return the changes since a revision, a full frame for None; None if nothing changed."""
 
 
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """One who sees the screen."""
+    """A viewer of the screen."""
 
     send: Callable[[Frame], None]
-    """Sends a frame; must not wait."""
+    """Sends a frame. Must not block."""
     is_slow: Callable[[], bool] = lambda: False
-    """Whether much of what was sent before has not been read."""
+    """Whether the viewer is far behind in reading its earlier frames."""
     is_typing: bool = False
-    has: int | None = None
-    """The revision that it was sent last."""
+    revision: int | None = None
+    """The revision that was sent last."""
     next_at: float = 0.0
-    """When it may be sent another frame."""
-    behind_at: float | None = None
-    """When the screen began to differ from what it has."""
+    """The earliest time of the next frame."""
+    outdated_at: float | None = None
+    """When a revision newer than the viewer's was first seen; None while there is none."""
 
 
 @dataclass(slots=True)
 class Viewers:
-    """Those who see one terminal."""
+    """The viewers of one terminal. All times are on the clock of the caller's `now`."""
 
-    screen: Pictured
+    screen: FrameSource
     all: list[Viewer] = field(default_factory=list)
 
     def join(self, viewer: Viewer, now: float) -> None:
-        """Send the whole screen, and what differs from now on."""
+        """Add a viewer and send it the whole screen."""
         if viewer not in self.all:
             self.all.append(viewer)
         self._send(viewer, self.screen.frame(None), now)
 
-    def send(self, now: float) -> float | None:
-        """Send what is due; return in how many seconds to look again, None for nothing left."""
-        left = [viewer.next_at - now for viewer in self.all if viewer.next_at > now]
-        ready = [viewer for viewer in self.all if viewer.next_at <= now]
-        if not ready:  # to look at the screen costs a millisecond
-            return min(left, default=None)
-        revision = self.screen.revision
+    def send_due(self, now: float) -> float | None:
+        """Send the frames that are due.
+
+        Return in how many seconds to call again, None if no viewer waits for a frame.
+        """
+        delays_s = [viewer.next_at - now for viewer in self.all if viewer.next_at > now]
+        due = [viewer for viewer in self.all if viewer.next_at <= now]
+        if not due:  # reading the screen costs a millisecond
+            return min(delays_s, default=None)
+        current = self.screen.revision
         frames: dict[int | None, Frame | None] = {}
-        for viewer in ready:
-            if viewer.has == revision:
+        for viewer in due:
+            if viewer.revision == current:
                 continue
-            if viewer.behind_at is None:
-                viewer.behind_at = now
-            if not viewer.is_typing and now < viewer.behind_at + GATHER_S:
-                viewer.next_at = viewer.behind_at + GATHER_S
+            if viewer.outdated_at is None:
+                viewer.outdated_at = now
+            if not viewer.is_typing and now < viewer.outdated_at + GATHER_S:
+                viewer.next_at = viewer.outdated_at + GATHER_S
             elif viewer.is_slow():
                 viewer.next_at = now + SLOW_S
             else:
-                if viewer.has not in frames:
-                    frames[viewer.has] = self.screen.frame(viewer.has)
-                self._send(viewer, frames[viewer.has], now)
+                if viewer.revision not in frames:
+                    frames[viewer.revision] = self.screen.frame(viewer.revision)
+                self._send(viewer, frames[viewer.revision], now)
             if viewer.next_at > now:
-                left.append(viewer.next_at - now)
-        return min(left, default=None)
+                delays_s.append(viewer.next_at - now)
+        return min(delays_s, default=None)
 
     def _send(self, viewer: Viewer, frame: Frame | None, now: float) -> None:
-        viewer.behind_at = None
-        if frame is not None:  # to ask the screen for its revision again would cost half a frame
-            viewer.has = frame["revision"]
+        viewer.outdated_at = None
+        if frame is not None:
+            # `screen.revision` could be newer by now, and reading it costs half as much as a frame.
+            viewer.revision = frame["revision"]
             watching_s = WATCHING_S * (2 if len(self.all) >= CROWD else 1)
-            # All who watch are told at the same times: so the screen is read once for all of them.
-            left_s = TYPING_S if viewer.is_typing else watching_s - now % watching_s
-            viewer.next_at = now + left_s
+            # Viewers who do not type share their times, so that one read of the screen serves all.
+            delay_s = TYPING_S if viewer.is_typing else watching_s - now % watching_s
+            viewer.next_at = now + delay_s
             viewer.send(frame)

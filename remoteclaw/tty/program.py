@@ -1,4 +1,4 @@
-"""The program of a terminal, and its conversations, by where it was started."""
+"""The agent program of a terminal: its activity, and the transcripts of its conversations."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from remoteclaw.runtimes import create_cli_runtime
 
 
 def watch_of(place: TerminalPlace) -> TerminalWatch:
-    """Return what follows the program."""
+    """Return the watch that reports the program's activity, title and conversation."""
     return _program_of(place).watch(
         run_dir=Path(place.files),
         workspace=place.workspace,
@@ -18,12 +18,12 @@ def watch_of(place: TerminalPlace) -> TerminalWatch:
 
 
 def transcript_of(place: TerminalPlace, conversation: str) -> Transcript:
-    """Return the record of a conversation that was open in it."""
+    """Return the transcript of a conversation that was open in the terminal."""
     program = _program_of(place)
     return program.transcript(conversation, workspace=place.workspace, env=place.places)
 
 
 def _program_of(place: TerminalPlace) -> TerminalProgram:
     program = create_cli_runtime(place.runtime).terminal
-    assert program is not None, "it was started by it"
+    assert program is not None, "the runtime has started this terminal"
     return program

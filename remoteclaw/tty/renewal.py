@@ -1,4 +1,4 @@
-"""The leases of a host's terminals: renewed while their holders live."""
+"""Renews the leases of a host's terminals, and ends terminals that are stopped or unknown."""
 
 import asyncio
 import contextlib
@@ -10,81 +10,86 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost
-from remoteclaw.fleet.lease import KILL_AT
-from remoteclaw.fleet.terminal_state import Held, Renewed
+from remoteclaw.fleet.lease import KILL_FRACTION
+from remoteclaw.fleet.terminal_state import HeldLease, LeaseRenewal
 from remoteclaw.fleet.terminals import Terminals
-from remoteclaw.holder.runs import listens
-from remoteclaw.holder.runs import terminals as living
-from remoteclaw.holder.terminal_client import ENDED, beat_terminal, end_terminal
+from remoteclaw.holder.runs import has_holder, terminal_runs
+from remoteclaw.holder.terminal_client import ENDED_FILE, beat_terminal, end_terminal
 from remoteclaw.host.process import end_orphans, is_alive
 from remoteclaw.messages import stream_order
 
-#: How many times a lease is renewed in its time.
+#: How many times a lease is renewed within its duration.
 RENEWALS = 20
-#: How old a terminal may be that no session knows, in seconds: it is just starting.
-YOUNG_S = 30.0
-#: How long what terminals leave is kept, in seconds.
+#: How long a terminal that no session knows is left alone, in seconds: it may be starting.
+STARTING_S = 30.0
+#: How long the files of an ended terminal are kept, in seconds.
 KEPT_S = 3600.0
 
 log = logging.getLogger(__name__)
 
 
-class Holding:
-    """Renews, and ends what is stopped; any number of processes of a host may do it."""
+class LeaseRenewer:
+    """Renews the leases of a host's terminals. Several processes of the host may do so at once."""
 
     def __init__(self, terminals: Terminals, host: str) -> None:
         self._terminals = terminals
         self._host = host
         self._renewed_at: dict[str, float] = {}
-        """When each holder's lease was renewed last, on `boottime()`."""
+        """When each lease was renewed last, on `boottime()`, by the path of the holder's socket."""
 
-    async def look(self, *, hold_s: float) -> None:
-        """Look at each terminal of the host once."""
-        held = await self._terminals.held(self._host)
-        for each in held:
-            if not is_alive(each.holder):
-                continue  # its lease is released, and settled by the session's next owner
-            if is_stopped(each):
-                await end(each)
-            elif boottime() - self._renewed_at.get(each.place.path, 0.0) >= hold_s / RENEWALS:
-                await self._renew(each, hold_s=hold_s)
-        paths = {each.place.path for each in held}
+    async def renew_all(self, *, hold_s: float) -> None:
+        """Renew the leases that are due, and end the terminals whose turn was stopped.
+
+        `hold_s` is the duration of a lease.
+        """
+        terminals = await self._terminals.held(self._host)
+        for held in terminals:
+            if not is_alive(held.holder):
+                continue  # `release_dead()` releases the lease, and the next owner settles the turn
+            if is_stopped(held):
+                await end_program(held)
+            elif boottime() - self._renewed_at.get(held.place.path, 0.0) >= hold_s / RENEWALS:
+                await self._renew(held, hold_s=hold_s)
+        paths = {held.place.path for held in terminals}
         self._renewed_at = {p: at for p, at in self._renewed_at.items() if p in paths}
 
-    async def _renew(self, held: Held, *, hold_s: float) -> None:
+    async def _renew(self, held: HeldLease, *, hold_s: float) -> None:
         with contextlib.suppress(LeaseLost):
-            renewed = await renew(self._terminals, held, hold_s=hold_s)
+            renewed = await renew_lease(self._terminals, held, hold_s=hold_s)
             self._renewed_at[held.place.path] = renewed.sent_at
 
 
-async def renew(terminals: Terminals, held: Held, *, hold_s: float) -> Renewed:
-    """Renew a terminal's lease, and let its holder live for that time.
+async def renew_lease(terminals: Terminals, held: HeldLease, *, hold_s: float) -> LeaseRenewal:
+    """Renew a terminal's lease, and extend its holder's deadline accordingly.
 
-    Raises `LeaseLost` if it is not the holder's. The terminal is ended then, unless its turn still
-    runs: whoever has that ends it, or a server that has lost its last second is about to be told
-    again whose the lease is.
+    Raises `LeaseLost` if the lease is not the holder's. The terminal is ended in this case, unless
+    its turn is still recorded as running: then the new owner of the lease ends it, or Redis has
+    lost its last second of writes and the lease is about to be restored.
     """
     try:
         renewed = await terminals.renew(held, hold_s=hold_s)
     except LeaseLost:
         if not await terminals.is_placed(held.sid, held.place.path):
             log.warning("session %s has another owner: its terminal is ended", held.sid[:8])
-            await end(held)
+            await end_program(held)
         raise
     await beat_terminal(
-        Path(held.place.path), key=held.place.key, deadline=renewed.sent_at + KILL_AT * hold_s
+        Path(held.place.path), key=held.place.key, deadline=renewed.sent_at + KILL_FRACTION * hold_s
     )
     return renewed
 
 
-def is_stopped(held: Held) -> bool:
-    """Whether the turn that a terminal is was stopped."""
+def is_stopped(held: HeldLease) -> bool:
+    """Whether the turn of a terminal was stopped."""
     stop = held.stop_entry
     return bool(stop) and stream_order(held.place.turn) <= stream_order(stop)
 
 
-async def end(held: Held, *, interrupt: bool = True) -> None:
-    """End a terminal's program; the session's next owner settles it."""
+async def end_program(held: HeldLease, *, interrupt: bool = True) -> None:
+    """End a terminal's program; the next owner of the session settles its turn.
+
+    `interrupt` interrupts the program's work first.
+    """
     path = Path(held.place.path)
     with contextlib.suppress(TimeoutError):
         if await end_terminal(path, key=held.place.key, interrupt=interrupt):
@@ -92,43 +97,46 @@ async def end(held: Held, *, interrupt: bool = True) -> None:
     await asyncio.to_thread(end_orphans, path.parent)
 
 
-async def end_unheld(terminals: Terminals, runs: Path) -> int:
-    """End the terminals on this host that no session knows; return how many there were.
+async def end_unknown_terminals(terminals: Terminals, runs: Path) -> int:
+    """End the terminals on this host that no session knows; return their number.
 
-    A server that has lost its last second of writes may have forgotten one.
+    Redis forgets a terminal if it loses its last second of writes.
     """
     count = 0
-    for run in await asyncio.to_thread(living, runs):
+    for run in await asyncio.to_thread(terminal_runs, runs):
         with contextlib.suppress(OSError):
-            sid = await asyncio.to_thread(_known_by, run)
+            sid = await asyncio.to_thread(_session_of, run)
             if sid is None:
                 continue
             if not await terminals.is_placed(sid, str(run / "holder.sock")):
-                log.warning("a terminal is ended that session %s does not know", sid[:8])
+                log.warning("session %s does not know its terminal: it is ended", sid[:8])
                 await asyncio.to_thread(end_orphans, run)
                 count += 1
     return count
 
 
-def _known_by(run: Path) -> str | None:
-    """Return the session of a terminal that lives, and is not just starting."""
-    is_young = time.time() - run.stat().st_ctime < YOUNG_S
-    return None if is_young or not listens(run) else (run / "session").read_text().strip()
+def _session_of(run: Path) -> str | None:
+    """Return the session of a terminal; None if it has ended or may be starting."""
+    is_starting = time.time() - run.stat().st_ctime < STARTING_S
+    return None if is_starting or not has_holder(run) else (run / "session").read_text().strip()
 
 
-async def forget_old(terminals: Path, is_open: Callable[[str], Awaitable[bool]]) -> None:
-    """Remove what terminals have left there, and whatever else of theirs, after an hour."""
-    for directory in await asyncio.to_thread(_old, terminals):
+async def remove_old_files(terminals: Path, is_open: Callable[[str], Awaitable[bool]]) -> None:
+    """Remove the directories below `terminals` of terminals that ended an hour ago.
+
+    `is_open` returns whether the session with an id, the directory's name, has an open terminal.
+    """
+    for directory in await asyncio.to_thread(_old_directories, terminals):
         if not await is_open(directory.name):
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
-def _old(terminals: Path) -> list[Path]:
-    """Return the directories in which nothing was left for an hour."""
-    found = []
+def _old_directories(terminals: Path) -> list[Path]:
+    """Return the directories of terminals that ended, or else changed, more than an hour ago."""
+    directories = []
     for directory in terminals.iterdir() if terminals.is_dir() else ():
         with contextlib.suppress(OSError):
-            ended = directory / ENDED
-            changed = (ended if ended.exists() else directory).stat().st_mtime
-            found += [directory] if time.time() - changed > KEPT_S else []
-    return found
+            ended = directory / ENDED_FILE
+            changed_at = (ended if ended.exists() else directory).stat().st_mtime
+            directories += [directory] if time.time() - changed_at > KEPT_S else []
+    return directories

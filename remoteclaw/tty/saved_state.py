@@ -1,7 +1,7 @@
-"""The state that a gateway leaves with a holder for the next gateway, and the last screen of all.
+"""The state that a gateway saves with a holder for the next gateway, and the last screen.
 
-The picture of the screen tells how it looks. What the program has said of itself, and whether
-something was typed and not sent, come before it.
+A snapshot of the screen shows its content. A JSON object before it holds what the snapshot lacks:
+what the program reported about itself, and whether there is unsent text.
 """
 
 import base64
@@ -9,69 +9,73 @@ import binascii
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import orjson
 
-from remoteclaw.holder.terminal_client import ENDED
+from remoteclaw.holder.terminal_client import ENDED_FILE
 from remoteclaw.tty.screen import Screen
-from remoteclaw.tty.snapshot import PictureUnreadable
+from remoteclaw.tty.snapshot import SnapshotUnreadable
 
 _MARK = b"RCK1 "
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is known of a terminal at one place of its output."""
+class SavedState:
+    """The state of a terminal at one offset of its output."""
 
-    picture: bytes = b""
-    """The screen, as `Screen.picture()` writes one."""
-    said: dict[int, str] = field(default_factory=dict)
-    """The last of each kind of what the program has said of itself; its title has the number 0."""
+    snapshot: bytes = b""
+    """The screen, as of `Screen.snapshot()`; empty if there is none."""
+    osc_texts: dict[int, str] = field(default_factory=dict)
+    """The last text of each OSC number that the program sent. 0 is its title."""
     has_draft: bool = True
-    """Whether something may have been typed that was not sent; True where it is unknown."""
-    waits: int = 0
-    """How often it has begun to wait for a person."""
+    """Whether there may be typed text that was not sent; True if that is unknown."""
+    wait_count: int = 0
+    """How often the program has begun to wait for a person."""
     is_waiting: bool = False
-    """Whether the last of those times was not over yet."""
+    """Whether the last of these waits is not over."""
 
     def encode(self) -> bytes:
-        """Return it as the holder keeps it."""
-        said = {str(number): text for number, text in self.said.items()}
-        waits = [self.waits, self.is_waiting]
-        head = orjson.dumps({"said": said, "draft": self.has_draft, "waits": waits})
-        return b"%b%d\n%b%b" % (_MARK, len(head), head, self.picture)
+        """Return the bytes that the holder keeps."""
+        texts = {str(number): text for number, text in self.osc_texts.items()}
+        waits = [self.wait_count, self.is_waiting]
+        head = orjson.dumps({"said": texts, "draft": self.has_draft, "waits": waits})
+        return b"%b%d\n%b%b" % (_MARK, len(head), head, self.snapshot)
 
     @classmethod
-    def decode(cls, data: bytes) -> "Kept":
-        """Return what was kept; of what makes no sense, nothing is known."""
+    def decode(cls, data: bytes) -> Self:
+        """Return the state from the bytes of `encode()`; the default state if they are invalid.
+
+        Bytes without our mark are a snapshot.
+        """
         if not data.startswith(_MARK):
-            return cls(picture=data)
+            return cls(snapshot=data)
         try:
             size, _, rest = data[len(_MARK) :].partition(b"\n")
             head = orjson.loads(rest[: int(size)])
-            said = {int(number): str(text) for number, text in head["said"].items()}
+            texts = {int(number): str(text) for number, text in head["said"].items()}
             waits, is_waiting = head["waits"]
-            return cls(rest[int(size) :], said, bool(head["draft"]), int(waits), bool(is_waiting))
+            return cls(rest[int(size) :], texts, bool(head["draft"]), int(waits), bool(is_waiting))
         except (ValueError, KeyError, AttributeError, TypeError):
             return cls()
 
 
 def last_screen(directory: Path) -> Screen | None:
-    """Return the last screen of a terminal that has ended; None if nothing is left.
+    """Return the last screen of a terminal that has ended, from the files in `directory`.
 
-    Its host keeps it for an hour.
+    None if they are gone: the host keeps them for an hour.
     """
     try:
-        left = orjson.loads((directory / ENDED).read_bytes())
-        cols, rows, end = left["cols"], left["rows"], left["offset"]
-        picture, tail = (base64.b64decode(left[name]) for name in ("picture", "tail"))
-        printed_since = end - left["pictureOffset"] if picture else end
+        ended = orjson.loads((directory / ENDED_FILE).read_bytes())
+        cols, rows, end = ended["cols"], ended["rows"], ended["offset"]
+        saved, tail = (base64.b64decode(ended[name]) for name in ("picture", "tail"))
+        newer_bytes = end - ended["pictureOffset"] if saved else end
     except (OSError, LookupError, TypeError, ValueError, binascii.Error):
         return None
     screen = None
-    with contextlib.suppress(PictureUnreadable):
-        kept = Kept.decode(picture)
-        screen = Screen.restored(kept.picture, cols, rows) if kept.picture else None
+    with contextlib.suppress(SnapshotUnreadable):
+        snapshot = SavedState.decode(saved).snapshot
+        screen = Screen.restored(snapshot, cols, rows) if snapshot else None
     screen = screen or Screen(cols, rows)
-    screen.feed(tail[-printed_since:] if printed_since else b"")
+    screen.feed(tail[-newer_bytes:] if newer_bytes else b"")
     return screen

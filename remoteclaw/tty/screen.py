@@ -1,7 +1,7 @@
-"""The screen of one terminal: its state for viewers, its answers to the program.
+"""The screen of one terminal: frames for viewers, and answers to the program.
 
-The emulator alone reads what the program prints. Viewers get rows of text and styles, and the
-program gets those answers that `replies` allows.
+Only the emulator parses the program's output. Viewers receive rows of text and styles, and the
+program receives only the answers that `emulator` allows.
 """
 
 import itertools
@@ -12,34 +12,35 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
 from remoteclaw.tty import emulator
-from remoteclaw.tty.emulator import Heard, Kind
+from remoteclaw.tty.emulator import CellKind, EmulatorEvents
 from remoteclaw.tty.frames import (
-    CLUSTER,
+    MAX_CLUSTER_POINTS,
     Frame,
     Frames,
     Modes,
     Run,
     Style,
     add_run,
-    link,
     plain,
     row_text,
+    safe_link,
 )
 from remoteclaw.tty.ghostty import check, library, new, type_of
 from remoteclaw.tty.keys import modifies_other
-from remoteclaw.tty.snapshot import packed, unpacked
+from remoteclaw.tty.snapshot import restore_snapshot, take_snapshot
 
-#: How long a program may hold its screen back (mode 2026), in seconds.
-HOLD: Final = 0.5
+#: How long a program may delay the display of its output (synchronized output, mode 2026).
+MAX_HOLD_S: Final = 0.5
 
 _SHAPES = ("bar", "block", "underline", "block")
 
-#: Styles by what they depend on, with what is shown instead of hidden text.
-Styles = dict[tuple[Kind, bool, str], tuple[Style | None, str]]
+#: Styles by cell kind, whether the cell is a cluster, and link; with the blank that replaces
+#: hidden text, '' for text that is shown.
+Styles = dict[tuple[CellKind, bool, str], tuple[Style | None, str]]
 
 
 class Screen:
-    """The state of one terminal. Not for more than one thread at a time."""
+    """The screen of one terminal. Not thread-safe."""
 
     def __init__(self, cols: int, rows: int, *, scrollback: int = 1000) -> None:
         ffi, lib = library()
@@ -52,10 +53,11 @@ class Screen:
         self._ffi, self._lib, self._terminal = ffi, lib, terminal
         self._clock: Callable[[], float] = time.monotonic
         self._held_since = 0.0
-        self._is_read = False  # else all that is seen stands in the frames
-        self._heard = Heard()
+        self._is_read = False
+        """Whether `_frames` has everything that the emulator shows."""
+        self._events = EmulatorEvents()
         self._callbacks = emulator.configure(
-            terminal, scrollback, self._heard, is_restored=is_restored
+            terminal, scrollback, self._events, is_restored=is_restored
         )
         state = new("GhosttyRenderState")
         check(lib.ghostty_render_state_new(ffi.NULL, state))
@@ -63,60 +65,55 @@ class Screen:
         check(lib.ghostty_render_state_row_iterator_new(ffi.NULL, rows))
         self._state, self._iterator = state[0], rows
         self._styles: dict[int, Styles] = {}
-        # Places for answers that are asked for often.
+        # Out parameters of frequent calls, allocated once.
         self._points, self._count = new("uint32_t[256]"), new("size_t")
         self._address = new("uint8_t[4000]")
         self._free = weakref.finalize(self, emulator.free, terminal, state[0], rows[0])
         self._frames = Frames(self._get("COLS"), self._get("ROWS"))
 
     def close(self) -> None:
-        """Free the emulator's memory. The screen can't be used any more."""
+        """Free the emulator's memory. The screen can't be used afterwards."""
         self._free()
         self._terminal = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take what the program has printed; return what it has to be answered."""
+        """Process output of the program; return the answers to write to it."""
         self._is_read = False
         self._lib.ghostty_terminal_vt_write(self._terminal, data, len(data))
-        return self._heard.take()
+        return self._events.take_answers()
 
     def resize(self, cols: int, rows: int) -> bytes:
-        """Change the size; lines are wrapped again. Returns what the program has to be answered."""
+        """Change the size and wrap the lines again; return the answers to write to the program."""
         if (cols, rows) == (self._frames.cols, len(self._frames.rows)):
-            return b""  # the emulator would have no row to read again
+            return b""  # new, empty frames would stay empty, because no row is dirty
         check(self._lib.ghostty_terminal_resize(self._terminal, cols, rows, 8, 16))
         self._is_read = False
         self._frames.resize(cols, rows)
-        return self._heard.take()
+        return self._events.take_answers()
 
-    def take_said(self) -> list[tuple[int, str]]:
-        """Take what the program has said since: OSC numbers with their text.
+    def take_osc_events(self) -> list[tuple[int, str]]:
+        """Return the OSC numbers and texts that the program sent since the last call.
 
         0 is a new title, 52 a text for the clipboard, 9 a notification or (`4;STATE;PERCENT`)
-        progress; others are sequences that no terminal knows, such as 7501.
+        progress. Other numbers, such as 7501, are sequences that the emulator does not interpret.
         """
-        said = list(self._heard.said)
-        self._heard.said.clear()
-        return said
+        osc_events = list(self._events.osc_events)
+        self._events.osc_events.clear()
+        return osc_events
 
     @property
-    def said(self) -> list[tuple[int, str]]:
-        """What `take_said()` would take."""
-        return list(self._heard.said)
-
-    @property
-    def bell(self) -> int:
-        """How often the bell rang."""
-        return self._heard.bells
+    def bell_count(self) -> int:
+        """How often the bell has rung."""
+        return self._events.bells
 
     @property
     def title(self) -> str:
-        """The title, one line."""
+        """The title on one line; empty if there is none."""
         return emulator.title_of(self._terminal)
 
     @property
     def modes(self) -> Modes:
-        """The modes that decide what is sent to the program."""
+        """The modes on which the encoding of input depends."""
         return Modes(
             paste=self._mode(2004),
             app_cursor=self._mode(1),
@@ -131,22 +128,25 @@ class Screen:
 
     @property
     def revision(self) -> int:
-        """A number that grows with each visible change, also over restarts of the gateway."""
+        """A number that grows with each visible change and across restarts of the gateway."""
         self._refresh()
         return self._frames.revision
 
     def frame(self, since: int | None) -> Frame | None:
-        """Return what differs from a revision; all of it for None or one that is not known."""
+        """Return the changes since a revision, a full frame if it is None or unknown.
+
+        None if nothing changed.
+        """
         self._refresh()
         return self._frames.since(since)
 
     def text(self) -> str:
-        """Return the rows as text."""
+        """Return the text of all rows."""
         self._refresh()
         return "\n".join(row_text(runs) for runs in self._frames.rows)
 
     def history(self, start: int, count: int) -> dict[str, Any]:
-        """Return rows that have left the screen; 0 is the oldest that is kept."""
+        """Return up to `count` rows of the scrollback; row 0 is the oldest."""
         total = self._get("SCROLLBACK_ROWS", "size_t")
         start = max(0, min(start, total))
         self._styles.clear()
@@ -157,13 +157,13 @@ class Screen:
         return {"start": start, "total": total, "rows": rows}
 
     def _refresh(self) -> None:
-        """Read the rows that have changed, unless the program holds them back."""
+        """Copy changed rows into the frames, unless the program delays their display."""
         if self._is_read:
             return
-        if self._mode(2026) and self._frames.rest:
+        if self._mode(2026) and self._frames.other_fields:
             now = self._clock()
             self._held_since = self._held_since or now
-            if now - self._held_since < HOLD:
+            if now - self._held_since < MAX_HOLD_S:
                 return
         self._held_since = 0.0
         lib, ffi = self._lib, self._ffi
@@ -179,10 +179,10 @@ class Screen:
             values = memoryview(ffi.buffer(cells.ptr, 8 * cells.len)).cast("Q")
             rows[row[0]] = self._runs(values, self._reference(row[0], "ACTIVE"))
         check(lib.ghostty_render_state_clean(self._state))
-        self._frames.change(rows, self._rest())
+        self._frames.update(rows, self._other_fields())
         self._is_read = True
 
-    def _rest(self) -> Frame:
+    def _other_fields(self) -> Frame:
         cursor = new("GhosttyRenderStateCursor")
         cursor.size = self._ffi.sizeof(type_of("GhosttyRenderStateCursor"))
         key = self._lib.GHOSTTY_RENDER_STATE_DATA_CURSOR
@@ -200,25 +200,25 @@ class Screen:
         }
 
     def _runs(self, cells: Iterable[int], reference: Any) -> list[Run]:
-        """Join a row's cells of one style; a cluster of code points is a run of its own."""
-        looks, look = emulator.LOOKS, emulator.look
-        known = [looks.get(cell) or look(cell) for cell in cells]
+        """Return a row's runs: neighbouring cells of one style, and each cluster on its own."""
+        cache, decode = emulator.DECODED_CELLS, emulator.decode_cell
+        decoded = [cache.get(cell) or decode(cell) for cell in cells]
         styles = self._styles_of(reference)
         runs: list[Run] = []
         column = 0
-        for kind, group in itertools.groupby(known, operator.itemgetter(1)):
-            parts = [part for part, _ in group]
+        for kind, group in itertools.groupby(decoded, operator.itemgetter(1)):
+            texts = [text for text, _ in group]
             if kind is None:
-                add_run(runs, "".join(parts), None)
+                add_run(runs, "".join(texts), None)
             elif kind.is_cluster or kind.has_link:
-                for offset, part in enumerate(parts):
-                    if part:  # else it is the second half of the one before
+                for offset, text in enumerate(texts):
+                    if text:  # empty for the second half of a wide character
                         reference.x = column + offset
-                        add_run(runs, *self._single(reference, kind, part, styles))
-            elif text := "".join(parts):
+                        add_run(runs, *self._single(reference, kind, text, styles))
+            elif text := "".join(texts):
                 reference.x = column
                 add_run(runs, *self._styled(reference, kind, text, styles))
-            column += len(parts)
+            column += len(texts)
         if runs and len(runs[-1]) == 1:
             runs[-1][0] = runs[-1][0].rstrip(" ")
             if not runs[-1][0]:
@@ -226,9 +226,9 @@ class Screen:
         return runs
 
     def _single(
-        self, reference: Any, kind: Kind, text: str, styles: Styles
+        self, reference: Any, kind: CellKind, text: str, styles: Styles
     ) -> tuple[str, Style | None]:
-        """Return the text and style of a cell that may not be like its neighbours."""
+        """Return the text and style of one cell that is a cluster or has a link."""
         address = self._link(reference) if kind.has_link else ""
         if kind.is_cluster:
             text = self._cluster(reference)
@@ -237,13 +237,13 @@ class Screen:
     def _styled(
         self,
         reference: Any,
-        kind: Kind,
+        kind: CellKind,
         text: str,
         styles: Styles,
         is_cluster: bool = False,
         address: str = "",
     ) -> tuple[str, Style | None]:
-        """Return the text and style of cells of one kind; hidden text is blank."""
+        """Return the text and style of cells of one kind; hidden text becomes blanks."""
         key = (kind, is_cluster, address)
         if key not in styles:
             styles[key] = self._style(reference, *key)
@@ -251,21 +251,21 @@ class Screen:
         return (blank * (1 if is_cluster else len(text)) if blank else text), style
 
     def _styles_of(self, reference: Any) -> Styles:
-        """Return the styles that are known of the page of a row, which numbers its own."""
+        """Return the cached styles of a row's page, because each page numbers its own styles."""
         page = int(self._ffi.cast(type_of("uintptr_t"), reference.node))
         return self._styles.setdefault(page, {})
 
     def _style(
-        self, reference: Any, kind: Kind, is_cluster: bool, address: str
+        self, reference: Any, kind: CellKind, is_cluster: bool, address: str
     ) -> tuple[Style | None, str]:
-        """Return a style as a frame has it, and what is shown instead of hidden text."""
+        """Return a frame's style, and the blank that replaces hidden text ('' if it is shown)."""
         style: Style = {}
         blank = ""
         if kind.style:
             raw = new("GhosttyStyle")
             raw.size = self._ffi.sizeof(type_of("GhosttyStyle"))
             check(self._lib.ghostty_grid_ref_style(reference, raw))
-            style = emulator.style(raw)
+            style = emulator.style_of(raw)
             if raw.invisible:
                 blank = "\u3000" if kind.is_wide else " "
         if kind.background is not None:
@@ -279,21 +279,21 @@ class Screen:
         return style or None, blank
 
     def _cluster(self, reference: Any) -> str:
-        """Return a cell's code points, as many as a character may have."""
+        """Return a cell's code points, at most `MAX_CLUSTER_POINTS`."""
         points, count = self._points, self._count
         if self._lib.ghostty_grid_ref_graphemes(reference, points, len(points), count):
             return "\ufffd"
-        text = plain("".join(map(chr, points[0 : min(count[0], CLUSTER)])))
+        text = plain("".join(map(chr, points[0 : min(count[0], MAX_CLUSTER_POINTS)])))
         return text or " "
 
     def _link(self, reference: Any) -> str:
         address, count = self._address, self._count
         if self._lib.ghostty_grid_ref_hyperlink_uri(reference, address, len(address), count):
             return ""
-        return link(self._ffi.buffer(address, count[0])[:].decode(errors="replace"))
+        return safe_link(self._ffi.buffer(address, count[0])[:].decode(errors="replace"))
 
     def _reference(self, row: int, tag: str) -> Any:
-        """Return a reference to the first cell of a row; it holds until something is fed."""
+        """Return a reference to the first cell of a row, valid until the next `feed()`."""
         point = new("GhosttyPointS")
         point.tag = getattr(self._lib, f"GHOSTTY_POINT_TAG_{tag}")
         point.value.x, point.value.y = 0, row
@@ -323,27 +323,28 @@ class Screen:
         check(self._lib.ghostty_terminal_get(self._terminal, key, config))
         return bool(config.value)
 
-    def picture(self) -> bytes:
-        """Return the whole state, with as many rows of the past as 208 KB hold.
+    def snapshot(self) -> bytes:
+        """Return the whole state, with as much scrollback as fits into `MAX_SNAPSHOT_BYTES`.
 
-        Empty in the middle of a sequence that is too long to keep: the picture before stays good.
+        Empty in the middle of a sequence that is too long to keep. The previous snapshot and the
+        output since then still give the whole state.
         """
-        return packed(self._terminal)
+        return take_snapshot(self._terminal)
 
     @classmethod
-    def restored(cls, picture: bytes, cols: int, rows: int, *, scrollback: int = 1000) -> Self:
-        """Return the screen of a picture. Raises `PictureUnreadable`."""
+    def restored(cls, snapshot: bytes, cols: int, rows: int, *, scrollback: int = 1000) -> Self:
+        """Return the screen of a snapshot. Raises `SnapshotUnreadable`."""
         screen = cls.__new__(cls)
-        screen._start(unpacked(picture), scrollback, is_restored=True)
+        screen._start(restore_snapshot(snapshot), scrollback, is_restored=True)
         screen.resize(cols, rows)
         return screen
 
 
 def warm_up() -> None:
-    """Load the emulator and use each of its parts once; 0.3 s, for a thread. `TerminalsOff`."""
+    """Load the emulator and use each of its parts once: 0.3 s. Raises `TerminalsOff`."""
     screen = Screen(20, 5)
     screen.feed("\x1b[31m漢e\u0301\x1b]8;;http://a\x07x\r\n".encode() * 9)
     screen.frame(None)
     screen.history(0, 1)
-    Screen.restored(screen.picture(), 20, 5).close()
+    Screen.restored(screen.snapshot(), 20, 5).close()
     screen.close()

@@ -1,4 +1,4 @@
-"""Pictures: the whole state of an emulated terminal in few bytes, for a gateway that comes next."""
+"""Snapshots: the whole state of an emulated terminal in few bytes, for the next gateway."""
 
 import zlib
 from typing import Any, Final
@@ -7,49 +7,51 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.tty import emulator
 from remoteclaw.tty.ghostty import library
 
-#: Most bytes of a picture: the holder keeps 256 KB, with what else is known of the terminal.
-PICTURE: Final = 208 * 1024
-#: Rows of the past that a picture has if it is too large with all.
-_LINES = (500, 250, 100, 30, 0)
+#: The largest snapshot, in bytes: the holder keeps 256 KB, which also contain the other fields of
+#: `SavedState`.
+MAX_SNAPSHOT_BYTES: Final = 208 * 1024
+#: The lengths of scrollback that are tried, in rows, if a snapshot with all of it is too large.
+_SCROLLBACK_ROWS = (500, 250, 100, 30, 0)
 _MAGIC: Final = b"RCP1"
 
 
-class PictureUnreadable(RemoteClawError):
-    """Raised when a picture can't be restored, as of another version of the emulator."""
+class SnapshotUnreadable(RemoteClawError):
+    """Raised when a snapshot can't be restored, for example one of another emulator version."""
 
 
-def packed(terminal: Any) -> bytes:
-    """Return a terminal's picture; without rows of the past, or of all, if it is too large.
+def take_snapshot(terminal: Any) -> bytes:
+    """Return a terminal's snapshot of at most `MAX_SNAPSHOT_BYTES`.
 
-    Empty in the middle of a sequence that is too long to keep.
+    It has less scrollback, and finally an empty screen, if it would be larger. Empty bytes in the
+    middle of a sequence that is too long to keep.
     """
-    raw = emulator.encoded(terminal)
+    raw = emulator.encode_terminal(terminal)
     if not raw:
         return b""
-    picture = _compressed(raw)
-    if len(picture) <= PICTURE:
-        return picture
-    copy = emulator.decoded(raw)
+    snapshot = _compressed(raw)
+    if len(snapshot) <= MAX_SNAPSHOT_BYTES:
+        return snapshot
+    copy = emulator.decode_terminal(raw)
     try:
-        for lines in _LINES:
-            emulator.keep_lines(copy, lines)
-            picture = _compressed(emulator.encoded(copy))
-            if len(picture) <= PICTURE:
-                return picture
+        for lines in _SCROLLBACK_ROWS:
+            emulator.limit_scrollback(copy, lines)
+            snapshot = _compressed(emulator.encode_terminal(copy))
+            if len(snapshot) <= MAX_SNAPSHOT_BYTES:
+                return snapshot
         emulator.clear(copy)
-        return _compressed(emulator.encoded(copy))
+        return _compressed(emulator.encode_terminal(copy))
     finally:
         library()[1].ghostty_terminal_free(copy)
 
 
-def unpacked(picture: bytes) -> Any:
-    """Return the terminal of a picture. Raises `PictureUnreadable`."""
+def restore_snapshot(snapshot: bytes) -> Any:
+    """Return the terminal of a snapshot. Raises `SnapshotUnreadable`."""
     try:
-        if not picture.startswith(_MAGIC):
+        if not snapshot.startswith(_MAGIC):
             raise ValueError
-        return emulator.decoded(zlib.decompress(picture[len(_MAGIC) :]))
+        return emulator.decode_terminal(zlib.decompress(snapshot[len(_MAGIC) :]))
     except (ValueError, zlib.error) as error:
-        raise PictureUnreadable("This picture of a terminal can't be read.") from error
+        raise SnapshotUnreadable("This snapshot of a terminal can't be read.") from error
 
 
 def _compressed(raw: bytes) -> bytes:

@@ -1,16 +1,17 @@
-"""The tail of a program's raw output, for those who follow it each at their own pace.
+"""The newest raw output of a program, which several clients read at their own pace.
 
-It is kept once a client has asked for it: few do, and it is a fifth of a terminal's memory.
+It is kept only after a client has asked for it: few clients do, and it takes a fifth of a
+terminal's memory.
 """
 
 import asyncio
 
-#: How much is kept, in bytes.
-MOST = 256 * 1024
+#: How much output is kept, in bytes.
+MAX_TAIL_BYTES = 256 * 1024
 
 
 class Tail:
-    """The newest output, by its offset; a slow follower holds nothing back."""
+    """The newest output by offset. A slow reader misses output, and delays no other reader."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -18,34 +19,37 @@ class Tail:
         self.is_closed = False
         self._kept = bytearray()
         self._is_followed = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def put(self, offset: int, data: bytes) -> None:
-        """Add what was printed at an offset."""
+        """Add the output at `offset`; drop the output before a gap."""
         if offset != self.end:
             self._kept.clear()
         if self._is_followed:
             self._kept += data
-            del self._kept[:-MOST]
+            del self._kept[:-MAX_TAIL_BYTES]
         self.end = offset + len(data)
         self._wake()
 
     def close(self) -> None:
-        """End it: nothing more will come."""
+        """Note that there will be no more output."""
         self.is_closed = True
         self._wake()
 
     def since(self, offset: int) -> bytes | None:
-        """Return what was printed from an offset on; None if that is not kept, or not yet there."""
+        """Return the output from `offset` on; None if it is not kept or not printed yet.
+
+        The first call starts the keeping of output.
+        """
         self._is_followed = True
         first = self.end - len(self._kept)
         return bytes(self._kept[offset - first :]) if first <= offset <= self.end else None
 
-    async def more(self) -> None:
-        """Wait until there is more, or until there will be none."""
+    async def wait_for_more(self) -> None:
+        """Wait for the next output or the end of the output."""
         if not self.is_closed:
-            await self._news.wait()
+            await self._changed.wait()
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

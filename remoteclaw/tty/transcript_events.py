@@ -1,4 +1,4 @@
-"""Tells the items of a terminal's transcript to those who follow the session, each once."""
+"""Publishes a terminal's transcript items to the session's subscribers, each exactly once."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from remoteclaw.fleet.terminals import Terminals
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.tty.program import transcript_of
 
-#: The longest text of one event, in characters: cockpits show it, and ask for more by themselves.
+#: The longest text of an event, in characters; a longer text is cut.
 MAX_CHARS = 8000
-#: How many pieces of a transcript are read in one look.
-MAX_PIECES = 20
+#: How many times the transcript is read for one `publish()`; each read returns a few hundred items.
+MAX_READS = 20
 
 
-class TranscriptTale:
-    """Tells the transcript of one terminal."""
+class TranscriptPublisher:
+    """Publishes the transcript of one terminal."""
 
     def __init__(self, terminals: Terminals, sid: str, epoch: str, place: TerminalPlace) -> None:
-        """`epoch` is that of the session's owner, for whom it is told."""
+        """`epoch` is that of the session's lease; writes with an older one are refused."""
         self._terminals = terminals
         self._sid = sid
         self._epoch = epoch
@@ -29,59 +29,67 @@ class TranscriptTale:
         self._conversation: str | None = None
         self._transcript: Transcript | None = None
         self._position: str | None = None
-        """How far it was told; None while that is not known."""
-        self._copies = Copies()
+        """The transcript position up to which items are published; None until read from Redis."""
+        self._copies = CopyFilter()
 
     def follow(self, conversation: str | None, transcript: Transcript | None) -> None:
-        """Tell the transcript of the conversation that is open now."""
+        """Set the conversation that is open now, and its transcript, None if it has none yet."""
         if conversation != self._conversation:
             self._conversation, self._position = conversation, None
         self._transcript = transcript
 
-    async def tell(self) -> None:
-        """Tell what is new. Raises `LeaseLost`, `RedisUnavailable`."""
+    async def publish(self) -> None:
+        """Publish the new items. Raises `LeaseLost`, `RedisUnavailable`."""
         if self._conversation is None:
             return
         if self._position is None:
-            self._position = await self._begin()
+            self._position = await self._start_position()
         if self._transcript is not None:
             position, self._position = self._position, None
-            self._position = await self._tell(
+            self._position = await self._publish_items(
                 self._transcript, position, conversation=self._conversation
             )
 
-    async def _tell(
+    async def _publish_items(
         self, transcript: Transcript, position: str, *, conversation: str
     ) -> str | None:
-        """Tell what is behind a position; return the new one, None if another one is further."""
-        for _ in range(MAX_PIECES):
+        """Publish the items after `position`.
+
+        Return the new position, or None if another gateway has already advanced it.
+        """
+        for _ in range(MAX_READS):
             try:
-                items, behind = await asyncio.to_thread(transcript.read, position)
+                items, next_position = await asyncio.to_thread(transcript.read, position)
             except OSError:
                 break
-            if behind == position:
+            if next_position == position:
                 break
-            of_now = [item for item in items if is_of_now(item, self._place)]
-            told = [_told(item) for item in self._copies.left_out(of_now, of=conversation)]
-            if not await self._terminals.note(
-                self._sid, self._epoch, before=position, position=behind, told=told
+            new = [item for item in items if is_of_terminal(item, self._place)]
+            originals = self._copies.without_copies(new, conversation=conversation)
+            events = [_event_of(item) for item in originals]
+            if not await self._terminals.publish(
+                self._sid, self._epoch, before=position, position=next_position, events=events
             ):
                 return None
-            position = behind
+            position = next_position
         return position
 
-    async def _begin(self) -> str:
-        """Return how far the conversation was told; before another one, end that one's tale."""
+    async def _start_position(self) -> str:
+        """Return the position up to which the open conversation is published, as Redis has it.
+
+        If Redis names another conversation, publish the rest of that one first and then record the
+        open conversation instead.
+        """
         record = await self._terminals.record(self._sid)
         if record and record.conversation == self._conversation:
             return record.position
         earlier = dict(record.earlier) if record else {}
         if record and (before := record.conversation):
-            told = await self._tell(
+            end = await self._publish_items(
                 transcript_of(self._place, before), record.position, conversation=before
             )
-            earlier[before] = told or record.position
-        assert self._conversation is not None, "there is one to tell"
+            earlier[before] = end or record.position
+        assert self._conversation is not None, "a conversation is open"
         position = earlier.pop(self._conversation, "")
         await self._terminals.change(
             self._sid,
@@ -93,35 +101,46 @@ class TranscriptTale:
         return position
 
 
-class Copies:
-    """The items of several conversations of one terminal: a fork begins with a copy of another."""
+class CopyFilter:
+    """Filters items that several conversations of a terminal share.
+
+    A conversation that is forked from another one begins with copies of its items.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[int, str] = {}
-        """In which conversation each was first, by a hash: their texts may be long."""
+        self._first_in: dict[int, str] = {}
+        """The conversation that had each item first, by the item's hash: its text may be long."""
 
-    def left_out(self, items: Iterable[TranscriptItem], *, of: str) -> list[TranscriptItem]:
-        """Return the items of a conversation but for those that another one had before."""
+    def without_copies(
+        self, items: Iterable[TranscriptItem], *, conversation: str
+    ) -> list[TranscriptItem]:
+        """Return the items of `conversation` that no other conversation had before."""
         return [
             item
             for item in items
             if not item.at_ms
-            or self._seen.setdefault(hash((item.kind, item.name, item.text, item.at_ms)), of) == of
+            or self._first_in.setdefault(
+                hash((item.kind, item.name, item.text, item.at_ms)), conversation
+            )
+            == conversation
         ]
 
 
-def is_of_now(item: TranscriptItem, place: TerminalPlace) -> bool:
-    """Whether an item was said since the terminal was opened: an older conversation has others."""
+def is_of_terminal(item: TranscriptItem, place: TerminalPlace) -> bool:
+    """Whether an item was recorded after the terminal was opened, or has no time.
+
+    A conversation that the terminal resumed also has older items.
+    """
     return not item.at_ms or item.at_ms >= place.started_ms
 
 
-def _told(item: TranscriptItem) -> dict[str, Any]:
-    """Return an item as cockpits are told of it."""
-    told: dict[str, Any] = {"id": item.id, "text": item.text[:MAX_CHARS], "at": item.at_ms}
+def _event_of(item: TranscriptItem) -> dict[str, Any]:
+    """Return the event that publishes an item."""
+    fields: dict[str, Any] = {"id": item.id, "text": item.text[:MAX_CHARS], "at": item.at_ms}
     match item.kind:
         case "tool":
-            return {"type": "tool", "name": item.name, **told}
+            return {"type": "tool", "name": item.name, **fields}
         case "notice":
-            return {"type": "notice", **told}
+            return {"type": "notice", **fields}
         case role:
-            return {"type": "message", "role": role, **told}
+            return {"type": "message", "role": role, **fields}

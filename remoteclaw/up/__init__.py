@@ -1,1 +1,1 @@
-"""`remoteclaw up` and `doctor`: everything on one machine, started, watched and looked at."""
+"""`remoteclaw up` and `remoteclaw doctor`: start, supervise and check everything on one machine."""

@@ -1,7 +1,7 @@
-"""Agent CLIs on this host: which are installed and signed in, and why an agent can't work.
+"""Checks the agent CLIs of this host: whether they are installed, signed in and able to work.
 
-Sign-ins are checked without a request to a model. A CLI that doesn't tell counts as signed in:
-gemini has no such command, and opencode has models that need no sign-in.
+Sign-ins are checked without a request to a model. A CLI that can't report its sign-in counts as
+signed in: gemini has no such command, and opencode has models that need no sign-in.
 """
 
 import os
@@ -14,18 +14,18 @@ import orjson
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
-from remoteclaw.config.permissions import Rule
+from remoteclaw.config.permissions import PermissionRule
 from remoteclaw.host.process import read_output
 from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
-from remoteclaw.runtimes.gemini import trust_problem
-from remoteclaw.runtimes.opencode_config import plugin_problem
+from remoteclaw.runtimes.gemini.runtime import trust_problem
+from remoteclaw.runtimes.opencode.config import plugin_problem
 from remoteclaw.runtimes.wire import mapping
 
-#: How long a CLI may take to print its version, in seconds.
-VERSION_S = 20.0
-#: What each `permissions` means, for a person.
+#: Time limit for a CLI to print its version, and to report its sign-in, in seconds.
+VERSION_S, SIGN_IN_S = 20.0, 20.0
+#: Descriptions of the values of `permissions`, after "the agent may".
 MAY = {
     "ask": "use tools that need no permission; for others a person is asked",
     "edits": "change files in that directory; for others that need a permission a person is asked",
@@ -36,26 +36,27 @@ MAY = {
 
 @dataclass(frozen=True, slots=True)
 class InstalledCli:
-    """An agent CLI that is installed here."""
+    """An agent CLI that is installed on this host."""
 
     name: str
     version: str
     program: str
     capabilities: Capabilities
     warning: str
-    """A warning about this version; empty if it was tested."""
+    """A warning about this version; empty if the version is tested."""
 
 
 def installed_clis(config: Config) -> list[InstalledCli]:
-    """Return the agent CLIs on PATH, and those that only the configuration knows."""
-    found = [_installed(name, name, AgentConfig()) for name in CLIS]
+    """Return the known agent CLIs on PATH, and installed ACP agents of the configuration."""
+    clis = [_installed_cli(name, name, AgentConfig()) for name in CLIS]
     for name, settings in config.agents.items():
         if settings.runtime == "acp":
-            found.append(_installed(f"{name} (acp)", "acp", settings))
-    return [cli for cli in found if cli is not None]
+            clis.append(_installed_cli(f"{name} (acp)", "acp", settings))
+    return [cli for cli in clis if cli is not None]
 
 
-def _installed(name: str, runtime_name: str, settings: AgentConfig) -> InstalledCli | None:
+def _installed_cli(name: str, runtime_name: str, settings: AgentConfig) -> InstalledCli | None:
+    """Return a CLI with its version; None if it is not installed."""
     runtime = create_cli_runtime(runtime_name)
     program, env = _command(runtime_name, settings)
     if runtime.find(program, env.get("PATH")) is None:
@@ -66,7 +67,7 @@ def _installed(name: str, runtime_name: str, settings: AgentConfig) -> Installed
 
 
 def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
-    """Return why an agent can't work here, and what to do; None if no reason is found."""
+    """Return why an agent can't work on this host, and what to do; None if no problem is found."""
     runtime_name = _runtime_name(settings)
     command, env = _command(runtime_name, settings)
     if create_cli_runtime(runtime_name).find(command, env.get("PATH")) is None:
@@ -74,14 +75,14 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
         return f"{runtime_name}: {command!r} is not installed: {hint}."
     workspace = home.workspace_path(name, settings)
     if settings.workspace is not None and not workspace.is_dir():
-        return f"its workspace {workspace} is not there: make it."
+        return f"its workspace {workspace} does not exist: create it."
     if runtime_name == "opencode" and not settings.trust_workspace:
         return plugin_problem(str(workspace), env)
     return None
 
 
 def tools_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
-    """Return why an agent that works has none of RemoteClaw's tools; None if it can have them."""
+    """Return why a working agent gets none of RemoteClaw's tools; None if it can get them."""
     is_gemini = _runtime_name(settings) == "gemini"
     if not is_gemini or settings.trust_workspace or settings.permissions == "deny":
         return None
@@ -91,22 +92,22 @@ def tools_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
 
 
 def rules_problem(settings: AgentConfig) -> str | None:
-    """Return which of an agent's permissions its CLI can't be held to; None if it can to all."""
+    """Return which of an agent's permissions have no effect with its CLI; None if all have one."""
     name = _runtime_name(settings)
-    can = create_cli_runtime(name).capabilities.rules
-    idle = [rule for rule in settings.allow if Rule.parse(rule).kind not in can]
-    why = "as docs/agents.md says of its permissions"
+    supported = create_cli_runtime(name).capabilities.rules
+    ignored = [rule for rule in settings.allow if PermissionRule.parse(rule).kind not in supported]
+    see = "see the permissions in docs/agents.md"
     if name == "demo":
-        return None  # it uses no tools
-    if settings.permissions == "edits" and "Edit" not in can:
-        return f'{name} does not say which files it would change, so "edits" is like "ask", {why}.'
-    if idle and settings.permissions != "auto":
-        return f"{', '.join(idle)} in its allow has no effect with {name}, {why}."
+        return None  # the demo agent uses no tools
+    if settings.permissions == "edits" and "Edit" not in supported:
+        return f'{name} does not say which files it would change, so "edits" is like "ask"; {see}.'
+    if ignored and settings.permissions != "auto":
+        return f"{', '.join(ignored)} in its allow has no effect with {name}; {see}."
     return None
 
 
 def sign_in_problem_of(settings: AgentConfig) -> str | None:
-    """Return why an installed agent can't ask its models; None if no reason is found."""
+    """Return why an installed agent can't use its models; None if no problem is found."""
     runtime_name = _runtime_name(settings)
     program, env = _command(runtime_name, settings)
     arguments = (settings.command or create_cli_runtime(runtime_name).command)[1:]
@@ -114,7 +115,7 @@ def sign_in_problem_of(settings: AgentConfig) -> str | None:
 
 
 def describe_agent(home: Home, name: str, settings: AgentConfig) -> str:
-    """Return which CLI an agent is, why, and where it works."""
+    """Return a description of an agent: its CLI, the reason for that, and its workspace."""
     runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
     program, env = _command(runtime_name, settings)
     version = "" if runtime_name == "demo" else version_of(program, env)
@@ -125,22 +126,22 @@ def describe_agent(home: Home, name: str, settings: AgentConfig) -> str:
 
 
 def introduction(home: Home, name: str, settings: AgentConfig) -> list[tuple[str, str]]:
-    """Return who an agent is, where it works and what it may do, in plain words."""
+    """Return an introduction of an agent for people, as labels and texts."""
     runtime_name, why = (settings.runtime, "") if settings.runtime else detect_runtime()
     about = f"{runtime_name}: {why}" if why else f"{runtime_name}, as configured"
-    where = str(home.workspace_path(name, settings))
+    workspace = str(home.workspace_path(name, settings))
     if settings.workspace is None:
-        where += ", a directory of its own"
+        workspace += ", a directory of its own"
     lines = [
         ("agent", f"{name} is {about}"),
         ("model", settings.model or f"what {runtime_name} itself is set to"),
-        ("works in", where),
+        ("works in", workspace),
         ("may", f'{MAY[settings.permissions]} (permissions = "{settings.permissions}")'),
     ]
     if settings.allow and settings.permissions != "auto":
         lines.append(("and", f"without asking: {', '.join(settings.allow)}"))
     if runtime_name == "demo":
-        lines.pop(1)  # it asks none
+        lines.pop(1)  # the demo agent has no model
     elif settings.workspace is not None and not settings.trust_workspace:
         ignored = "its CLAUDE.md, AGENTS.md, settings and hooks, until trust_workspace = true"
         lines.append(("ignores", ignored))
@@ -153,16 +154,16 @@ def introduction(home: Home, name: str, settings: AgentConfig) -> list[tuple[str
 def version_of(program: str, env: Mapping[str, str]) -> str:
     """Return the version that a CLI prints; empty if it prints none."""
     output = read_output([program, "--version"], env=env, timeout_s=VERSION_S)
-    found = re.search(r"\d+(\.\d+)+[\w.+-]*", output or "")
-    return one_line(found[0], most=40) if found else ""
+    version = re.search(r"\d+(\.\d+)+[\w.+-]*", output or "")
+    return one_line(version[0], max_chars=40) if version else ""
 
 
 def untested_version(runtime_name: str, version: str) -> str:
-    """Return a warning about a version whose first two numbers were not tested; else nothing."""
+    """Return a warning if the first two numbers of `version` are not the tested ones, else ""."""
     tested = create_cli_runtime(runtime_name).capabilities.tested
     if not version or not tested or version.split(".")[:2] == tested.split(".")[:2]:
         return ""
-    return f"tested with {tested}, so look at what it does first"
+    return f"tested with {tested}, so try this version with care"
 
 
 def _runtime_name(settings: AgentConfig) -> str:
@@ -170,41 +171,38 @@ def _runtime_name(settings: AgentConfig) -> str:
 
 
 def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str, str]]:
-    """Return an agent's program and environment, as the bridge has them."""
+    """Return an agent's program and environment, as the bridge uses them."""
     runtime = create_cli_runtime(runtime_name)
     command = settings.command or runtime.command
     env = {**runtime.environment(os.environ), **settings.env}
     return runtime.find(command[0], env.get("PATH")) or command[0], env
 
 
-#: How long a CLI may take to tell, in seconds.
-TELL_S = 20.0
-
-
 def sign_in_problem(runtime: str, command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return why a CLI can't ask its models, and what to do; None if it can, or doesn't tell."""
-    way = {"claude": _claude, "codex": _codex}.get(runtime)
-    hint = way(command, env) if way else None
+    """Return that a CLI is not signed in, and what to do; None if it is, or can't report it."""
+    find_hint = {"claude": _claude_hint, "codex": _codex_hint}.get(runtime)
+    hint = find_hint(command, env) if find_hint else None
     return f"{runtime} is not signed in: {hint}." if hint else None
 
 
-def _claude(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+def _claude_hint(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return how to sign in to claude; None if it is signed in."""
     try:
         status = mapping(orjson.loads(_output((*command, "auth", "status"), env)))
     except ValueError:
         return None  # an older version has no such command
-    is_out = status.get("loggedIn") is False
-    return "run `claude auth login`, or give it ANTHROPIC_API_KEY" if is_out else None
+    is_signed_out = status.get("loggedIn") is False
+    return "run `claude auth login`, or give it ANTHROPIC_API_KEY" if is_signed_out else None
 
 
-def _codex(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Check codex; a provider of the user's own may need no sign-in."""
+def _codex_hint(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return how to sign in to codex; None if it is signed in, or uses a custom provider."""
     home = Path(env.get("HOME") or "~").expanduser()
     config = Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml"
     if any("model_provider" in text for text in (*command, _content(config))):
-        return None
-    is_out = "Not logged in" in _output((*command, "login", "status"), env)
-    return "run `codex login`" if is_out else None
+        return None  # the provider may need no sign-in
+    is_signed_out = "Not logged in" in _output((*command, "login", "status"), env)
+    return "run `codex login`" if is_signed_out else None
 
 
 def _content(file: Path) -> str:
@@ -215,5 +213,5 @@ def _content(file: Path) -> str:
 
 
 def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return what a command prints, whatever its exit status; empty if it can't be run."""
-    return read_output(argv, env=env, timeout_s=TELL_S, may_fail=True) or ""
+    """Return what a command prints, with any exit status; empty if it can't be run."""
+    return read_output(argv, env=env, timeout_s=SIGN_IN_S, may_fail=True) or ""

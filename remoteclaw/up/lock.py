@@ -1,4 +1,4 @@
-"""The lock of a state directory: one `up` at a time."""
+"""The lock of a state directory, which allows one `remoteclaw up` at a time."""
 
 import contextlib
 import os
@@ -8,21 +8,21 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import is_locked, lock
 
-#: How long the lock is tried to get, in seconds: commands that look whether `up` runs hold it for
-#: less than a millisecond.
+#: Time limit for taking the lock, in seconds. A command that only checks whether `up` runs holds it
+#: for less than a millisecond.
 LOCK_S = 0.3
 
 
 def running_pid(home: Home) -> int | None:
-    """Return the process id of the `up` that runs in a state directory; None if none does.
+    """Return the process id of the `up` that runs in a state directory; None if none runs.
 
-    It is 0 while that one has not written its own yet.
+    The id is 0 if `up` has the lock but has not written its id yet.
     """
     path = home.path / "up.lock"
     try:
         if is_locked(path):
-            found = path.read_text()
-            return int(found) if found.isdigit() else 0
+            pid = path.read_text()
+            return int(pid) if pid.isdigit() else 0
     except (FileNotFoundError, NotADirectoryError):
         pass
     return None
@@ -30,7 +30,7 @@ def running_pid(home: Home) -> int | None:
 
 @contextlib.contextmanager
 def locked(home: Home) -> Iterator[None]:
-    """Hold the state directory. Raises `StateDirectoryError` if another `up` runs there."""
+    """Hold the lock of a state directory. Raises `StateDirectoryError` if another `up` has it."""
     descriptor = lock(home.path / "up.lock", wait_s=LOCK_S)
     if descriptor is None:
         raise StateDirectoryError(

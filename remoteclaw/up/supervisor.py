@@ -1,7 +1,7 @@
-"""`remoteclaw up`: starts the processes of one machine, watches them, and ends them together.
+"""Supervises the processes of `remoteclaw up`: starts, restarts and ends them together.
 
-They end with this process, even when it is killed: workers, work-horses, the gateway and Redis get
-a signal from the kernel, and the holders of warm agents see the lifeline close.
+They end with this process, even if it is killed: workers, work-horses, the gateway and Redis get a
+signal from the kernel, and the holders of warm agents see the lifeline close.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
-from remoteclaw.holder.runs import holders_ended, remove_dead_runs
-from remoteclaw.host.forking import Forked, ForkServer
+from remoteclaw.holder.runs import remove_dead_runs, wait_for_holders
+from remoteclaw.host.forking import ForkedProcess, ForkServer
 from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
@@ -33,27 +33,29 @@ from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
 from remoteclaw.up.sweep import sweeping
 
-#: How long a worker or the gateway may take to be ready, in seconds: only one that hangs takes so
-#: long, since one that ends is noticed at once.
+#: Time limit for a worker or the gateway to be ready, in seconds. A process that ends is noticed at
+#: once, so this limits only one that hangs.
 READY_S = 60.0
-#: How long running turns are given at the end, in seconds; the next start takes up the others.
-PATIENCE_S = 3.0
-#: Pauses before a process that ended is started again, in seconds.
+#: Running turns get this time to finish when `up` ends, in seconds; the next start continues them.
+GRACE_S = 3.0
+#: Pauses before a process that ended is started again, in seconds. The last one repeats.
 RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
-#: After how long a process counts as stable, so that the pauses begin with the first, in seconds.
+#: After a process has run this long, its pauses begin with the first again, in seconds.
 STABLE_S = 30.0
-#: Interval of the check whether there is an account on a chat platform to run, in seconds.
-LOOK_S = 1.0
-#: Interval of the rotation of logs, in seconds.
+#: The interval of checks whether a chat account is configured, in seconds.
+CHECK_S = 1.0
+#: The interval of log rotation, in seconds.
 ROTATE_LOGS_S = 10.0
-#: What a worker runs: stock RQ, with our settings and job class. A busy worker of RQ's ends itself,
-#: and with it the turn, when Redis is away just as it says that it lives; ours says so by itself.
+#: The arguments of `rq` for a worker, with RemoteClaw's settings and job class. The monitoring
+#: interval is long because a stock worker ends itself and its turn if its heartbeat finds Redis
+#: away; RemoteClaw's workers send their own heartbeat.
 WORKER = (
     *("worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"),
     *("--job-monitoring-interval", "3600"),
 )
-#: What workers and the gateway load, but for workers' settings, which are read by each.
-LOADED = (
+#: The modules that are loaded before workers and the gateway are forked. Each worker loads its
+#: settings (`workers.settings`) itself.
+PRELOADED = (
     "rq.cli",
     "remoteclaw.cli",
     "remoteclaw.config.reload",
@@ -67,16 +69,16 @@ log = logging.getLogger(__name__)
 
 
 def worker_command() -> list[str]:
-    """Return the command of a worker that is started by itself."""
-    beside = Path(sys.executable).with_name("rq")
-    program = [str(beside)] if beside.exists() else [sys.executable, "-m", "rq.cli"]
+    """Return the command of a worker that runs without `up`."""
+    rq = Path(sys.executable).with_name("rq")
+    program = [str(rq)] if rq.exists() else [sys.executable, "-m", "rq.cli"]
     return [*program, *WORKER]
 
 
 def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
-    """Return the command of a gateway that answers on sockets which it inherits.
+    """Return the command of a gateway that listens on the inherited `sockets`.
 
-    -P, so that no file of the directory in which it is started is taken for a module.
+    With -P, Python imports no modules from the current directory.
     """
     argv = [sys.executable, "-P", "-m", "remoteclaw.cli", "gateway"]
     return [*argv, *(f"--socket={listening.fileno()}" for listening in sockets)]
@@ -84,40 +86,44 @@ def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A summary of what runs, for the person who started it."""
+    """A summary of the running processes, for the person who started them."""
 
     redis: str
+    """The name of the server."""
     workers: int
     gateway: str
+    """The gateway's address."""
     seconds: float
+    """The duration of the start."""
     repaired: str | None
-    """What Redis' file has lost at this start, if anything."""
+    """A sentence about the repair of Redis' file; None if it was not damaged."""
 
 
 class Supervisor:
-    """Starts the processes, restarts those that end, and ends them all."""
+    """Starts the processes of one machine, restarts any that end, and ends them all."""
 
     def __init__(self, home: Home, config: Config) -> None:
         self._home = home
         self._config = config
         self.fleet = Fleet.open(home.redis_url(config), memory_limit=config.redis.memory_limit)
-        self._forks = ForkServer(*LOADED, log=home.logs / "workers.log")
-        self._workers: dict[int, Forked] = {}
-        self._gateway: Forked | None = None
-        self._channels: Forked | None = None
+        self._forks = ForkServer(*PRELOADED, log=home.logs / "workers.log")
+        self._workers: dict[int, ForkedProcess] = {}
+        self._gateway: ForkedProcess | None = None
+        self._channels: ForkedProcess | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
         self._is_ready = asyncio.Event()
 
     def begin(self) -> None:
-        """Fork what forks workers and the gateway, before there is a loop: the start is shorter."""
-        self._forks.begin()
+        """Fork the fork server before the event loop is created, which shortens the start."""
+        self._forks.fork_first()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
-        """Have everything running; leaving it ends everything.
+        """Start everything, and end everything when the context is left.
 
-        Raises `RemoteClawError` if something doesn't start, or another `up` runs here.
+        Raises `RemoteClawError` if a process does not start, or if another `up` runs in the state
+        directory.
         """
         started = boottime()
         with locked(self._home), self._listening() as sockets:
@@ -127,13 +133,13 @@ class Supervisor:
             try:
                 await self._forks.start()
                 redis_name = await self._start_redis()
-                # What one that was killed has left there would be taken for ours.
+                # A killed gateway's entry would be mistaken for that of the new one.
                 address = url_of(sockets[0])
                 await self.fleet.gateways.withdraw(self._home.host_id, address)
                 async with asyncio.TaskGroup() as tasks:
                     duties = [tasks.create_task(duty) for duty in self._duties(lifeline, sockets)]
                     try:
-                        await self._ready(address)
+                        await self._wait_until_ready(address)
                         self._is_ready.set()
                         workers = self._config.fleet.workers
                         seconds = boottime() - started
@@ -149,7 +155,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[list[socket.socket]]:
-        """Hold the sockets of the gateway: connections wait there while it is started again."""
+        """Hold the gateway's listening sockets: connections wait in them while it restarts."""
         with listen(self._config.gateway) as public, listen_privately(self._home) as private:
             try:
                 yield [public, private]
@@ -157,7 +163,7 @@ class Supervisor:
                 path_of(private, self._home).unlink(missing_ok=True)
 
     def _open_lifeline(self) -> Path:
-        """Make the FIFO whose end of file ends warm agents, also when this process is killed."""
+        """Create the FIFO whose end of file ends warm agents, even if this process is killed."""
         path = self._home.sockets / "lifeline"
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
@@ -165,6 +171,7 @@ class Supervisor:
         return path
 
     async def _start_redis(self) -> str:
+        """Start the embedded Redis, unless another one is configured. Return the server's name."""
         if self._config.redis.url is None:
             self._redis = EmbeddedRedis(
                 self._home,
@@ -183,7 +190,8 @@ class Supervisor:
         self, lifeline: Path, sockets: Sequence[socket.socket]
     ) -> list[Coroutine[Any, Any, None]]:
         count = self._config.fleet.workers
-        duties = [self._keep_gateway(sockets)]  # it takes the longest to start
+        """Return the coroutines to run while everything is up."""
+        duties = [self._keep_gateway(sockets)]  # first, because it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [*sweeping(self.fleet, self._home, self._config)]
         duties += [self._keep_logs(), self._keep_channels()]
@@ -191,8 +199,8 @@ class Supervisor:
             duties.append(self._keep_redis(self._redis))
         return duties
 
-    async def _ready(self, address: str) -> None:
-        """Wait for the first worker and the gateway; other workers come a moment later."""
+    async def _wait_until_ready(self, address: str) -> None:
+        """Wait for the first worker and the gateway. The other workers start after that."""
         until = boottime() + READY_S
         waits_for = "worker"
         while boottime() < until:
@@ -227,8 +235,8 @@ class Supervisor:
     async def _keep_worker(self, number: int, lifeline: Path) -> None:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path), LIFELINE: str(lifeline)}
         if number == 0 and self._config.fleet.workers > 1:
-            env[PEOPLE_ONLY] = "1"  # people don't wait behind what runs by itself
-        if number > 0:  # on few cores, it would only delay the first one and the gateway
+            env[PEOPLE_ONLY] = "1"  # so that people never wait for background sessions
+        if number > 0:  # on few cores, more workers would delay the first one and the gateway
             await self._is_ready.wait()
 
         async def run() -> int:
@@ -255,14 +263,14 @@ class Supervisor:
         await _keep("the gateway", run)
 
     async def _keep_channels(self) -> None:
-        """Run the accounts on chat platforms, once the configuration has any."""
+        """Run the process of the chat accounts, once the configuration has any."""
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
         config = CurrentConfig(self._home, self._config)
         await self._is_ready.wait()
 
         async def run() -> int:
-            while not config().accounts():  # noqa: ASYNC110 - a file tells nobody that it changed
-                await asyncio.sleep(LOOK_S)
+            while not config().accounts():  # noqa: ASYNC110 - a file can only be polled
+                await asyncio.sleep(CHECK_S)
             log = self._home.logs / "channels.log"
             self._channels = await self._forks.fork(
                 "remoteclaw.cli", "channel", "run", env=env, log=log
@@ -275,7 +283,7 @@ class Supervisor:
         while True:
             try:
                 await asyncio.to_thread(rotate_logs, self._home.logs)
-            except OSError as error:  # a full disk: the next look will do
+            except OSError as error:  # for example a full disk: the next rotation retries
                 log.warning("the logs could not be rotated: %s", error)
             await asyncio.sleep(ROTATE_LOGS_S)
 
@@ -288,18 +296,19 @@ class Supervisor:
     # -- ending --------------------------------------------------------------------------------
 
     async def _end(self) -> None:
-        """End workers and gateway, then agents, then Redis, which keeps what isn't finished."""
-        ending = [stop(worker, patience_s=PATIENCE_S) for worker in self._workers.values()]
+        """End workers and gateway, then agents, and then Redis, which keeps unfinished turns."""
+        stopping = [stop(worker, grace_s=GRACE_S) for worker in self._workers.values()]
         others = filter(None, (self._gateway, self._channels))
-        ending += [stop(process, patience_s=PATIENCE_S) for process in others]
-        await asyncio.gather(*ending)
+        stopping += [stop(process, grace_s=GRACE_S) for process in others]
+        await asyncio.gather(*stopping)
         await self._forks.end()
         if self._lifeline is not None:
             os.close(self._lifeline)
-        for run in await holders_ended(self._home.runs, prefix=UP_PREFIX):
+        for run in await wait_for_holders(self._home.runs, prefix=UP_PREFIX):
             end_orphans(run)
         with contextlib.suppress(RedisUnavailable, RedisRefused, OSError):
-            # What was cut off goes on at once after the next start, and not as a failure.
+            # Turns that were cut off continue at once after the next start, without counting as
+            # failed.
             host = self._home.host_id
             await self.fleet.sweeper.release_dead(host, is_alive, is_deliberate=True)
         end_strays()
@@ -308,17 +317,20 @@ class Supervisor:
             await self._redis.stop()
 
 
-def _require_running(name: str, process: Forked | None, printed: Path) -> None:
-    """Raise `RemoteClawError` with the last line that an ended process printed."""
+def _require_running(name: str, process: ForkedProcess | None, log_file: Path) -> None:
+    """Raise `RemoteClawError` with the last line of its log if a process has ended."""
     if process is None or process.returncode is None:
         return
-    lines = printed.read_text(errors="replace").strip().splitlines()
-    words = lines[-1].removeprefix("remoteclaw: ") if lines else "it said nothing."
-    raise RemoteClawError(f"A {name} ended at its start: {words}")
+    lines = log_file.read_text(errors="replace").strip().splitlines()
+    reason = lines[-1].removeprefix("remoteclaw: ") if lines else "it printed nothing."
+    raise RemoteClawError(f"A {name} ended at its start: {reason}")
 
 
 async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Run a process for ever, after longer pauses while it ends soon."""
+    """Call `run`, which runs a process to its end, again and again.
+
+    The pauses grow while the process ends early.
+    """
     failures = 0
     while True:
         since = boottime()

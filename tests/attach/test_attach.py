@@ -1,4 +1,4 @@
-"""`remoteclaw attach` in a real pseudo-terminal, at a gateway that a test plays."""
+"""`remoteclaw attach` in a real pseudo-terminal, with a scripted gateway."""
 
 import re
 import signal
@@ -13,10 +13,10 @@ from remoteclaw.attach.window import ENTER, LEAVE, WHEEL_OFF, WHEEL_ON
 from remoteclaw.config.home import Home
 from tests.support.command import REMOTECLAW, run_command
 from tests.support.escapes import ESCAPES
-from tests.support.far import HOSTILE_INPUT, OURS, SID, FarGateway, Witness, attached
+from tests.support.remote import HOSTILE_INPUT, OURS, SID, RemoteGateway, Witness, attached
 from tests.support.terminal import env
 
-#: What `attach` switches on, and what takes it back, in their order.
+#: The sequences with which `attach` changes the terminal, and restores it, in their order.
 ON = (b"\x1b[22;2t", b"\x1b[?1049h", b"\x1b[>1u", b"\x1b[>4;1m", b"\x1b[?2004h", b"\x1b[?1007s")
 OFF = (
     *(b"\x1b[<u", b"\x1b[>4m", b"\x1b[?2004l", b"\x1b[?1007r", b"\x1b[?7h", b"\x1b[0 q"),
@@ -25,21 +25,21 @@ OFF = (
 
 
 @pytest.fixture
-def gateway() -> FarGateway:
-    return FarGateway()
+def gateway() -> RemoteGateway:
+    return RemoteGateway()
 
 
 def assert_restored(screen: Witness) -> None:
-    """See that the person's terminal is as before."""
+    """Check that the person's terminal is restored."""
     assert screen.is_sane
-    _, _, behind = screen.raw.rpartition(ON[-1])
-    found = [behind.rfind(sequence) for sequence in OFF]
-    assert -1 not in found, (found, behind[-300:])
+    _, _, rest_of_output = screen.raw.rpartition(ON[-1])
+    found = [rest_of_output.rfind(sequence) for sequence in OFF]
+    assert -1 not in found, (found, rest_of_output[-300:])
     assert found == sorted(found)
-    assert not re.search(rb"\x1b\[\?(1049|2004|100[0-6])h", behind[found[0] :])
+    assert not re.search(rb"\x1b\[\?(1049|2004|100[0-6])h", rest_of_output[found[0] :])
 
 
-def test_a_person_types_in_an_agent_s_program(gateway: FarGateway, home: Home) -> None:
+def test_a_person_types_into_an_agents_program(gateway: RemoteGateway, home: Home) -> None:
     gateway.show({0: [["Welcome", {"fg": "#ff8800", "b": 1}], [" back"]]}, title="a program")
     with attached(gateway, "--agent", "main", "--prompt", "hi", env=env(home)) as screen:
         screen.see("Welcome back")
@@ -81,8 +81,8 @@ def test_a_person_types_in_an_agent_s_program(gateway: FarGateway, home: Home) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_killed_attach_puts_the_terminal_back(
-    gateway: FarGateway, home: Home, number: signal.Signals
+def test_a_killed_attach_restores_the_terminal(
+    gateway: RemoteGateway, home: Home, number: signal.Signals
 ) -> None:
     with attached(gateway, env=env(home)) as screen:
         screen.until(gateway, "terminals.take")
@@ -107,7 +107,7 @@ def test_a_killed_attach_puts_the_terminal_back(
         assert_restored(screen)
 
 
-def test_read_only_sends_nothing_whatever_is_typed(gateway: FarGateway, home: Home) -> None:
+def test_attach_with_read_only_sends_no_input(gateway: RemoteGateway, home: Home) -> None:
     gateway.history = [[[f"past {row}"]] for row in range(50)]
     gateway.show({0: [["now"]], 22: [["end"]]}, history=50)
     gateway.change(writer="Bo")
@@ -130,19 +130,21 @@ def test_read_only_sends_nothing_whatever_is_typed(gateway: FarGateway, home: Ho
     }
 
 
-def test_a_window_that_is_too_small_says_that_it_shows_a_part(
-    gateway: FarGateway, home: Home
+def test_a_window_that_is_too_small_shows_that_the_screen_is_cut(
+    gateway: RemoteGateway, home: Home
 ) -> None:
     cursor = {"row": 22, "col": 1, "visible": True, "shape": "bar"}
     gateway.show({0: [["top"]], 22: [["bottom"]]}, cursor=cursor)
     with attached(gateway, "--read-only", env=env(home), columns=70, rows=10) as screen:
-        screen.see("cut: it has 80 × 23")
+        screen.see("cut: screen is 80 × 23")
         assert "bottom" in screen.shown()
         assert "top" not in screen.shown()
 
 
-def test_a_flood_is_shown_as_it_is_last(gateway: FarGateway, home: Home) -> None:
-    """The person's terminal takes nothing for a while: what is painted then is the latest."""
+def test_after_a_flood_of_frames_the_latest_screen_is_shown(
+    gateway: RemoteGateway, home: Home
+) -> None:
+    """While the person's terminal reads nothing, frames are skipped."""
     with attached(gateway, env=env(home)) as screen:
         screen.until(gateway, "terminals.take")
         for count in range(3000):
@@ -152,7 +154,7 @@ def test_a_flood_is_shown_as_it_is_last(gateway: FarGateway, home: Home) -> None
         assert len(painted) < 1500, len(painted)
 
 
-def test_a_gateway_that_restarts_is_found_again(gateway: FarGateway, home: Home) -> None:
+def test_attach_reconnects_to_a_restarted_gateway(gateway: RemoteGateway, home: Home) -> None:
     gateway.show({0: [["before"]]})
     with attached(gateway, env=env(home)) as screen:
         screen.see("before")
@@ -169,8 +171,8 @@ def test_a_gateway_that_restarts_is_found_again(gateway: FarGateway, home: Home)
         screen.until_typed(gateway, "t:ls")
 
 
-def test_another_one_takes_the_keyboard_and_it_is_taken_back(
-    gateway: FarGateway, home: Home
+def test_the_keyboard_can_be_taken_back_from_another_person(
+    gateway: RemoteGateway, home: Home
 ) -> None:
     gateway.refuses["terminals.take"] = ("CONFLICT", "Bo types here.")
     gateway.change(writer="Bo")
@@ -195,11 +197,11 @@ def test_another_one_takes_the_keyboard_and_it_is_taken_back(
         ({"state": "exited", "exit": 7}, 7, "The program has ended with status 7."),
         ({"state": "exited", "exit": 0}, 0, "The program has ended."),
         ({"state": "crashed", "reason": "it was killed"}, 1, "has ended: it was killed."),
-        ({"state": "parked"}, 3, "goes on with: remoteclaw attach 5e555e55"),
+        ({"state": "parked"}, 3, "to continue: remoteclaw attach 5e555e55"),
     ],
 )
-def test_the_exit_status_is_the_program_s(
-    gateway: FarGateway, home: Home, changes: dict[str, Any], status: int, words: str
+def test_attach_exits_with_the_status_of_the_program(
+    gateway: RemoteGateway, home: Home, changes: dict[str, Any], status: int, words: str
 ) -> None:
     with attached(gateway, env=env(home)) as screen:
         screen.until(gateway, "terminals.take")
@@ -209,7 +211,9 @@ def test_the_exit_status_is_the_program_s(
         assert_restored(screen)
 
 
-def test_what_it_waits_for_is_in_the_last_line(gateway: FarGateway, home: Home) -> None:
+def test_the_status_line_shows_what_the_terminal_waits_for(
+    gateway: RemoteGateway, home: Home
+) -> None:
     gateway.record |= {"state": "starting"}
     gateway.waits = True
     gateway.refuses["terminals.take"] = ("UNAVAILABLE", "It starts.")
@@ -239,10 +243,10 @@ def test_what_it_waits_for_is_in_the_last_line(gateway: FarGateway, home: Home) 
         assert b"\x1b]52;c;Y29waWVk\x07" in screen.raw
 
 
-def test_nothing_that_a_program_prints_is_obeyed_by_the_person_s_terminal(
-    gateway: FarGateway, home: Home
+def test_the_persons_terminal_obeys_nothing_that_a_program_prints(
+    gateway: RemoteGateway, home: Home
 ) -> None:
-    """Also if the gateway passes on what it should not: as rows, names, offers and the end."""
+    """Also if the gateway passes control characters on, in rows, names, clipboards and reasons."""
     texts = [each.decode(errors="replace") for each in ESCAPES.values()]
     hostile = "\x1b]0;x\x07\x1b[5n\x9b6n\u202e\x1bP$qm\x1b\\\r\nrm"
     with attached(gateway, env=env(home)) as screen:
@@ -264,7 +268,9 @@ def test_nothing_that_a_program_prints_is_obeyed_by_the_person_s_terminal(
     assert rest == plain(rest)
 
 
-def test_in_a_workspace_it_is_its_agent_s(gateway: FarGateway, home: Home, directory: Path) -> None:
+def test_attach_in_a_workspace_uses_its_agent(
+    gateway: RemoteGateway, home: Home, directory: Path
+) -> None:
     below = directory / "work" / "inner" / "src"
     below.mkdir(parents=True)
     home.config_file.write_text(
@@ -285,24 +291,24 @@ def test_in_a_workspace_it_is_its_agent_s(gateway: FarGateway, home: Home, direc
         opened.append(gateway.of("terminals.open")[-1])
         gateway.close()
     assert [params.get("agent") for params in opened] == ["inner", "outer", None]
-    assert not any("subdir" in params for params in opened), "that is another conversation"
+    assert not any("subdir" in params for params in opened), (
+        "a subdirectory is another conversation"
+    )
 
 
-def test_what_keeps_it_from_attaching_is_one_sentence(home: Home) -> None:
+def test_a_reason_not_to_attach_is_one_sentence(home: Home) -> None:
     for arguments, more, words, code in (
         ((), {}, "`attach` needs a terminal;", 2),
         ((), {"REMOTECLAW_HOLDER": "1:2:3"}, "This is a terminal of RemoteClaw already", 2),
         (("x", "--agent", "main"), {}, "Name a session or an agent, not both.", 2),
-        (("--read-only", "--prompt", "hi"), {}, "--read-only opens nothing", 2),
+        (("--read-only", "--prompt", "hi"), {}, "--read-only starts no program", 2),
     ):
         result = run_command("attach", *arguments, env=env(home, **more))
         assert result.returncode == code
         assert words in result.stderr
 
 
-def test_a_terminal_that_is_refused_leaves_the_window_alone(
-    gateway: FarGateway, home: Home
-) -> None:
+def test_a_refused_terminal_leaves_the_window_unchanged(gateway: RemoteGateway, home: Home) -> None:
     gateway.refuses["terminals.open"] = ("INVALID_REQUEST", "There is no agent x.")
     with attached(gateway, "--agent", "x", env=env(home)) as screen:
         assert screen.leave() == 1

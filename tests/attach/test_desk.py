@@ -1,4 +1,4 @@
-"""`remoteclaw attach` with a real `up` and the real claude: begin at the desk, go on by chat."""
+"""`remoteclaw attach` with a real `up` and the real claude: first a terminal, then the chat."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from remoteclaw.config.home import Home
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.command import REMOTECLAW
-from tests.support.far import Witness
+from tests.support.remote import Witness
 from tests.support.terminal import Terminal, env
 from tests.support.terminals import used_before
 from tests.support.up import gateway_of, remoteclaw, running
@@ -21,7 +21,7 @@ from tests.support.up import gateway_of, remoteclaw, running
 CLAUDE = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude"}
 
 
-def test_what_began_at_the_desk_goes_on_in_the_chat(
+def test_a_conversation_in_a_terminal_continues_in_the_chat(
     home: Home, directory: Path, model_server: ModelServerProcess
 ) -> None:
     cli = required("claude", model_server)
@@ -58,7 +58,7 @@ def test_what_began_at_the_desk_goes_on_in_the_chat(
             screen.see("needs you")
             screen.type("\x1dd")
             assert screen.leave() == 0
-            screen.see("Detached; it works on")
+            screen.see("Detached; the program runs on")
         assert not made.exists()
         with desk() as screen:
             screen.see("needs you")
@@ -72,9 +72,9 @@ def test_what_began_at_the_desk_goes_on_in_the_chat(
             assert screen.is_sane
 
         with Terminal.running(REMOTECLAW, "chat", env=env(home, **CLAUDE)) as chat:
-            chat.see("open in its terminal")
+            chat.see("The session is open in a terminal")
             chat.type("RECALL\r")
             chat.see_match(r"RECALL \[.*alpha-1")
-        told = remoteclaw(home, "terminals", "list", "--json", **CLAUDE)
-        (terminal,) = orjson.loads(told.stdout)
+        listed = remoteclaw(home, "terminals", "list", "--json", **CLAUDE)
+        (terminal,) = orjson.loads(listed.stdout)
         assert (terminal["state"], terminal["resumable"]) == ("parked", True)

@@ -1,4 +1,4 @@
-"""`remoteclaw attach` at a real gateway, with a program in a real holder."""
+"""`remoteclaw attach` with a real gateway, and with a program in a real holder."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.command import REMOTECLAW
 from tests.support.doors import opened, own_token
-from tests.support.far import Witness
+from tests.support.remote import Witness
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
 
@@ -19,7 +19,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
 
 
-async def test_a_person_works_at_a_gateway_and_the_program_outlives_them(stack: Stack) -> None:
+async def test_a_program_outlives_the_attach_of_a_person(stack: Stack) -> None:
     token = own_token(stack)
     async with held_terminal(stack) as held, opened(stack) as door:
         url = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": token}
@@ -35,7 +35,9 @@ async def test_a_person_works_at_a_gateway_and_the_program_outlives_them(stack: 
         def work() -> None:
             with person(70, 20) as screen:
                 screen.see_match(r"^>\n")
-                screen.see_match(r"^ {20,}main · idle · Ctrl-\] \?$")  # the keyboard is ours
+                screen.see_match(
+                    r"^ {20,}main · idle · Ctrl-\] \?$"
+                )  # this person has the keyboard
                 screen.type("hello\r")
                 screen.see("You said hello.")
                 screen.type("\x1b[200~two\nlines\x1b[201~")
@@ -51,15 +53,15 @@ async def test_a_person_works_at_a_gateway_and_the_program_outlives_them(stack: 
                 screen.type("\x1dd")
                 assert screen.leave() == 0
 
-        def look() -> None:
+        def watch() -> None:
             with person(40, 12, "--read-only") as screen:
                 screen.see("The tool ran.")
                 screen.see("read-only")
                 screen.type("x\r")
-                screen.see("cut: it has")
+                screen.see("cut: screen is")
                 screen.type("\x1d")
                 screen.type("d")
                 assert screen.leave() == 0
 
         await asyncio.to_thread(work)
-        await asyncio.to_thread(look)
+        await asyncio.to_thread(watch)

@@ -1,11 +1,11 @@
-"""What the person's terminal sends, as keys and text: the same however it is cut."""
+"""Input of the person's terminal, read as keys and text, however it is split."""
 
 import random
 
 import pytest
 
-from remoteclaw.attach.keys import MAX_PASTED, Key, Keyboard, Paste, Text, Typed
-from tests.support.far import HOSTILE_INPUT
+from remoteclaw.attach.keys import MAX_PASTE_BYTES, Key, KeyReader, Paste, TypedText, UserInput
+from tests.support.remote import HOSTILE_INPUT
 from tests.support.rows import for_each
 
 KEYS = {
@@ -31,32 +31,32 @@ KEYS = {
 }
 
 
-def shown(typed: list[Typed]) -> str:
-    """Return what was typed as a text."""
-    words = []
+def shown(typed: list[UserInput]) -> str:
+    """Format user input as one text."""
+    parts = []
     for one in typed:
         match one:
             case Key(name):
-                words.append(f"<{name}>")
-            case Text(text):
-                words.append(text)
+                parts.append(f"<{name}>")
+            case TypedText(text):
+                parts.append(text)
             case Paste(pasted):
-                words.append(f"{{{pasted}}}")
-    return "".join(words)
+                parts.append(f"{{{pasted}}}")
+    return "".join(parts)
 
 
 @for_each("data", KEYS)
-def test_keys_have_names_whole_and_byte_by_byte(data: bytes) -> None:
-    whole, single = Keyboard(), Keyboard()
+def test_keys_are_recognized_whole_and_byte_by_byte(data: bytes) -> None:
+    whole, single = KeyReader(), KeyReader()
 
     assert shown(whole.feed(data)) == KEYS[data]
     assert shown([one for byte in data for one in single.feed(bytes([byte]))]) == KEYS[data]
-    assert single.doubt_s is None
+    assert single.timeout_s is None
 
 
 @for_each("data", HOSTILE_INPUT)
-def test_what_nobody_has_typed_is_dropped_and_what_follows_is_typed(data: bytes) -> None:
-    whole, single = Keyboard(), Keyboard()
+def test_sequences_that_nobody_typed_are_dropped_and_later_keys_are_kept(data: bytes) -> None:
+    whole, single = KeyReader(), KeyReader()
 
     assert shown(whole.feed(data + b"ok\r")) == "ok<enter>"
     assert shown([one for byte in data + b"ok\r" for one in single.feed(bytes([byte]))]) == (
@@ -65,55 +65,55 @@ def test_what_nobody_has_typed_is_dropped_and_what_follows_is_typed(data: bytes)
 
 
 @pytest.mark.parametrize("data", [b"\x1b[1;", b"\x1bO", b"\x1bP>|xterm", b"\x1b]0;t", b"\xe2\x82"])
-def test_half_of_something_is_dropped_after_a_pause(data: bytes) -> None:
-    keyboard = Keyboard()
+def test_an_incomplete_sequence_is_dropped_after_a_pause(data: bytes) -> None:
+    reader = KeyReader()
 
-    assert keyboard.feed(data) == []
-    assert keyboard.doubt_s == 1.0
-    assert keyboard.pause() == []
-    assert keyboard.feed(b"ls") == [Text("ls")]
+    assert reader.feed(data) == []
+    assert reader.timeout_s == 1.0
+    assert reader.expire() == []
+    assert reader.feed(b"ls") == [TypedText("ls")]
 
 
-def test_an_esc_alone_is_one_after_a_moment() -> None:
-    keyboard = Keyboard()
+def test_a_single_esc_is_recognized_after_a_moment() -> None:
+    reader = KeyReader()
 
-    assert keyboard.feed(b"\x1b") == []
-    assert keyboard.doubt_s == 0.05
-    assert keyboard.pause() == [Key("esc")]
-    assert keyboard.pause() == []
-    assert keyboard.feed(b"\x1b\x1b[A") == [Key("esc"), Key("up")]
+    assert reader.feed(b"\x1b") == []
+    assert reader.timeout_s == 0.05
+    assert reader.expire() == [Key("esc")]
+    assert reader.expire() == []
+    assert reader.feed(b"\x1b\x1b[A") == [Key("esc"), Key("up")]
 
 
 def test_a_paste_waits_for_its_end_however_long_it_takes() -> None:
-    keyboard = Keyboard()
+    reader = KeyReader()
 
-    assert keyboard.feed(b"\x1b[200~rm -rf\r\x1b[20") == []
-    assert keyboard.doubt_s is None
-    assert keyboard.pause() == []
-    assert keyboard.feed(b"1~") == [Paste("rm -rf\r")]
-
-
-def test_a_paste_that_is_too_large_is_none_and_nothing_of_it_is_typed() -> None:
-    keyboard = Keyboard()
-    typed = keyboard.feed(b"\x1b[200~")
-    for _ in range(MAX_PASTED // 4000 + 2):
-        typed += keyboard.feed(b"x" * 3999 + b"\r")
-    typed += keyboard.feed(b"\x1b[201~a")
-
-    assert typed == [Paste(None), Text("a")]
+    assert reader.feed(b"\x1b[200~rm -rf\r\x1b[20") == []
+    assert reader.timeout_s is None
+    assert reader.expire() == []
+    assert reader.feed(b"1~") == [Paste("rm -rf\r")]
 
 
-def test_nothing_that_a_terminal_sends_is_typed_as_a_control_character() -> None:
+def test_an_oversized_paste_is_refused_and_none_of_it_is_typed() -> None:
+    reader = KeyReader()
+    typed = reader.feed(b"\x1b[200~")
+    for _ in range(MAX_PASTE_BYTES // 4000 + 2):
+        typed += reader.feed(b"x" * 3999 + b"\r")
+    typed += reader.feed(b"\x1b[201~a")
+
+    assert typed == [Paste(None), TypedText("a")]
+
+
+def test_no_input_is_typed_as_a_control_character() -> None:
     chance = random.Random(22)
     pieces = [*KEYS, *HOSTILE_INPUT, b"\x1b", b"\x1b[", b"\x1bP", b"\x18", b"\xff", b"\x1b[200"]
     for _ in range(300):
-        keyboard = Keyboard()
+        reader = KeyReader()
         data = b"".join(chance.choices(pieces, k=8))
         typed = []
         while data:
             cut = chance.randint(1, 6)
-            typed += keyboard.feed(data[:cut])
-            typed += keyboard.pause() if chance.random() < 0.1 else []
+            typed += reader.feed(data[:cut])
+            typed += reader.expire() if chance.random() < 0.1 else []
             data = data[cut:]
 
         for one in typed:

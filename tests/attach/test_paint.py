@@ -1,4 +1,4 @@
-"""What is painted in the person's terminal: what the frame says, and nothing that it obeys."""
+"""Painting in the person's terminal: the content of the frame, and no sequences from it."""
 
 import random
 import re
@@ -8,14 +8,14 @@ from typing import Any
 
 import pyte
 
-from remoteclaw.attach.paint import Painter, Scene, plain
-from remoteclaw.tty.frames import applied
+from remoteclaw.attach.paint import Scene, ScreenPainter, plain
+from remoteclaw.tty.frames import apply_frame
 from remoteclaw.tty.screen import Screen
-from tests.support.far import OURS
 from tests.support.hostile import HOSTILE
+from tests.support.remote import OURS
 
 COLS, ROWS = 60, 12
-#: What a program may do to its screen, cut at will.
+#: Pieces of a program's output, which the tests combine at random.
 STROKES = (
     "plain text ",
     "\x1b[1;31mred\x1b[0m",
@@ -43,7 +43,7 @@ class Window:
     def __init__(self) -> None:
         self.screen = pyte.Screen(COLS, ROWS + 1)
         self.stream = pyte.Stream(self.screen)
-        self.painter = Painter()
+        self.painter = ScreenPainter()
 
     def paint(self, frame: dict[str, Any], status: str = "status") -> str:
         at = frame["cursor"]
@@ -61,7 +61,7 @@ class Window:
         return written
 
     def cells(self) -> list[list[tuple[Any, ...]]]:
-        """Return text and look of every cell."""
+        """Return the text and the style of every cell."""
         return [
             [tuple(self.screen.buffer[row][column]) for column in range(COLS)]
             for row in range(ROWS + 1)
@@ -79,7 +79,7 @@ def texts(lines: dict[str, Sequence[Any]]) -> list[str]:
     return rows
 
 
-def test_what_is_painted_step_by_step_is_what_the_frame_says() -> None:
+def test_incremental_painting_has_the_same_result_as_a_complete_one() -> None:
     for seed in range(15):
         chance = random.Random(seed)
         program, window, state = Screen(COLS, ROWS), Window(), None
@@ -88,7 +88,7 @@ def test_what_is_painted_step_by_step_is_what_the_frame_says() -> None:
             frame = program.frame(state["revision"] if state else None)
             if frame is None:
                 continue
-            state = applied(state, frame)
+            state = apply_frame(state, frame)
             assert state is not None
             written = window.paint(state)
 
@@ -98,15 +98,13 @@ def test_what_is_painted_step_by_step_is_what_the_frame_says() -> None:
             fresh = Window()
             fresh.paint(state)
             assert window.cells() == fresh.cells(), seed
-            assert (window.screen.cursor.y, window.screen.cursor.x) == (
-                (state["cursor"]["row"], state["cursor"]["col"])
-                if state["cursor"]["visible"]
-                else (window.screen.cursor.y, window.screen.cursor.x)
-            )
+            if state["cursor"]["visible"]:
+                position = state["cursor"]["row"], state["cursor"]["col"]
+                assert (window.screen.cursor.y, window.screen.cursor.x) == position
         program.close()
 
 
-def test_only_rows_that_differ_are_painted() -> None:
+def test_only_changed_rows_are_painted() -> None:
     window = Window()
     cursor = {"row": 0, "col": 0, "visible": True, "shape": "block"}
     frame = {"lines": {"0": [["one"]], "1": [["two"]]}, "title": "t", "cursor": cursor}
@@ -115,11 +113,11 @@ def test_only_rows_that_differ_are_painted() -> None:
     written = window.paint({**frame, "lines": {"0": [["one"]], "1": [["2", {"b": 1}]]}})
     assert "\x1b[0;1m2" in written
     assert not any(same in written for same in ("one", "status", "\x1b]2;"))
-    window.painter.forget()
+    window.painter.reset()
     assert "one" in window.paint(frame)
 
 
-def test_nothing_hostile_in_a_frame_is_obeyed() -> None:
+def test_hostile_text_in_a_frame_is_not_obeyed() -> None:
     for text in (
         *HOSTILE,
         "\x1b[2J\x9b2J\x1b]52;c;eA==\x07",
@@ -153,8 +151,8 @@ def test_a_row_is_cut_at_the_window_and_a_wide_character_is_never_halved() -> No
     assert window.screen.display[1].rstrip() == "好" * (COLS // 2)
 
 
-def test_colours_are_the_next_of_256_where_a_terminal_has_no_others() -> None:
-    painter = Painter(has_all_colours=False)
+def test_colours_are_reduced_to_256_for_terminals_without_true_colour() -> None:
+    painter = ScreenPainter(has_true_colour=False)
     scene = Scene(cols=20, lines=[[["x", {"fg": "#ff8800", "bg": "#808080"}]]], status=())
 
     assert "\x1b[0;38;5;208;48;5;244m" in painter.paint(scene)

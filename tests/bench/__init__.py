@@ -1,1 +1,1 @@
-"""Benchmarks: each number beside a floor that was measured in the same minutes."""
+"""Benchmarks: each number is compared with a baseline measured in the same run."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
+from tests.bench.asides import bench_asides
 from tests.bench.asks import bench_asks
-from tests.bench.beside import bench_beside
+from tests.bench.baselines import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.chats import bench_chats
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
-from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
 from tests.bench.page import bench_page
@@ -33,27 +33,27 @@ from tests.support.stack import REPLIES, Stack, message
 
 Measure = Callable[[], Awaitable[float]]
 
-#: First words are as quick as an answer that comes at once, if nothing holds them back.
-WHOLE = "our whole answer, at once"
+#: The baseline of first words: without a delay, they take as long as an answer sent at once.
+WHOLE_ANSWER = "our whole answer, at once"
 
 
 async def interleaved(
-    ours: Measure, floor: Measure, rounds: int
+    ours: Measure, baseline: Measure, rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Measure both by turns, so that what else the machine does falls on both."""
-    pairs = [(await ours(), await floor()) for _ in range(rounds)]
-    return [one for one, _ in pairs], [other for _, other in pairs]
+    """Measure both alternately, so that other load of the machine affects both."""
+    pairs = [(await ours(), await baseline()) for _ in range(rounds)]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 class Ours:
-    """A stack whose messages are timed until their reply stands on the reply stream."""
+    """Times the messages of a stack until their reply is on the reply stream."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self._last: Accepted | None = None
 
     async def seconds(self, text: str, **fields: object) -> float:
-        """Return how long one message takes from being handed in to being readable."""
+        """Return the seconds from appending a message until its reply can be read."""
         client = self.stack.fleet.scripts.client
         sent = message(text, **fields)
         started = time.perf_counter()
@@ -65,17 +65,17 @@ class Ours:
         return seconds
 
     async def idle(self) -> None:
-        """Wait until the session is given up and its agent parked."""
+        """Wait until the session's lease is released and its agent is parked."""
         if self._last:
             await self.stack.until_idle(self._last)
 
     async def parked(self, text: str) -> float:
-        """As `seconds`, through an idle worker that has to fork and attach."""
+        """Like `seconds`, with an idle worker that has to fork and attach."""
         await self.idle()
         return await self.seconds(text)
 
     async def first_words(self) -> float:
-        """As `parked`, until the first words of an answer that takes half a second to write."""
+        """Like `parked`, until the first words of an answer that takes half a second to write."""
         await self.parked("DRIP:5:100")
         assert self._last is not None
         outcome = await self.stack.outcome(self._last)
@@ -84,7 +84,7 @@ class Ours:
 
 
 async def bench_streams(stack: Stack, rounds: int) -> list[Row]:
-    """The path without an agent's own time."""
+    """Measure a message's way without the time of an agent."""
     ours = Ours(stack)
     async with BareConsumer(stack.redis.url).running() as bare:
         stack.configure({"runtime": "demo", "command": list(ECHO_AGENT)}, linger_s=5)
@@ -100,13 +100,13 @@ async def bench_streams(stack: Stack, rounds: int) -> list[Row]:
         await ours.seconds("first")
         parked = await interleaved(lambda: ours.parked("x"), lambda: bare.seconds("x"), rounds)
     return [
-        Row("echo agent, drain attached", "F: bare consumer", *attached, "≤ 1.2 F"),
-        Row("echo agent, parked, idle worker", "F: bare consumer", *parked, "≤ F + 12 ms"),
+        Row("echo agent, drain attached", "bare consumer", *attached, "≤ 1.2 ×"),
+        Row("echo agent, parked, idle worker", "bare consumer", *parked, "≤ 12 ms added"),
     ]
 
 
 async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: int) -> list[Row]:
-    """The real claude with a model that answers at once."""
+    """Measure the real claude with a model that answers at once."""
     ours = Ours(stack)
     async with BareClaude(claude, directory).running() as bare:
         await bare.seconds("SAY:first")
@@ -131,13 +131,13 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
     return [
         Row("claude, warm, drain attached", "bare warm claude", *attached, "≤ 25 ms"),
         Row("claude, warm, parked", "bare warm claude", *parked, "≤ 40 ms"),
-        Row("claude, first words, parked", WHOLE, first_words, parked[0], "≤ 1 ×"),
+        Row("claude, first words, parked", WHOLE_ANSWER, first_words, parked[0], "≤ 1 ×"),
         Row("claude, first message, cold", "bare claude -p", *cold, "≤ 1.1 ×"),
     ]
 
 
 async def bench_tools(stack: Stack, claude: AgentCli, rounds: int) -> list[Row]:
-    """What RemoteClaw's tools add to the first message of a cold agent."""
+    """Measure the time that RemoteClaw's tools add to the first message of a cold agent."""
     ours = Ours(stack)
     stack.configure(claude.config(warm_s=0), linger_s=0)
     await worker(stack)
@@ -145,7 +145,7 @@ async def bench_tools(stack: Stack, claude: AgentCli, rounds: int) -> list[Row]:
     async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _):
 
         async def cold(address: str) -> float:
-            # Drains take for a gateway's address what stands there; it is announced every 5 s.
+            # Drains read the gateway's address from this key; the gateway writes it every 5 s.
             client = stack.fleet.scripts.client
             await (client.set(key, address) if address else client.delete(key))
             return await ours.seconds("SAY:x", from_=uuid.uuid4().hex)
@@ -153,25 +153,25 @@ async def bench_tools(stack: Stack, claude: AgentCli, rounds: int) -> list[Row]:
         await cold(door.url)
         measured = await interleaved(lambda: cold(door.url), lambda: cold(""), max(5, rounds // 3))
     name = "claude, first message, with tools"
-    return [Row(name, "the same without", *measured, "≤ 30 ms added")]
+    return [Row(name, "the same without tools", *measured, "≤ 30 ms added")]
 
 
 def bench_connector(rounds: int) -> list[Row]:
-    """The stdio connector's start, up to its tools."""
+    """Measure the stdio connector from its start until its tools are listed."""
     with warm_gateway() as url:
         pairs = [(connector_listed(url), bare_python()) for _ in range(rounds * 2)]
-    ours, floor = ([pair[side] for pair in pairs] for side in (0, 1))
-    return [Row("connector, started, tools listed", "bare Python loop", ours, floor, "≤ 60 ms")]
+    ours, baseline = ([pair[side] for pair in pairs] for side in (0, 1))
+    return [Row("connector, started, tools listed", "bare Python loop", ours, baseline, "≤ 60 ms")]
 
 
 async def bench_cli(
     stack: Stack, cli: AgentCli, directory: Path, rounds: int
 ) -> tuple[list[Row], list[Figure]]:
-    """Another real CLI: its first message and a later one, beside the bare CLI."""
+    """Measure the first and a later message of another real CLI, compared with the bare CLI."""
     ours = Ours(stack)
     stack.configure(cli.config(), linger_s=0)
     await worker(stack)
-    await one_shot(cli, directory, "SAY:hello-again")  # what it does at its very first start
+    await one_shot(cli, directory, "SAY:hello-again")  # its very first start takes longer
     cold = await interleaved(
         lambda: ours.seconds("SAY:x", from_=uuid.uuid4().hex),
         lambda: one_shot(cli, directory, "SAY:hello-again"),
@@ -188,14 +188,14 @@ async def bench_cli(
         [
             Row(f"{cli.name}, first message, cold", bare, *cold, ""),
             Row(f"{cli.name}, warm, parked", bare, warm, cold[1], ""),
-            Row(f"{cli.name}, first words, parked", WHOLE, first_words, warm, "≤ 1 ×"),
+            Row(f"{cli.name}, first words, parked", WHOLE_ANSWER, first_words, warm, "≤ 1 ×"),
         ],
         [Figure(f"{cli.name}: a warm session, holder included", memory / agents, "MB", "")],
     )
 
 
 async def worker(stack: Stack) -> None:
-    """Replace the worker by one with the configuration as it is now."""
+    """Replace the worker by one with the current configuration."""
     for old in stack.workers:
         old.kill()
         old.wait()
@@ -220,29 +220,29 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             chats, memory = await bench_chats(stack, rounds)
             rows += [Row(*pairs) for pairs in chats]
-            asks, lapsing = await bench_asks(stack, rounds)
+            asks, expiry = await bench_asks(stack, rounds)
             rows += [Row(*pairs) for pairs in asks]
             page, tabs = await bench_page(stack, rounds)
             rows += [Row(*pairs) for pairs in page]
-            shown, sizes = await bench_terminals(stack, directory, rounds)
-            rows += shown
+            terminals, sizes = await bench_terminals(stack, directory, rounds)
+            rows += terminals
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)
                 rows += await bench_claude(stack, claude, directory, rounds)
                 rows += await bench_tools(stack, claude, rounds)
                 await worker(stack)
-                rows.append(Row(*await bench_beside(stack, claude, directory, rounds)))
+                rows.append(Row(*await bench_asides(stack, claude, directory, rounds)))
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *memory, *lapsing, *tabs, *sizes]
+            figures += [idle, *memory, *expiry, *tabs, *sizes]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)
                     more_rows, more_figures = await bench_cli(stack, cli, directory, rounds)
                     await worker(stack)
-                    rows += [*more_rows, Row(*await bench_beside(stack, cli, directory, rounds))]
+                    rows += [*more_rows, Row(*await bench_asides(stack, cli, directory, rounds))]
                     figures += more_figures
                 else:
                     sys.stderr.write(f"{name} is not installed: its rows are left out\n")
@@ -252,7 +252,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
 
 
 def main() -> None:
-    """Print a table, and write JSON if asked to."""
+    """Print a table, and write JSON with `--json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     parser.add_argument("--rounds", type=int, default=30, help="measurements of each kind")

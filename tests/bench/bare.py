@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal: with nothing around it, in tmux, and in a holder."""
+"""A program in a bare pseudo-terminal, in tmux, and in a holder."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ SIZE = (120, 32)
 
 
 class Bare:
-    """Our end of a pseudo-terminal."""
+    """The controlling end of a pseudo-terminal."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -29,7 +29,7 @@ class Bare:
     @classmethod
     @contextlib.contextmanager
     def running(cls, program: Sequence[str]) -> Iterator["Bare"]:
-        """Have a program run in one; it is killed at the end."""
+        """Run a program in a pseudo-terminal; it is killed at the end."""
         pid, master = pty.fork()
         if pid == 0:
             os.environ["TERM"] = "xterm-256color"
@@ -43,11 +43,11 @@ class Bare:
             os.close(master)
 
     def type(self, data: bytes) -> None:
-        """Type something."""
+        """Write `data` as if it were typed."""
         os.write(self._master, data)
 
     def until(self, wanted: bytes) -> bytes:
-        """Read until something is written; return the end of all that was."""
+        """Read until `wanted` is written; return the end of the output."""
         seen = b""
         while wanted not in seen:
             assert select.select([self._master], [], [], HANG_S)[0], seen
@@ -55,14 +55,14 @@ class Bare:
         return seen
 
     def forget(self) -> None:
-        """Read what has been written."""
+        """Read and discard the output so far."""
         while select.select([self._master], [], [], 0)[0]:
             os.read(self._master, 65536)
 
 
 @contextlib.contextmanager
 def in_tmux(program: Sequence[str], directory: Path) -> Iterator[Bare]:
-    """Have a program run in tmux, to which we are attached."""
+    """Run a program in tmux, and attach to it."""
     tmux = ["tmux", "-S", str(directory / "tmux"), "-f", os.devnull]
     size = ["-x", str(SIZE[0]), "-y", str(SIZE[1])]
     begin = ["new-session", "-d", *size, shlex.join(program)]
@@ -75,7 +75,7 @@ def in_tmux(program: Sequence[str], directory: Path) -> Iterator[Bare]:
 
 
 class _Held(Bare):
-    """A socket to a holder, read as plainly as tmux's terminal."""
+    """A socket to a holder, read like the terminal of tmux."""
 
     def type(self, data: bytes) -> None:
         super().type(b"IN %d\n" % len(data) + data)
@@ -83,7 +83,7 @@ class _Held(Bare):
 
 @contextlib.contextmanager
 def in_holder(held: TerminalClient) -> Iterator[Bare]:
-    """Attach to a terminal instead of its client."""
+    """Attach to a terminal in place of its client."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(held.path))
         sock.sendall(b"ATTACH 1 pty %s\n" % KEY.encode())

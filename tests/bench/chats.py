@@ -1,6 +1,6 @@
-"""The chat's side beside a bare `Bot`, on the tests' Telegram: `python -m tests.bench.chats`.
+"""A channel compared with a bare `Bot`, on a fake Telegram: `python -m tests.bench.chats`.
 
-What both ask is judged and kept by a server in a process of its own, so both pay for that.
+Both call the same server, which runs in another process, so both include its time.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ from telegram.request import HTTPXRequest
 from remoteclaw.channels.budget import MAX_AT_ONCE
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
-from tests.bench.floors import ECHO_AGENT
-from tests.bench.gateway import Pairs
+from tests.bench.baselines import ECHO_AGENT
+from tests.bench.gateway import RowParts
 from tests.bench.load import Figure, workers
 from tests.support.command import REMOTECLAW
 from tests.support.processes import proportional_mb
 from tests.support.stack import Stack
-from tests.support.talks import Talk, heard
+from tests.support.talks import Talk, wait_for_live_text_listener
 from tests.support.telegram import Telegram, TelegramBot
 from tests.support.telegram.channel import ANN, Channel
 from tests.support.waiting import eventually
 
 ACCOUNT = "telegram", "default"
-#: How many chats are shown a running turn, and how many are answered at once.
+#: The number of chats that show a running turn, and of chats that get a reply at once.
 SHOWN, MANY = 100, 1000
-#: How long a preview stays as it is, at least: Telegram's pace and some more, in seconds.
+#: The minimum time between two edits of a preview: Telegram's pace and a margin, in seconds.
 PACE_S = 1.2
-#: The least that polls with the same library.
+#: The smallest program that polls with the same library.
 _BARE_POLL = """
 import asyncio, sys
 from telegram import Bot
@@ -45,7 +45,7 @@ asyncio.run(Bot(sys.argv[1], base_url=sys.argv[2]).get_updates(timeout=20))
 """
 
 
-async def bench_chats(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figure]]:
+async def bench_chats(stack: Stack, rounds: int) -> tuple[list[RowParts], list[Figure]]:
     """Measure an account's process from its start to a thousand chats at once."""
     with tempfile.TemporaryDirectory(prefix="rc-") as name:
         directory = Path(name) / "telegram"
@@ -59,14 +59,14 @@ async def bench_chats(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figu
 
 @contextlib.asynccontextmanager
 async def bare_bot(bot: TelegramBot) -> AsyncIterator[Bot]:
-    """Have nothing but the library, with the same token."""
+    """Open a client of the library itself, with the same token."""
     request = HTTPXRequest(connection_pool_size=128, pool_timeout=60, read_timeout=60)
     async with Bot(bot.token, base_url=f"{bot.api_url}/bot", request=request) as bare:
         yield bare
 
 
 class _Bench:
-    """One bot, what runs it, and a bare one with the same token."""
+    """One bot, the stack that runs it, and a bare client with the same token."""
 
     def __init__(self, stack: Stack, bot: TelegramBot, bare: Bot) -> None:
         self._stack = stack
@@ -74,8 +74,8 @@ class _Bench:
         self._bare = bare
         self._chats = iter(range(1_000, 1_000_000))
 
-    async def run(self, rounds: int) -> tuple[list[Pairs], list[Figure]]:
-        """Return the rows, and what the process keeps in memory."""
+    async def run(self, rounds: int) -> tuple[list[RowParts], list[Figure]]:
+        """Return the rows, and the memory of the process."""
         agent = {"runtime": "demo", "command": list(ECHO_AGENT)}
         await workers(self._stack, 0, agent, channels={})
         Channel(self._stack, self._bot, agent=agent, linger_s=5)
@@ -98,8 +98,8 @@ class _Bench:
             Figure(f"… after {MANY:,} chats at once", full, "MB", "≤ 60"),
         ]
 
-    async def _starts(self, rounds: int) -> Pairs:
-        ours, floor = [], []
+    async def _starts(self, rounds: int) -> RowParts:
+        ours, baseline = [], []
         for _ in range(rounds):
             started = time.perf_counter()
             process = await self._started()
@@ -110,30 +110,32 @@ class _Bench:
             where = (self._bot.token, f"{self._bot.api_url}/bot")
             with subprocess.Popen([sys.executable, "-c", _BARE_POLL, *where]) as bare:
                 await self._until("getUpdates", polls + 1)
-                floor.append(time.perf_counter() - started)
+                baseline.append(time.perf_counter() - started)
                 bare.kill()
-        return "channel run, started, first poll", "bare Bot.get_updates", ours, floor, ""
+        return "channel run, started, first poll", "bare Bot.get_updates", ours, baseline, ""
 
     async def _started(self) -> "subprocess.Popen[bytes]":
-        """Start the process, as a program and not as a fork; return it once it polls."""
+        """Start the process as a program, not as a fork; return it once it polls."""
         polls, command = self._count("getUpdates"), (REMOTECLAW, "channel", "run")
         with (self._stack.home.logs / "channel.log").open("ab") as log:
             process = subprocess.Popen(command, env=self._stack.env(), stdout=log, stderr=log)
         await self._until("getUpdates", polls + 1)
         return process
 
-    async def _replies(self, rounds: int) -> list[Pairs]:
-        """From a message that a person sends to the words that stand there, with an echo agent."""
+    async def _replies(self, rounds: int) -> list[RowParts]:
+        """Measure the time from a user's message to the reply in the chat, with an echo agent."""
         await self._replied(ANN)
-        same = await _by_turns(lambda: self._replied(ANN), lambda: self._sent([ANN]), rounds)
-        new = iter(await self._let_in(rounds))
-        others = await _by_turns(
+        same = await _measure_alternately(
+            lambda: self._replied(ANN), lambda: self._sent([ANN]), rounds
+        )
+        new = iter(await self._paired_chats(rounds))
+        others = await _measure_alternately(
             lambda: self._replied(next(new)), lambda: self._sent([ANN]), rounds
         )
-        floor = "bare Bot.send_message"
+        baseline = "bare Bot.send_message"
         return [
-            ("Telegram, reply in the same chat", floor, *same, "≤ F + 100 ms"),
-            ("Telegram, reply in a new chat", floor, *others, "≤ F + 100 ms"),
+            ("Telegram, reply in the same chat", baseline, *same, "≤ 100 ms added"),
+            ("Telegram, reply in a new chat", baseline, *others, "≤ 100 ms added"),
         ]
 
     async def _replied(self, chat: int) -> float:
@@ -145,11 +147,11 @@ class _Bench:
         await self._delivered()
         return seconds
 
-    async def _edits(self, rounds: int) -> Pairs:
-        """One edit in each of many chats whose turns run, by the time that one takes."""
+    async def _edits(self, rounds: int) -> RowParts:
+        """Measure edits in many chats with running turns, as the time per edit."""
         fleet = self._stack.fleet
-        await heard(fleet, "telegram")
-        chats = await self._let_in(SHOWN)
+        await wait_for_live_text_listener(fleet, "telegram")
+        chats = await self._paired_chats(SHOWN)
         talks = [await Talk.begin(fleet, provider="telegram", chat=str(chat)) for chat in chats]
         sent = self._count("sendMessage")
         await asyncio.gather(*(talk.show("Words") for talk in talks))
@@ -158,28 +160,28 @@ class _Bench:
 
         async def ours() -> float:
             await asyncio.sleep(PACE_S)
-            count, words = self._count("editMessageText"), f"Words {time.perf_counter()}"
+            count, text = self._count("editMessageText"), f"Words {time.perf_counter()}"
             started = time.perf_counter()
-            await asyncio.gather(*(talk.show(words) for talk in talks))
+            await asyncio.gather(*(talk.show(text) for talk in talks))
             await self._until("editMessageText", count + SHOWN)
             return (time.perf_counter() - started) / SHOWN
 
-        async def floor() -> float:
-            words, started = f"Words {time.perf_counter()}", time.perf_counter()
+        async def baseline() -> float:
+            text, started = f"Words {time.perf_counter()}", time.perf_counter()
             edits = zip(chats, shown, strict=True)
             await _some_at_once(
-                partial(self._bare.edit_message_text, words, chat, name) for chat, name in edits
+                partial(self._bare.edit_message_text, text, chat, name) for chat, name in edits
             )
             return (time.perf_counter() - started) / SHOWN
 
-        measured = await _by_turns(ours, floor, rounds)
+        measured = await _measure_alternately(ours, baseline, rounds)
         await asyncio.gather(*(talk.end("Done.") for talk in talks))
         await self._delivered()
         return f"Telegram, an edit, {SHOWN} chats at once", "bare Bot edits", *measured, ""
 
-    async def _many(self, rounds: int) -> Pairs:
-        """A reply in each of many chats, by the time that one takes."""
-        chats = await self._let_in(MANY)
+    async def _many(self, rounds: int) -> RowParts:
+        """Measure replies in many chats at once, as the time per reply."""
+        chats = await self._paired_chats(MANY)
         put = self._stack.put_reply
 
         async def ours() -> float:
@@ -190,20 +192,20 @@ class _Bench:
             await self._delivered()
             return seconds
 
-        async def floor() -> float:
+        async def baseline() -> float:
             return await self._sent(chats) / MANY
 
-        measured = await _by_turns(ours, floor, rounds)
+        measured = await _measure_alternately(ours, baseline, rounds)
         return f"Telegram, a reply, {MANY:,} chats at once", "bare Bot sends", *measured, ""
 
     async def _sent(self, chats: Sequence[int]) -> float:
-        """Send by the bare bot to all; return how long that took."""
+        """Send a message to each chat with the bare bot; return the seconds that it took."""
         started = time.perf_counter()
         await _some_at_once(partial(self._bare.send_message, chat, "ok") for chat in chats)
         return time.perf_counter() - started
 
-    async def _let_in(self, count: int) -> list[int]:
-        """Return chats that nobody has written in, with people who may."""
+    async def _paired_chats(self, count: int) -> list[int]:
+        """Return new chats of paired users."""
         chats = [next(self._chats) for _ in range(count)]
         for chat in chats:
             self._bot.chat(chat)
@@ -226,7 +228,7 @@ class _Bench:
 
 
 async def _some_at_once(calls: Iterable[Callable[[], Awaitable[Any]]]) -> None:
-    """Make calls, as many at once as the relay: of a thousand at once the library makes a mess."""
+    """Make calls, as many at once as the relay does; the library fails with a thousand at once."""
     left = iter(calls)
 
     async def lane() -> None:
@@ -236,25 +238,26 @@ async def _some_at_once(calls: Iterable[Callable[[], Awaitable[Any]]]) -> None:
     await asyncio.gather(*(lane() for _ in range(MAX_AT_ONCE)))
 
 
-async def _by_turns(
-    ours: Callable[[], Awaitable[float]], floor: Callable[[], Awaitable[float]], rounds: int
+async def _measure_alternately(
+    ours: Callable[[], Awaitable[float]], baseline: Callable[[], Awaitable[float]], rounds: int
 ) -> tuple[list[float], list[float]]:
-    pairs = [(await ours(), await floor()) for _ in range(rounds)]
-    return [one for one, _ in pairs], [other for _, other in pairs]
+    pairs = [(await ours(), await baseline()) for _ in range(rounds)]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def _lines(rows: Sequence[Pairs], figures: Sequence[Figure]) -> Iterator[str]:
-    for name, floor_name, *measured, goal in rows:
-        ours, floor = (statistics.median(each) * 1000 for each in measured)
-        yield f"{name:42} {ours:8.2f} ms {floor:8.2f} ms {ours / floor:6.2f} {goal} ({floor_name})"
+def _lines(rows: Sequence[RowParts], figures: Sequence[Figure]) -> Iterator[str]:
+    for name, baseline_name, *measured, goal in rows:
+        ours, baseline = (statistics.median(each) * 1000 for each in measured)
+        times = f"{ours:8.2f} ms {baseline:8.2f} ms {ours / baseline:6.2f}"
+        yield f"{name:42} {times} {goal} ({baseline_name})"
     for figure in figures:
         yield f"{figure.name:42} {figure.value:8.1f} {figure.unit} {figure.goal}"
 
 
 async def alone(
-    bench: Callable[[Stack, int], Awaitable[tuple[list[Pairs], list[Figure]]]], rounds: int
+    bench: Callable[[Stack, int], Awaitable[tuple[list[RowParts], list[Figure]]]], rounds: int
 ) -> None:
-    """Print the rows of one part alone."""
+    """Run one benchmark and print its rows."""
     with tempfile.TemporaryDirectory(prefix="rc-") as name:
         stack = Stack(Home(Path(name) / "home").create(), appendfsync="everysec")
         await stack.start()

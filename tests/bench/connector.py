@@ -1,4 +1,4 @@
-"""The connector's start beside a bare Python's: `python -m tests.bench.connector [ROUNDS]`."""
+"""The connector's start compared with bare Python: `python -m tests.bench.connector [ROUNDS]`."""
 
 import contextlib
 import json
@@ -15,13 +15,13 @@ from tests.support.mcp_gateway import TOKEN, TOOLS
 
 _CLIENT = {"name": "bench", "version": "1"}
 _BEGIN = request("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo=_CLIENT)
-#: The least that any Python program on two pipes can be.
+#: The smallest Python program that answers on two pipes.
 _BARE = "import posix\nwhile posix.read(0, 65536): posix.write(1, b'{}\\n')"
 
 
 @contextlib.contextmanager
 def warm_gateway() -> Iterator[str]:
-    """Have a real MCP server running in a process of its own that has answered before."""
+    """Run a real MCP server in another process; it has already answered requests."""
     command = [sys.executable, "-m", "tests.support.mcp_gateway"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
@@ -42,12 +42,12 @@ def connector_listed(url: str) -> float:
 
 
 def bare_python() -> float:
-    """Return the seconds that a Python takes which answers anything at once."""
+    """Return the seconds of a Python program that answers everything at once."""
     return _two_answers([sys.executable, "-I", "-S", "-c", _BARE], {})[0]
 
 
 def _two_answers(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, bytes]:
-    """Shake hands and ask for the tools; return how long that took, and the second answer."""
+    """Initialize and list the tools; return the seconds that it took, and the second answer."""
     pipe = subprocess.PIPE
     started = time.perf_counter()
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=env) as process:
@@ -66,7 +66,7 @@ def _two_answers(command: Sequence[str], env: Mapping[str, str]) -> tuple[float,
 
 
 def main() -> None:
-    """Print both in milliseconds, measured by turns."""
+    """Print both times in milliseconds, measured alternately."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     with warm_gateway() as url:
         pairs = [(connector_listed(url), bare_python()) for _ in range(rounds)]

@@ -1,4 +1,4 @@
-"""The least that a server in Python can be: it sends back what it gets, over HTTP and WebSocket."""
+"""The smallest server in Python: it echoes requests over HTTP and WebSocket."""
 
 import asyncio
 import sys
@@ -38,7 +38,7 @@ async def main() -> None:
     config = uvicorn.Config(Starlette(routes=routes), port=0, log_level="error", access_log=False)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - it has no event for that
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     sys.stdout.write(f"{server.servers[0].sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The gateway beside servers that only echo."""
+"""The gateway compared with servers that only echo."""
 
 import asyncio
 import contextlib
@@ -14,15 +14,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.support.doors import Door, RpcClient, calling, gateway_process
 from tests.support.stack import Stack
 
-#: How many clients ask at once.
+#: The number of clients that make a call at once.
 CLIENTS = 200
-#: A name, the floor's name, our seconds, the floor's, and the goal.
-Pairs = tuple[str, str, list[float], list[float], str]
+#: The arguments of a `Row`: name, baseline's name, our seconds, baseline's seconds, and goal.
+RowParts = tuple[str, str, list[float], list[float], str]
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
-async def bench_doors(stack: Stack, rounds: int) -> list[Pairs]:
-    """Calls that change nothing, over MCP and over WebSocket."""
+async def bench_doors(stack: Stack, rounds: int) -> list[RowParts]:
+    """Measure calls that change nothing, over MCP and over WebSocket."""
     stack.configure()
     async with (
         gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _),
@@ -49,9 +49,9 @@ async def bench_doors(stack: Stack, rounds: int) -> list[Pairs]:
                 async with http.post(f"http://{echo}/", data=body, headers=_HEADERS) as answer:
                     assert await answer.read() == body
 
-            mcp = await by_turns(tool, bare, rounds * 4)
+            mcp = await measure_alternately(tool, bare, rounds * 4)
         async with door.connected(token) as client, connect(f"ws://{echo}/ws") as socket:
-            rpc = await by_turns(lambda: ask(client), lambda: echoed(socket), rounds * 4)
+            rpc = await measure_alternately(lambda: ask(client), lambda: echoed(socket), rounds * 4)
         many = await at_once(door, token, echo, max(2, rounds // 10))
     return [
         ("MCP tool call, warm, fenced", "bare HTTP POST", *mcp, "≤ 1.5 ms"),
@@ -60,20 +60,20 @@ async def bench_doors(stack: Stack, rounds: int) -> list[Pairs]:
     ]
 
 
-async def by_turns(
+async def measure_alternately(
     ours: Callable[[], Awaitable[None]],
-    floor: Callable[[], Awaitable[None]],
+    baseline: Callable[[], Awaitable[None]],
     rounds: int,
     *,
     pause_s: float = 0.0,
 ) -> tuple[list[float], list[float]]:
-    """Measure both by turns, in seconds, with pauses between; the first ones don't count."""
+    """Measure both alternately, in seconds, with pauses; the first five rounds don't count."""
     measured: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 5):
-        for side, one in zip(measured, (ours, floor), strict=True):
+        for side, call in zip(measured, (ours, baseline), strict=True):
             await asyncio.sleep(pause_s)
             started = time.perf_counter()
-            await one()
+            await call()
             if number >= 5:
                 side.append(time.perf_counter() - started)
     return measured
@@ -82,7 +82,7 @@ async def by_turns(
 async def at_once(
     door: Door, token: str, echo: str, rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Have many connected clients ask in the same moment; return seconds for each of them."""
+    """Have many connected clients make a call at once; return the seconds per client."""
     async with contextlib.AsyncExitStack() as clients:
         ours = [await clients.enter_async_context(door.connected(token)) for _ in range(CLIENTS)]
         bare = [await clients.enter_async_context(connect(f"ws://{echo}/ws")) for _ in ours]
@@ -93,7 +93,7 @@ async def at_once(
         async def all_bare() -> None:
             await asyncio.gather(*(echoed(socket) for socket in bare))
 
-        measured = await by_turns(all_ours, all_bare, rounds)
+        measured = await measure_alternately(all_ours, all_bare, rounds)
     ours_s, bare_s = ([seconds / CLIENTS for seconds in side] for side in measured)
     return ours_s, bare_s
 
@@ -110,7 +110,7 @@ async def echoed(socket: ClientConnection) -> None:
 
 @contextlib.asynccontextmanager
 async def echoing() -> AsyncIterator[str]:
-    """Have a server that only echoes, in a process of its own; where it is."""
+    """Run an echo server in another process; yield its host and port."""
     command = [sys.executable, "-m", "tests.bench.echo"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin

@@ -1,9 +1,9 @@
-"""Kills at each step of a terminal's life, and what became of it: `python -m tests.bench.kills`.
+"""Kills at each step of a terminal's life, and checks of the result.
 
     python -m tests.bench.kills [PART OF A CASE'S NAME …]
 
-Each case is a host of its own: see `tests/support/terminal_kills.py`. A handful of them is in the
-suite (`tests/session/test_terminal_kills.py`).
+Each case has its own host: see `tests/support/terminal_kills.py`. The test suite has a few of the
+cases (`tests/session/test_terminal_kills.py`).
 """
 
 import argparse
@@ -19,12 +19,12 @@ from tests.support.stack import Stack
 from tests.support.terminal_hosts import killed_host
 from tests.support.terminal_kills import CASES, Case, walked
 
-#: A whole host is killed in mid-turn: `killed_host()` of `tests/support/terminal_hosts.py`.
+#: A whole host is killed during a turn: `killed_host()` of `tests/support/terminal_hosts.py`.
 HOSTS = ("host: all at once, back soon", "host: all at once, back late")
 
 
 async def run(case: Case | str) -> bool:
-    """Walk through one case; return whether its moment has come. Raises what was broken."""
+    """Run one case; return whether its moment was reached. Raises the broken promise."""
     with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name:
         directory = Path(name)
         stack = Stack(Home(directory / "home").create(), appendfsync="everysec")
@@ -37,11 +37,11 @@ async def run(case: Case | str) -> bool:
                 await getattr(walk, case.story)(case)
                 return walk.reached
         finally:
-            await stack.stop()  # which sees that nothing is left running
+            await stack.stop()  # it checks that nothing is left running
 
 
 def main() -> int:
-    """Run the cases that are named, or all; return how many were broken."""
+    """Run the named cases, or all; return the number of broken ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
@@ -52,13 +52,13 @@ def main() -> int:
         began = time.monotonic()
         try:
             is_reached = asyncio.run(run(case))
-            what = "held" if is_reached else "not reached"
+            result = "held" if is_reached else "not reached"
             missed += not is_reached
-        except Exception:  # noqa: BLE001 - the next case is looked at all the same
-            what = f"BROKEN\n{traceback.format_exc()}"
+        except Exception:  # noqa: BLE001 - the next case runs all the same
+            result = f"BROKEN\n{traceback.format_exc()}"
             broken += 1
         seconds = time.monotonic() - began
-        sys.stdout.write(f"{number}/{len(wanted)} {case}: {what} ({seconds:.1f} s)\n")
+        sys.stdout.write(f"{number}/{len(wanted)} {case}: {result} ({seconds:.1f} s)\n")
         sys.stdout.flush()
     sys.stdout.write(f"{len(wanted)} cases: {broken} broken, {missed} not reached\n")
     return broken

@@ -1,4 +1,4 @@
-"""Costs of many sessions for each other, counted and timed on a fleet of real workers."""
+"""The load of many sessions, measured on a fleet of real workers."""
 
 import asyncio
 import os
@@ -16,15 +16,15 @@ from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.session.record import lines_of
-from tests.bench.floors import ECHO_AGENT
+from tests.bench.baselines import ECHO_AGENT
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.processes import children
 from tests.support.stack import Stack
 
-#: How many calls to Redis are on their way at once.
+#: The number of concurrent calls to Redis.
 AT_ONCE = 64
-#: How long people think between two messages, in seconds.
+#: The pause of people between two messages, in seconds.
 PAUSE_S = 4
 
 
@@ -38,18 +38,18 @@ class Figure:
     goal: str
 
     def line(self) -> str:
-        """Return it as text."""
+        """Return the figure as a line of text."""
         return f"{self.name:44} {self.value:>12,.2f} {self.unit:9} {self.goal}"
 
     def as_json(self) -> dict[str, object]:
-        """Return it for a file."""
+        """Return the figure for a JSON file."""
         return {"name": self.name, "value": round(self.value, 3), "unit": self.unit} | {
             "goal": self.goal
         }
 
 
 async def bench_load(stack: Stack, claude: AgentCli | None, *, sessions: int) -> list[Figure]:
-    """Measure everything that needs many sessions."""
+    """Measure the figures that need many sessions."""
     return [
         *await many_sessions(stack, sessions),
         *await one_busy_session(stack),
@@ -59,7 +59,7 @@ async def bench_load(stack: Stack, claude: AgentCli | None, *, sessions: int) ->
 
 
 async def workers(stack: Stack, count: int, agent: dict[str, Any], **options: Any) -> None:
-    """Replace the workers by others with this configuration."""
+    """Replace the workers by `count` new ones with this configuration."""
     for old in stack.workers:
         old.kill()
         old.wait()
@@ -73,7 +73,7 @@ async def workers(stack: Stack, count: int, agent: dict[str, Any], **options: An
 
 
 async def in_parallel(stack: Stack, senders: Sequence[str], work: Any) -> float:
-    """Do something for each sender, some at once; return how long all of it took, in seconds."""
+    """Call `work` for each sender, some at once; return the seconds for all of them."""
     queue = iter(senders)
     started = time.perf_counter()
 
@@ -86,7 +86,7 @@ async def in_parallel(stack: Stack, senders: Sequence[str], work: Any) -> float:
 
 
 async def many_sessions(stack: Stack, count: int) -> list[Figure]:
-    """One message to each of many sessions, with an agent that costs nothing: none at all."""
+    """Measure one message to each of many sessions, without an agent."""
     await workers(stack, 0, {"runtime": "demo"})
     client: Any = stack.fleet.scripts.client
     empty = (await client.info("memory"))["used_memory"]
@@ -105,7 +105,7 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
         entry = decode_entry(*(await lease.entries())[0])
         result = AgentDeliveryResult((ReplyPayload("ok"),), AgentRunResult(), McpSideEffects())
         lines = lines_of(Turn(lease.session, (entry,)), (), result, at_ms=entry.at_ms)
-        record = RecordAppend(lines, most_bytes=256 * 1024, keep_ms=30 * 24 * 3600 * 1000)
+        record = RecordAppend(lines, max_bytes=256 * 1024, keep_ms=30 * 24 * 3600 * 1000)
         await lease.turns.finish("done", reply=[{"text": "ok"}], record=record)
         assert await lease.close()
 
@@ -138,17 +138,17 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
 
 
 async def latencies(stack: Stack, senders: Sequence[str]) -> list[float]:
-    """Have each of some people answered, one after another; return how long each waited."""
-    found = []
+    """Send one message of each sender, one after another; return the seconds of each."""
+    seconds = []
     for sender in senders:
         started = time.perf_counter()
         await stack.outcome(await stack.append("hello", from_=sender))
-        found.append(time.perf_counter() - started)
-    return found
+        seconds.append(time.perf_counter() - started)
+    return seconds
 
 
 async def one_busy_session(stack: Stack) -> list[Figure]:
-    """A thousand messages to one session beside a hundred people with one each."""
+    """Measure a thousand messages to one session, and a hundred people with one message each."""
     agent = {"runtime": "demo", "command": list(ECHO_AGENT), "warm_s": 0}
     await workers(stack, 2, agent)
     people = [uuid.uuid4().hex for _ in range(100)]
@@ -158,7 +158,7 @@ async def one_busy_session(stack: Stack) -> list[Figure]:
         await client.xlen(keys.WAKE) and (await client.xinfo_stream(keys.WAKE))["entries-added"]
     )
     flood = [await stack.append(f"m{number}", from_="flooder") for number in range(1000)]
-    beside = await latencies(stack, [uuid.uuid4().hex for _ in range(100)])
+    loaded = await latencies(stack, [uuid.uuid4().hex for _ in range(100)])
     outcomes = [await stack.outcome(each, within_s=300) for each in flood]
     order = [
         step.at_ms for outcome in outcomes for step in outcome.steps if step.name == "finished"
@@ -166,13 +166,13 @@ async def one_busy_session(stack: Stack) -> list[Figure]:
     hints = int((await client.xinfo_stream(keys.WAKE))["entries-added"]) - before
     return [
         Figure("1,000 to one session: out of order", float(order != sorted(order)), "", "0"),
-        Figure("… hints, the 100 others' included", hints, "jobs", "few"),
-        Figure("… the others' p95, unloaded = 1", p95(beside) / p95(alone), "×", "< 2"),
+        Figure("… hints, those of the 100 others included", hints, "jobs", "few"),
+        Figure("… p95 of the others, without load = 1", p95(loaded) / p95(alone), "×", "< 2"),
     ]
 
 
 async def a_crowd(stack: Stack, claude: AgentCli | None) -> list[Figure]:
-    """20 sessions with 3 messages each at once; and 8 people who chat, on 4 workers."""
+    """Measure 20 sessions with 3 messages each at once, and 8 people who chat, on 4 workers."""
     agent = claude.config() if claude else {"runtime": "demo", "command": list(ECHO_AGENT)}
     name = "real claude" if claude else "echo agent"
     text = "SAY:x" if claude else "x"
@@ -188,7 +188,7 @@ async def a_crowd(stack: Stack, claude: AgentCli | None) -> list[Figure]:
     await workers(stack, 4, agent, queue=queue)
     warm = total = 0
     for turn in range(4):
-        # Longer than a drain lingers, so that each agent is parked and workers are shared.
+        # The pause is longer than a drain lingers, so that agents are parked and workers shared.
         await asyncio.sleep(PAUSE_S)
         chats = [await stack.append(text, from_=f"person-{person}") for person in range(8)]
         for chat in chats:
@@ -209,7 +209,7 @@ async def a_crowd(stack: Stack, claude: AgentCli | None) -> list[Figure]:
 
 
 async def recovery(stack: Stack) -> Figure:
-    """A worker is killed in mid-turn: how long after that is its turn begun again?"""
+    """Measure the time from a worker's kill during a turn until the turn begins again."""
     lease_s = 5
     directory = stack.home.path
     body = "while True:\n    turn(); say(type='text', text='x'); time.sleep(1000)"

@@ -1,6 +1,6 @@
-"""A newcomer's path, timed: `python -m tests.bench.newcomer`.
+"""The time from a clone to the first reply: `python -m tests.bench.newcomer`.
 
-A fresh clone of this checkout, an empty home and a project: from the clone to the first reply.
+It uses a fresh clone of this checkout, an empty home directory and a project.
 """
 
 import os
@@ -16,13 +16,14 @@ from tests.support.terminal import Terminal
 ROOT = Path(__file__).parents[2]
 #: Variables that pip may need on this machine.
 KEPT = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
-#: How long nothing may move on the screen until it counts as silence, in seconds.
+#: The time without output on the screen after which it counts as silence, in seconds.
 QUIET_S = 1.5
-SIGN = "what happens when an agent dies."  # the end of the demo agent's answer
+#: The end of the demo agent's answer.
+ANSWER_END = "what happens when an agent dies."
 
 
 class Watched:
-    """A clock that also adds up how long nothing moved on a screen."""
+    """Waits for texts on a screen, and adds up the times without output."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -31,7 +32,7 @@ class Watched:
         self._moved = time.monotonic()
 
     def until(self, text: str) -> float:
-        """Wait for a text; return when it was there."""
+        """Wait for a text; return the time at which it was shown."""
         while text not in self._terminal.shown():
             self._terminal.look()
             now = time.monotonic()
@@ -42,7 +43,7 @@ class Watched:
 
 
 def main() -> None:
-    """Print how long each part took, and how long nothing moved on the screen."""
+    """Print the time of each part, and the time without output on the screen."""
     directory = Path(tempfile.mkdtemp(prefix="rc-"))
     try:
         home, project = directory / "home", directory / "project"
@@ -62,7 +63,7 @@ def main() -> None:
             ready = watched.until("Ready in")
             watched.until("›")
             terminal.type("hello\r")
-            replied = watched.until(SIGN)
+            replied = watched.until(ANSWER_END)
             assert "plan.txt" in terminal.shown()
             terminal.type("exit\r")
             terminal.leave()
@@ -74,7 +75,7 @@ def main() -> None:
         ("ready", ready - set_up),
         ("first reply", replied - ready),
         ("all", replied - started),
-        (f"without a sign for more than {QUIET_S} s", watched.silent_s),
+        (f"without output for more than {QUIET_S} s", watched.silent_s),
     ):
         sys.stdout.write(f"{name:40} {seconds:6.1f} s\n")
 

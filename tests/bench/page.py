@@ -16,7 +16,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lease import Lease
 from tests.bench.chats import alone
-from tests.bench.gateway import Pairs, ask, by_turns, echoed, echoing
+from tests.bench.gateway import RowParts, ask, echoed, echoing, measure_alternately
 from tests.bench.load import Figure, in_parallel, workers
 from tests.support.browser import installed, launched, logged_in
 from tests.support.doors import Door, RpcClient, gateway_process, own_token
@@ -25,13 +25,13 @@ from tests.support.processes import proportional_mb
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-#: How many tabs show one session, and how many sessions are listed.
+#: The number of tabs that show one session, and of listed sessions.
 TABS, SESSIONS = 20, 500
-#: An answer in the middle of being written, in characters.
+#: The length of a partial answer, in characters.
 LONG = 2000
-#: How often the text of a busy session changes, in seconds.
+#: The time between two changes of a busy session's text, in seconds.
 EVERY_S = 0.1
-#: Tells when a mark that the answer contains was painted, in milliseconds since 1970.
+#: Reports the time at which a mark in the answer was painted, in milliseconds since 1970.
 WATCH = """() => {
   let shown = 0;
   new MutationObserver(() => {
@@ -46,8 +46,8 @@ BYTES = """["navigation", "resource"].flatMap((kind) => performance.getEntriesBy
   .reduce((sum, one) => sum + one.transferSize, 0)"""
 
 
-async def bench_page(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figure]]:
-    """Measure the page's start, its live text, and what many tabs cost."""
+async def bench_page(stack: Stack, rounds: int) -> tuple[list[RowParts], list[Figure]]:
+    """Measure the page's start, its live text, and the load of many tabs."""
     if installed() is None:
         sys.stderr.write("no Chromium is installed: the page's rows are left out\n")
         return [], []
@@ -63,7 +63,7 @@ async def bench_page(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figur
         paints, figures = await _starts(browser, stack, door, echo, max(3, rounds // 3))
         lists, listing = await _lists(browser, stack, door, client, rounds)
         alone_mb = proportional_mb(process.pid)
-        quiet = await by_turns(lambda: ask(client), lambda: echoed(socket), rounds * 4)
+        quiet = await measure_alternately(lambda: ask(client), lambda: echoed(socket), rounds * 4)
         lease, accepted = await begun(stack.fleet, channel_id="busy")
         async with _tabs(browser, stack, door, str(accepted.session)) as (open_tab, seen):
             await open_tab()
@@ -71,7 +71,9 @@ async def bench_page(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figur
             for _ in range(TABS - 1):
                 await open_tab()
             async with _busy(lease):
-                beside = await by_turns(lambda: ask(client), lambda: echoed(socket), rounds * 4)
+                loaded = await measure_alternately(
+                    lambda: ask(client), lambda: echoed(socket), rounds * 4
+                )
             many = await _live(
                 lease, client, str(accepted.session), seen, tabs=TABS, rounds=max(5, rounds // 3)
             )
@@ -82,7 +84,7 @@ async def bench_page(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figur
         ("page, live text on screen", "a bare client of the gateway", *live, "≤ 30 ms"),
         (f"page, the same in {TABS} tabs, each", "a bare client", *many, ""),
         ("RPC round trip, no tab", "bare WebSocket echo", *quiet, ""),
-        (f"RPC, {TABS} tabs on a busy session", "bare WebSocket echo", *beside, "≤ 1.1 × no tab"),
+        (f"RPC, {TABS} tabs on a busy session", "bare WebSocket echo", *loaded, "≤ 1.1 × no tab"),
     ]
     tab = Figure("page: the gateway's memory for a tab", memory, "MB", "")
     return rows, [*figures, listing, tab]
@@ -90,59 +92,59 @@ async def bench_page(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figur
 
 async def _starts(
     browser: Browser, stack: Stack, door: Door, echo: str, rounds: int
-) -> tuple[Pairs, list[Figure]]:
-    """The first paint in a browser that knows the cookie alone, beside a page of one line."""
+) -> tuple[RowParts, list[Figure]]:
+    """Measure the first paint with an empty cache, and that of a page of one line."""
     async with logged_in(browser, stack, door) as page:
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        known: Any = await page.context.storage_state()
-    ours, floor, weights = [], [], []
+        cookies: Any = await page.context.storage_state()
+    ours, baseline, weights = [], [], []
     for _ in range(rounds + 1):
-        async with _fresh(browser, known) as page:
+        async with _fresh(browser, cookies) as page:
             await page.goto(door.url)
             await expect(page.get_by_label("Message", exact=True)).to_be_focused()
             ours.append(float(await page.evaluate(PAINTED)) / 1000)
             weights.append(int(await page.evaluate(BYTES)) / 1000)
-        async with _fresh(browser, known) as page:
+        async with _fresh(browser, cookies) as page:
             await page.goto(f"http://{echo}/")
             await page.wait_for_function(PAINTED)
-            floor.append(float(await page.evaluate(PAINTED)) / 1000)
-    row = ("page, first paint, nothing cached", "a page of one line", ours[1:], floor[1:])
+            baseline.append(float(await page.evaluate(PAINTED)) / 1000)
+    row = ("page, first paint, nothing cached", "a page of one line", ours[1:], baseline[1:])
     weight = Figure("page: bytes on the wire", statistics.median(weights), "KB", "≤ 100")
     return (*row, "≤ 150 ms"), [weight]
 
 
 @contextlib.asynccontextmanager
-async def _fresh(browser: Browser, known: Any = None) -> AsyncIterator[Page]:
-    """Have a page in a browser that has nothing but cookies."""
-    context = await browser.new_context(storage_state=known)
+async def _fresh(browser: Browser, cookies: Any = None) -> AsyncIterator[Page]:
+    """Open a page in a browser that has only cookies."""
+    context = await browser.new_context(storage_state=cookies)
     yield await context.new_page()
     await context.close()
 
 
 async def _lists(
     browser: Browser, stack: Stack, door: Door, client: RpcClient, rounds: int
-) -> tuple[Pairs, Figure]:
-    """List many sessions, and show them."""
+) -> tuple[RowParts, Figure]:
+    """Measure listing many sessions, and showing them on the page."""
 
     async def accept(sender: str) -> None:
         await stack.append(f"what {sender} wants", from_=sender, channel_id=sender)
 
     await in_parallel(stack, [f"person-{number}" for number in range(SESSIONS)], accept)
     redis = stack.fleet.scripts.client
-    found = [view.sid for view in await stack.fleet.sessions.list(limit=SESSIONS)]
-    assert len(found) == SESSIONS
+    sids = [view.sid for view in await stack.fleet.sessions.list(limit=SESSIONS)]
+    assert len(sids) == SESSIONS
 
     async def listed() -> None:
-        told = await client.call("sessions.search", {"limit": SESSIONS})
-        assert len(told["sessions"]) > 400
+        result = await client.call("sessions.search", {"limit": SESSIONS})
+        assert len(result["sessions"]) > 400
 
     async def bare() -> None:
         pipeline = redis.pipeline(transaction=False)
-        for sid in found:
+        for sid in sids:
             pipeline.hgetall(keys.state(sid))
         await pipeline.execute()
 
-    measured = await by_turns(listed, bare, rounds)
+    measured = await measure_alternately(listed, bare, rounds)
     started = time.perf_counter()
     async with logged_in(browser, stack, door) as page:
         await expect(page.locator(".sessions > li").nth(40)).to_be_attached()
@@ -156,12 +158,12 @@ async def _lists(
 async def _tabs(
     browser: Browser, stack: Stack, door: Door, session: str
 ) -> AsyncIterator[tuple[Any, "asyncio.Queue[tuple[int, float]]"]]:
-    """Have tabs that show a session; yields what opens one, and what they saw and when."""
+    """Open tabs that show a session; yield the function that opens one, and the painted marks."""
     seen: asyncio.Queue[tuple[int, float]] = asyncio.Queue()
     async with logged_in(browser, stack, door) as first:
         await expect(first.get_by_label("Message", exact=True)).to_be_focused()
         context = first.context
-        await context.expose_binding("seen", lambda _, *what: seen.put_nowait(what))
+        await context.expose_binding("seen", lambda _, *mark: seen.put_nowait(mark))
 
         async def open_tab() -> None:
             page = await context.new_page()
@@ -172,16 +174,16 @@ async def _tabs(
         yield open_tab, seen
 
 
-#: The marks that stand in live texts, over all of a run.
+#: The marks in live texts, unique in a run.
 _MARKS = itertools.count(1)
 
 
 async def _show(lease: Lease) -> int:
-    """Show a text with a mark, as a turn does; return the mark."""
+    """Publish live text with a mark, as a turn does; return the mark."""
     mark = next(_MARKS)
     text = f"{'Some *words* of an answer. ' * (LONG // 27)}\n\nmark {mark}"
     about = {"index": 0, "text": text, "activity": [], "plan": [], "since_ms": now_ms()}
-    await lease.turns.show({"sid": lease.sid, "turn": "1", "attempt": 1, **about})
+    await lease.turns.publish_live_text({"sid": lease.sid, "turn": "1", "attempt": 1, **about})
     return mark
 
 
@@ -194,32 +196,32 @@ async def _live(
     tabs: int,
     rounds: int,
 ) -> tuple[list[float], list[float]]:
-    """Return when each tab had painted what Redis had taken, and when a bare client had it."""
+    """Return the seconds from publishing until each tab has painted, and until a client has it."""
     await client.call("sessions.subscribe", {"sessionKey": session})
     on_screen: list[float] = []
-    told: list[float] = []
+    in_client: list[float] = []
     for _ in range(rounds):
         await asyncio.sleep(EVERY_S)
         mark = await _show(lease)
-        taken = time.time()
+        published = time.time()
         while f"mark {mark}" not in str(await client.event("session.live")):
             pass
-        told.append(time.time() - taken)
+        in_client.append(time.time() - published)
         async with asyncio.timeout(HANG_S):
             left = tabs
             while left:
                 number, at_ms = await seen.get()
-                if number == mark:  # they may still have told of an earlier one
-                    on_screen.append(max(0.0, at_ms / 1000 - taken))
+                if number == mark:  # a tab may still report an earlier one
+                    on_screen.append(max(0.0, at_ms / 1000 - published))
                     left -= 1
     await client.call("sessions.unsubscribe", {"sessionKey": session})
     client.events.clear()
-    return on_screen, told
+    return on_screen, in_client
 
 
 @contextlib.asynccontextmanager
 async def _busy(lease: Lease) -> AsyncIterator[None]:
-    """Have a session's text change all the time."""
+    """Change a session's live text all the time."""
 
     async def write() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Terminals' screens: `python -m tests.bench.screens`."""
+"""Screens of terminals: `python -m tests.bench.screens`."""
 
 import re
 import statistics
@@ -16,7 +16,7 @@ COLS, ROWS = 120, 32
 
 
 def bench_screens(rounds: int = 20) -> list[Figure]:
-    """Measure feeding, frames, pictures and memory with what the real programs have printed."""
+    """Measure parsing, frames, snapshots and memory with the output of real programs."""
     warm_up()
     figures = []
     for file in RECORDINGS:
@@ -38,23 +38,23 @@ def bench_screens(rounds: int = 20) -> list[Figure]:
                 revision = frame["revision"]
                 sizes.append(len(orjson.dumps(frame)))
         start = time.perf_counter()
-        picture = screen.picture()
-        packed = time.perf_counter() - start
+        snapshot = screen.snapshot()
+        snapshot_s = time.perf_counter() - start
         name = file.stem
         figures += [
-            Figure(f"{name}: fed", len(data) * rounds / took / 1e6, "MB/s", "≥ 10"),
+            Figure(f"{name}: parsed", len(data) * rounds / took / 1e6, "MB/s", "≥ 10"),
             Figure(f"{name}: a frame", statistics.median(times) * 1000, "ms", "≤ 2"),
             Figure(f"{name}: the slowest frame", max(times) * 1000, "ms", "≤ 10"),
             Figure(f"{name}: a frame's size", statistics.median(sizes) / 1000, "KB", "≤ 8"),
-            Figure(f"{name}: a picture in", packed * 1000, "ms", "≤ 10"),
-            Figure(f"{name}: a picture", len(picture) / 1000, "KB", "≤ 208"),
+            Figure(f"{name}: a snapshot", snapshot_s * 1000, "ms", "≤ 10"),
+            Figure(f"{name}: a snapshot's size", len(snapshot) / 1000, "KB", "≤ 208"),
         ]
     figures.append(Figure("a terminal with full scrollback", _memory_mb(), "MB", "≤ 1.5"))
     return figures
 
 
 def _memory_mb(count: int = 20) -> float:
-    """Return what one of many terminals takes, with a thousand full lines behind it."""
+    """Return the memory of one of many terminals, with a thousand full lines of scrollback."""
     before = _resident()
     screens = [Screen(COLS, ROWS) for _ in range(count)]
     for screen in screens:

@@ -1,4 +1,4 @@
-"""What people do with one terminal, at random, for as long as a soak goes on."""
+"""Random acts of people at one terminal during a soak."""
 
 import asyncio
 import contextlib
@@ -20,25 +20,25 @@ from tests.support.doors import Refused, RpcClient
 from tests.support.waiting import HANG_S, eventually
 from tests.support.watched import Screen
 
-#: How long somebody looks at it, and how long it is left alone, at most, in seconds.
+#: The maximum times for which a terminal is watched and for which it is left alone, in seconds.
 WATCHED_S, ALONE_S = 8.0, 3.0
-#: How often a dialog is answered, and how long each answer may take, in seconds.
+#: The number of tries to answer a dialog, and the time limit of each, in seconds.
 KEYS, KEY_S = 5, 4.0
-#: How long a gateway may be away, in seconds: it was killed.
+#: The maximum time without a gateway after a kill, in seconds.
 AWAY_S = 60.0
-#: What a connection that is cut looks like.
+#: The errors of a lost connection.
 CUT = (ConnectionClosed, InvalidHandshake, OSError)
 
 
 @dataclass
 class Tally:
-    """What was done, and what came of it."""
+    """The numbers of acts by their results."""
 
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    """Refusals with the act and their code: another one types, or it is not idle."""
+    """Refusals by act and code: another user has the keyboard, or the terminal is not idle."""
     cut: Counter[str] = field(default_factory=Counter)
-    """Acts in which the gateway was killed."""
+    """Acts during which the gateway was killed."""
     failed: list[str] = field(default_factory=list)
 
 
@@ -54,7 +54,7 @@ class Seat:
         self._key: SessionKey
 
     async def run(self, until: float) -> None:
-        """Do one thing after the other until a moment of `time.monotonic()`; it stays open."""
+        """Do random acts until a time of `time.monotonic()`; the terminal stays open."""
         acts: dict[Callable[[], Awaitable[None]], int] = {
             self._watch: 4,
             self._type: 4,
@@ -86,7 +86,7 @@ class Seat:
 
     @contextlib.asynccontextmanager
     async def _client(self) -> AsyncIterator[RpcClient]:
-        """Be connected, as soon as there is a gateway."""
+        """Connect as soon as a gateway is running."""
         async with contextlib.AsyncExitStack() as exits:
             until = time.monotonic() + AWAY_S
             while True:
@@ -100,38 +100,40 @@ class Seat:
             yield client
 
     async def _open(self) -> None:
-        """Open it unless it is open, and wait until it is live."""
+        """Open the terminal if it is closed, and wait until it is live."""
         async with self._client() as client:
             if not self.sid:
                 about = {"agent": self._agent, "name": self._name}
                 terminal = (await client.call("terminals.open", about))["terminal"]
                 self.sid, self._key = terminal["sid"], SessionKey.parse(terminal["sessionKey"])
-            elif (await self._told(client))["state"] not in ("starting", "live"):
+            elif (await self._record(client))["state"] not in ("starting", "live"):
                 await client.call("terminals.open", {"session": self.sid})
 
             async def is_live() -> bool:
-                terminal = await self._told(client)
+                terminal = await self._record(client)
                 assert terminal["state"] in ("starting", "live"), terminal
                 return bool(terminal["state"] == "live")
 
             await eventually(is_live)
 
-    async def _told(self, client: RpcClient) -> dict[str, Any]:
-        found: dict[str, Any] = await client.call("terminals.get", {"sid": self.sid})
-        return found
+    async def _record(self, client: RpcClient) -> dict[str, Any]:
+        record: dict[str, Any] = await client.call("terminals.get", {"sid": self.sid})
+        return record
 
-    async def _is(self, client: RpcClient, *activities: str, within_s: float = HANG_S) -> None:
-        """Wait until the program says one of these."""
+    async def _wait_for(
+        self, client: RpcClient, *activities: str, within_s: float = HANG_S
+    ) -> None:
+        """Wait until the program reports one of `activities`."""
 
-        async def is_told() -> bool:
-            return (await self._told(client))["activity"] in activities
+        async def is_reported() -> bool:
+            return (await self._record(client))["activity"] in activities
 
-        await eventually(is_told, within_s=within_s)
+        await eventually(is_reported, within_s=within_s)
 
-    # -- what people do ------------------------------------------------------------------------
+    # -- acts ----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Some come, look, and go; one of them without a word."""
+        """Some viewers watch for a while; one of them disconnects without closing."""
         async with contextlib.AsyncExitStack() as exits:
             screens = []
             for _ in range(self._random.randint(1, 5)):
@@ -147,7 +149,7 @@ class Seat:
             screens[0].client.socket.transport.abort()
 
     async def _type(self) -> None:
-        """Somebody takes the keyboard, types and sends a text."""
+        """A user takes the keyboard, types and sends a text."""
         async with self._client() as client:
             about = {"sid": self.sid}
             await client.call("terminals.watch", about)
@@ -157,37 +159,37 @@ class Seat:
             await asyncio.sleep(0.2)
             await client.call("terminals.key", {**about, "key": "enter"})
             if self._is_real:
-                await self._is(client, "idle", "waiting")
+                await self._wait_for(client, "idle", "waiting")
                 await self._answer(client)
 
     async def _answer(self, client: RpcClient) -> None:
-        """Answer a dialog, if one is open; codex drops a key that comes while it opens."""
-        if (await self._told(client))["activity"] != "waiting":
+        """Answer a dialog if one is open; codex drops a key that arrives while it opens."""
+        if (await self._record(client))["activity"] != "waiting":
             return
         for _ in range(KEYS):
             await client.call("terminals.key", {"sid": self.sid, "key": "enter"})
             with contextlib.suppress(AssertionError):
-                await self._is(client, "idle", within_s=KEY_S)
+                await self._wait_for(client, "idle", within_s=KEY_S)
                 return
-        await self._is(client, "idle")
+        await self._wait_for(client, "idle")
 
     async def _input(self) -> None:
-        """A text is typed for somebody, where it is idle."""
+        """A client sends a text to the idle terminal with `terminals.input`."""
         async with self._client() as client:
             await self._answer(client)
             await client.call("terminals.input", {"sid": self.sid, "text": "SAY:by-input"})
-            await self._is(client, "idle")
+            await self._wait_for(client, "idle")
 
     async def _ask(self) -> None:
-        """The program asks a person, who presses Enter."""
+        """The program asks for permission, and a user presses Enter."""
         async with self._client() as client:
             await self._answer(client)
             await client.call("terminals.input", {"sid": self.sid, "text": "SHELL:touch made"})
-            await self._is(client, "waiting", "idle")
+            await self._wait_for(client, "waiting", "idle")
             await self._answer(client)
 
     async def _play(self) -> None:
-        """The program draws for a while."""
+        """The program draws frames for a while."""
         async with self._client() as client:
             about = {"sid": self.sid}
             await client.call("terminals.take", {**about, "force": True})
@@ -197,7 +199,7 @@ class Seat:
             await client.call("terminals.key", {**about, "bytes": 0x10})
 
     async def _resize(self) -> None:
-        """Somebody draws a window larger and smaller."""
+        """A user resizes a window."""
         async with self._client() as client:
             await client.call("terminals.take", {"sid": self.sid, "force": True})
             for _ in range(self._random.randint(1, 20)):
@@ -206,12 +208,12 @@ class Seat:
                 await asyncio.sleep(0.02)
 
     async def _park(self) -> None:
-        """It is parked; the next act opens it again."""
+        """Park the terminal; the next act opens it again."""
         async with self._client() as client:
             await parked(client, self.sid)
 
     async def _hand_over(self) -> None:
-        """A chat message comes while nobody looks; where it can't be handed over, it is parked."""
+        """A chat message arrives without viewers; park the terminal if it isn't handed over."""
         message = self._key.message(
             id=f"{self._name}-{now_ms()}",
             text="SAY:by-chat",

@@ -1,4 +1,4 @@
-"""Samples of what a soak's processes take, and whether a conversation ever has two."""
+"""Memory and descriptors of a soak's processes, and a check for doubled processes."""
 
 import os
 import time
@@ -10,44 +10,44 @@ from remoteclaw.config.home import Home
 from tests.bench.stage import descriptors, resident_mb
 from tests.support.processes import marked_processes, parent
 
-#: How long two processes have to be there to count, in seconds: one that is just starting another
-#: program still looks like itself.
+#: The time for which two processes must exist to count, in seconds: a forked process looks like its
+#: parent until it executes another program.
 STAYS_S = 0.5
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at all processes."""
+    """The state of all processes at one time."""
 
     at_s: float
     gateway: int
-    """Its process id: another one behind each kill."""
+    """The gateway's process id, which changes with each kill."""
     gateway_mb: float
     gateway_descriptors: int
     holders: int
     holder_mb: float
-    """The largest one's."""
+    """The memory of the largest holder."""
     holder_descriptors: int
     processes: int
 
     def line(self) -> str:
-        """Return it as a line of text."""
+        """Return the sample as a line of text."""
         return (
             f"{self.at_s / 60:5.1f} min  gateway {self.gateway_mb:5.1f} MB "
-            f"{self.gateway_descriptors:3} fd  {self.holders} holders, most {self.holder_mb:4.1f} "
+            f"{self.gateway_descriptors:3} fd  {self.holders} holders, max {self.holder_mb:4.1f} "
             f"MB {self.holder_descriptors} fd  {self.processes} processes"
         )
 
 
-def sampled(home: Home, gateway: int, *, began: float) -> Sample:
-    """Look once. Raises `OSError` for a gateway that is gone."""
-    found = marked_processes(home)
-    holders = [pid for pid in found if _is_holder(pid)]
+def take_sample(home: Home, gateway: int, *, began: float) -> Sample:
+    """Take one sample. Raises `OSError` if the gateway is gone."""
+    pids = marked_processes(home)
+    holders = [pid for pid in pids if _is_holder(pid)]
     sizes, opened = [0.0], [0]
     for pid in holders:
         try:
             size, count = resident_mb(pid), descriptors(pid)
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         sizes.append(size)
         opened.append(count)
@@ -59,43 +59,43 @@ def sampled(home: Home, gateway: int, *, began: float) -> Sample:
         holders=len(holders),
         holder_mb=max(sizes),
         holder_descriptors=max(opened),
-        processes=len(found),
+        processes=len(pids),
     )
 
 
-def doubled(home: Home) -> list[str]:
-    """Return the conversations that two processes have, and the sessions with two holders."""
+def doubled_processes(home: Home) -> list[str]:
+    """Return the conversations with two processes, and the sessions with two holders."""
     first = _several(home)
     if not first:
         return []
     time.sleep(STAYS_S)
     second = _several(home)
-    return [f"{what}: {sorted(pids)}" for what, pids in first.items() if second.get(what) == pids]
+    return [f"{name}: {sorted(pids)}" for name, pids in first.items() if second.get(name) == pids]
 
 
 def _several(home: Home) -> dict[str, frozenset[int]]:
-    having: defaultdict[str, set[int]] = defaultdict(set)
+    processes: defaultdict[str, set[int]] = defaultdict(set)
     for pid in marked_processes(home):
         try:
-            for what in _conversations(pid):
-                having[what].add(pid)
-        except OSError:  # it has just ended
+            for name in _conversations(pid):
+                processes[name].add(pid)
+        except OSError:  # the process has just ended
             continue
     return {
-        what: frozenset(pids)
-        for what, pids in having.items()
+        name: frozenset(pids)
+        for name, pids in processes.items()
         if len({pid for pid in pids if not _is_below(pid, pids)}) > 1
     }
 
 
 def _conversations(pid: int) -> set[str]:
-    """Return which conversations a process has, by its arguments or by its open files."""
-    words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    """Return the conversations of a process, by its arguments or its open files."""
+    arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     if _is_holder(pid):
-        session = Path(words[-2]) / "session"
+        session = Path(arguments[-2]) / "session"
         return {f"holder of {session.read_text()}"} if session.exists() else set()
-    found = {word for word in words if word.startswith(("--resume=", "--session-id="))}
-    found = {word.partition("=")[2] for word in found}
+    options = [each for each in arguments if each.startswith(("--resume=", "--session-id="))]
+    found = {option.partition("=")[2] for option in options}
     for link in Path(f"/proc/{pid}/fd").iterdir():
         name = Path(os.readlink(link)).name
         if name.startswith("rollout-"):
@@ -111,7 +111,7 @@ def _is_holder(pid: int) -> bool:
 
 
 def _is_below(pid: int, others: set[int]) -> bool:
-    """Whether one of these has started it."""
+    """Whether the process is a descendant of one of `others`."""
     try:
         while pid > 1:
             pid = parent(pid)

@@ -1,4 +1,4 @@
-"""A stage for terminals: workers, a gateway, holders, and the program `played` in them."""
+"""A stage for terminals: workers, a gateway, holders, and the program `played`."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.fleet.terminal_state import Held
-from remoteclaw.tty.renewal import end
+from remoteclaw.fleet.terminal_state import HeldLease
+from remoteclaw.tty.renewal import end_program
 from tests.bench.load import workers
 from tests.bench.played import play
 from tests.support.command import Process
@@ -17,12 +17,12 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "tty" / "recordings").glob("*.raw"))
-#: No limit gets into the way.
+#: Limits that no benchmark reaches.
 PLENTY = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
 
 
 class Stage:
-    """Where terminals are opened and looked at."""
+    """Workers and a gateway, with which terminals are opened and watched."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -43,7 +43,7 @@ class Stage:
         gateway: Mapping[str, Any] | None = None,
         **terminals: Any,
     ) -> AsyncIterator["Stage"]:
-        """Have workers and a gateway for an agent, and others; all terminals end with it."""
+        """Run workers and a gateway for `agent` and `agents`; end all terminals at the exit."""
         limits = {**PLENTY, **terminals}
         options = {"agents": agents, "gateway": gateway or {}, "terminals": limits}
         await workers(stack, count, agent, **options, lease_s=30)
@@ -54,13 +54,13 @@ class Stage:
             yield stage
         finally:
             for held in await stage.held():
-                await end(held, interrupt=False)
+                await end_program(held, interrupt=False)
             await stage.kill()
             sweeping.cancel()
             await asyncio.wait([sweeping])
 
     async def begin(self) -> None:
-        """Have a gateway, which says where it is."""
+        """Start a gateway."""
         self.door, self.process = await self._gateway.enter_async_context(
             gateway_process(self.stack)
         )
@@ -69,8 +69,8 @@ class Stage:
         """End the gateway with SIGKILL."""
         await self._gateway.aclose()
 
-    async def held(self) -> Sequence[Held]:
-        """Return the terminals that are held."""
+    async def held(self) -> Sequence[HeldLease]:
+        """Return the leases of the running terminals."""
         return await self.stack.fleet.terminals.held(self.stack.home.host_id)
 
     async def holder(self, sid: str) -> int:
@@ -89,20 +89,20 @@ class Stage:
 
 
 async def becomes(client: RpcClient, sid: str, activity: str = "idle") -> dict[str, Any]:
-    """Wait until a terminal is live and its program says this of itself."""
+    """Wait until a terminal is live and its program reports `activity`."""
 
-    async def told() -> dict[str, Any] | None:
+    async def reached() -> dict[str, Any] | None:
         terminal: dict[str, Any] = await client.call("terminals.get", {"sid": sid})
         assert terminal["state"] in ("starting", "live"), terminal
-        is_it = (terminal["state"], terminal["activity"]) == ("live", activity)
-        return terminal if is_it else None
+        is_reached = (terminal["state"], terminal["activity"]) == ("live", activity)
+        return terminal if is_reached else None
 
-    found: dict[str, Any] = await eventually(told)
-    return found
+    terminal: dict[str, Any] = await eventually(reached)
+    return terminal
 
 
 async def shows(client: RpcClient, sid: str, text: str) -> str:
-    """Wait until a terminal shows a text; return all that it shows."""
+    """Wait until a terminal shows a text; return the whole screen."""
 
     async def is_shown() -> str | None:
         screen: str = (await client.call("terminals.screen", {"sid": sid}))["text"]
@@ -112,7 +112,7 @@ async def shows(client: RpcClient, sid: str, text: str) -> str:
 
 
 def played(recording: Path = RECORDINGS[0]) -> dict[str, Any]:
-    """Return an agent whose program in terminals plays."""
+    """Return an agent whose terminals run the program `played` with a recording."""
     path = str(Path(play.__code__.co_filename))
     return {"runtime": "codex", "command": [sys.executable, path, str(recording)]}
 
@@ -124,7 +124,7 @@ def cpu_s(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Return the memory of a process that is its own."""
+    """Return the private memory of a process."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return (
         sum(
@@ -137,5 +137,5 @@ def resident_mb(pid: int) -> float:
 
 
 def descriptors(pid: int) -> int:
-    """Return how many files a process has open."""
+    """Return the number of open files of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))

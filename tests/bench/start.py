@@ -1,4 +1,4 @@
-"""How long the command line and `up` take to start, and what `up` keeps in memory."""
+"""The start of the command line and of `up`, and the memory of an idle `up`."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from tests.support.processes import everything, proportional_mb
 from tests.support.terminal import Terminal, env
 from tests.support.up import running
 
-#: After how long an `up` without work is taken for idle, in seconds.
+#: The time after which an `up` without work counts as idle, in seconds.
 IDLE_S = 15.0
 PYTHON = (sys.executable, "-c", "pass")
 
 
 def bench_start(rounds: int) -> tuple[list[tuple[str, str, list[float], list[float], str]], Figure]:
-    """Return rows of `--help` and of `up`, each beside a bare Python, and the idle memory."""
+    """Return rows of `--help`, `send` and `up`, compared with bare Python, and the idle memory."""
     help_s = pairs(lambda: seconds(REMOTECLAW, "--help"), rounds)
     ready_s = pairs(_ready, max(3, rounds // 6))
     rows = [
@@ -35,20 +35,20 @@ def bench_start(rounds: int) -> tuple[list[tuple[str, str, list[float], list[flo
 
 
 def pairs(ours: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
-    """Measure ours and a bare Python by turns."""
+    """Measure `ours` and a bare Python alternately."""
     both = [(ours(), seconds(*PYTHON)) for _ in range(rounds)]
-    return [one for one, _ in both], [other for _, other in both]
+    return [pair[0] for pair in both], [pair[1] for pair in both]
 
 
 def seconds(*command: str) -> float:
-    """Return how long a command takes."""
+    """Return the seconds that a command takes."""
     started = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
 
 
 def cpu_s(*command: str, env: Mapping[str, str] | None = None) -> float:
-    """Return how much processor time a command takes."""
+    """Return the processor time of a command, in seconds."""
     with subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     ) as process:
@@ -59,7 +59,7 @@ def cpu_s(*command: str, env: Mapping[str, str] | None = None) -> float:
 
 
 def _send_rows(rounds: int) -> Iterator[tuple[str, str, list[float], list[float], str]]:
-    """Yield the processor time of `send`: alone, and with a file."""
+    """Yield the processor time of `send`, without and with a file."""
     with _home() as home, running(home):
 
         def row(name: str, *more: str) -> tuple[str, str, list[float], list[float], str]:
@@ -67,7 +67,7 @@ def _send_rows(rounds: int) -> Iterator[tuple[str, str, list[float], list[float]
                 (cpu_s(REMOTECLAW, "send", "hello", *more, env=env(home)), cpu_s(*PYTHON))
                 for _ in range(rounds)
             ]
-            ours, bare = [one for one, _ in both], [other for _, other in both]
+            ours, bare = [pair[0] for pair in both], [pair[1] for pair in both]
             return f"remoteclaw send{name}, its own CPU", "python -c pass", ours, bare, "≤ 300 ms"
 
         yield row("")

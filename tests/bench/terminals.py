@@ -28,19 +28,19 @@ PARTS = ("screens", "echo", "crowd", "joining", "flood", "memory", *CLIS)
 async def bench_terminals(
     stack: Stack, directory: Path, rounds: int, parts: Collection[str] = PARTS
 ) -> tuple[list[Row], list[Figure]]:
-    """Measure all of it, or some parts."""
-    found, figures = [], []
+    """Measure all or some parts."""
+    rows, figures = [], []
     if "screens" in parts:
         figures += bench_screens()
     if "echo" in parts:
-        found += await bench_echo(stack, directory / "echo", rounds)
+        rows += await bench_echo(stack, directory / "echo", rounds)
     if "crowd" in parts:
         figures += await bench_crowd(stack, rounds)
     if "joining" in parts:
-        found += await bench_joining(stack, rounds)
+        rows += await bench_joining(stack, rounds)
     if "flood" in parts:
         floods, left = await bench_flood(stack, rounds)
-        found, figures = [*found, *floods], [*figures, *left]
+        rows, figures = [*rows, *floods], [*figures, *left]
     if "memory" in parts:
         figures += await bench_memory(stack)
     with ModelServerProcess.running(directory) as model:
@@ -49,11 +49,11 @@ async def bench_terminals(
                 place = directory / f"{name}-resumed"
                 place.mkdir()
                 cli = AgentCli(name, program, model)
-                found += await bench_resume(stack, cli, place, rounds)
+                rows += await bench_resume(stack, cli, place, rounds)
                 figures.append(await bench_real(stack, cli, place, rounds))
             else:
                 sys.stderr.write(f"{name} is not installed: its rows are left out\n")
-    return [Row(*each) for each in found], figures
+    return [Row(*each) for each in rows], figures
 
 
 async def _run(rounds: int, parts: Collection[str]) -> None:
@@ -66,9 +66,9 @@ async def _run(rounds: int, parts: Collection[str]) -> None:
             exits.push_async_callback(stack.stop)
             await stack.start()
             for part in parts:
-                rows, figures = await bench_terminals(stack, directory, rounds, [part])
-                if rows:
-                    sys.stdout.write(table(rows) + "\n")
+                part_rows, figures = await bench_terminals(stack, directory, rounds, [part])
+                if part_rows:
+                    sys.stdout.write(table(part_rows) + "\n")
                 for figure in figures:
                     sys.stdout.write(f"{figure.line()}\n")
                 sys.stdout.flush()
@@ -79,8 +79,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=30, help="measurements of each kind")
-    given = parser.parse_args()
-    asyncio.run(_run(given.rounds, given.parts))
+    options = parser.parse_args()
+    asyncio.run(_run(options.rounds, options.parts))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What many who watch a busy terminal cost the gateway, and how soon one more sees it."""
+"""The load of many viewers of a busy terminal, and the time until one more viewer sees it."""
 
 import asyncio
 import statistics
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from websockets.asyncio.client import connect
 
-from tests.bench.gateway import Pairs, by_turns, echoed, echoing
+from tests.bench.gateway import RowParts, echoed, echoing, measure_alternately
 from tests.bench.load import Figure
 from tests.bench.stage import RECORDINGS, Stage, cpu_s, played, shows
 from tests.bench.terminals_resume import used
@@ -17,13 +17,13 @@ from tests.support.doors import RpcClient
 from tests.support.stack import Stack
 
 VIEWERS = 50
-#: How long the gateway's processor time is counted at once, in seconds.
+#: The time over which the gateway's processor time is measured, in seconds.
 COUNTED_S = 4.0
 PLAY, FILL = 0x10, 0x06
 
 
 async def bench_crowd(stack: Stack, rounds: int) -> list[Figure]:
-    """Count what the gateway needs for a program that draws 20 times a second."""
+    """Measure the gateway's processor time for a program that draws 20 times a second."""
     agents = {file.stem: played(file) for file in RECORDINGS}
     figures = []
     async with (
@@ -36,18 +36,18 @@ async def bench_crowd(stack: Stack, rounds: int) -> list[Figure]:
                 idle = await _load(stage, 1)
                 await client.call("terminals.key", {"sid": sid, "bytes": PLAY})
                 busy = await _load(stage, max(1, rounds // 10))
-            unseen = await _load(stage, 1)
+            unwatched = await _load(stage, 1)
             await client.call("terminals.end", {"sid": sid})
             figures += [
-                Figure(f"{name} played to {VIEWERS}: the gateway", busy, "% core", ""),
-                Figure(f"{name} played, nobody watches: the gateway", unseen, "% core", ""),
-                Figure(f"{name}, idle, {VIEWERS} watch: the gateway", idle, "% core", ""),
+                Figure(f"{name} played, {VIEWERS} viewers: gateway", busy, "% core", ""),
+                Figure(f"{name} played, no viewer: gateway", unwatched, "% core", ""),
+                Figure(f"{name} idle, {VIEWERS} viewers: gateway", idle, "% core", ""),
             ]
     return figures
 
 
 async def bench_real(stack: Stack, cli: AgentCli, directory: Path, rounds: int) -> Figure:
-    """Count what the gateway needs for a real CLI that writes ten words a second."""
+    """Measure the gateway's processor time for a real CLI that writes ten words a second."""
     agent, _ = used(cli, directory)
     async with (
         Stage.set(stack, agent) as stage,
@@ -59,24 +59,24 @@ async def bench_real(stack: Stack, cli: AgentCli, directory: Path, rounds: int) 
         await client.call("terminals.input", {"sid": sid, "text": f"DRIP:{words}:100"})
         async with viewing(stage.door, stage.token, sid, VIEWERS):
             busy = await _load(stage, max(1, rounds // 10))
-            found = (await client.call("terminals.get", {"sid": sid}))["activity"]
-            assert found == "busy", found
-    return Figure(f"{cli.name} at work to {VIEWERS}: the gateway", busy, "% core", "≤ 5")
+            activity = (await client.call("terminals.get", {"sid": sid}))["activity"]
+            assert activity == "busy", activity
+    return Figure(f"{cli.name} busy, {VIEWERS} viewers: gateway", busy, "% core", "≤ 5")
 
 
 async def _load(stage: Stage, rounds: int) -> float:
-    """Return how much of a core the gateway needs now, in per cent."""
-    found = []
+    """Return the processor time that the gateway uses now, in percent of a core."""
+    percentages = []
     for _ in range(rounds):
         used, started = cpu_s(stage.process.pid), time.perf_counter()
         await asyncio.sleep(COUNTED_S)
         spent = cpu_s(stage.process.pid) - used
-        found.append(100 * spent / (time.perf_counter() - started))
-    return statistics.median(found)
+        percentages.append(100 * spent / (time.perf_counter() - started))
+    return statistics.median(percentages)
 
 
-async def bench_joining(stack: Stack, rounds: int) -> list[Pairs]:
-    """Measure the way to the picture: for somebody new, and behind a gateway that was killed."""
+async def bench_joining(stack: Stack, rounds: int) -> list[RowParts]:
+    """Measure the time until the whole screen is shown: to a new viewer, and by a new gateway."""
     async with (
         Stage.set(stack, played()) as stage,
         echoing() as echo,
@@ -94,24 +94,24 @@ async def bench_joining(stack: Stack, rounds: int) -> list[Pairs]:
             async with stage.door.connected(stage.token) as client:
                 await _seen(client, sid, shown)
 
-        joining = await by_turns(join, bare, rounds * 2)
+        joining = await measure_alternately(join, bare, rounds * 2)
         back: tuple[list[float], list[float]] = ([], [])
         for _ in range(max(3, rounds // 6)):
             await stage.kill()
             await stage.begin()
-            for side, one in zip(back, (join, bare), strict=True):
+            for side, connection in zip(back, (join, bare), strict=True):
                 started = time.perf_counter()
-                await one()
+                await connection()
                 side.append(time.perf_counter() - started)
-    floor = "WebSocket connected, one echo"
+    baseline = "WebSocket connected, one echo"
     return [
-        ("joins, until the picture", floor, *joining, "≤ 30 ms"),
-        ("gateway killed: ready, until it", floor, *back, "≤ 1 s"),
+        ("new viewer, until the screen", baseline, *joining, "≤ 30 ms"),
+        ("new gateway, until the screen", baseline, *back, "≤ 1 s"),
     ]
 
 
 async def _seen(client: RpcClient, sid: str, text: str) -> None:
-    """Watch a terminal until it shows exactly this."""
+    """Watch a terminal until it shows exactly `text`."""
     lines: dict[str, str] = {}
     await client.call("terminals.watch", {"sid": sid})
     while "\n".join(lines.get(str(row), "") for row in range(32)).rstrip() != text.rstrip():

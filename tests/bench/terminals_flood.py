@@ -1,11 +1,11 @@
-"""How much a flood slows the program that makes it, and what is left of it afterwards."""
+"""The slowdown of a program that writes a flood, and the memory left afterwards."""
 
 import asyncio
 import itertools
 import re
 
 from tests.bench.bare import Bare
-from tests.bench.gateway import Pairs
+from tests.bench.gateway import RowParts
 from tests.bench.load import Figure
 from tests.bench.stage import Stage, descriptors, played, resident_mb, shows
 from tests.bench.viewers import viewing
@@ -13,21 +13,21 @@ from tests.support.doors import RpcClient
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: What is written, by the key that begins it.
+#: The floods, with the key that starts each.
 FLOODS = {"100 MB in one line": 0x0C, "100 MB of lines": 0x19}
 FILL = 0x06
-#: How many terminals are filled to see what one takes.
+#: The number of filled terminals by which the memory of one is measured.
 FILLED = 6
-#: How often it is looked whether a flood is over, in seconds.
-LOOK_S = 0.25
-#: How long something that is over has to let go of its memory, in seconds.
+#: The time between two checks whether a flood is over, in seconds.
+POLL_S = 0.25
+#: The time that a process has to free memory after an end, in seconds.
 SETTLED_S = 5.0
 
 
-async def bench_flood(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figure]]:
-    """Measure floods while one watches, beside a bare pseudo-terminal that is drained."""
+async def bench_flood(stack: Stack, rounds: int) -> tuple[list[RowParts], list[Figure]]:
+    """Measure floods with one viewer; the baseline is a bare pseudo-terminal that is drained."""
     number = itertools.count(1)
-    rows: list[Pairs] = []
+    rows: list[RowParts] = []
     program = played()["command"]
     async with Stage.set(stack, played()) as stage, stage.door.connected(stage.token) as client:
         sid = await stage.open(client)
@@ -47,17 +47,17 @@ async def bench_flood(stack: Stack, rounds: int) -> tuple[list[Pairs], list[Figu
         for name, pid in pids.items():
             grown, more = resident_mb(pid) - before[name][0], descriptors(pid) - before[name][1]
             figures += [
-                Figure(f"… afterwards, grown: {name}", grown, "MB", "≤ 2"),
-                Figure(f"… its descriptors: {name}", more, "more", "0"),
+                Figure(f"… growth afterwards: {name}", grown, "MB", "≤ 2"),
+                Figure(f"… more descriptors afterwards: {name}", more, "", "0"),
             ]
     return rows, figures
 
 
 async def _flooded(client: RpcClient, sid: str, key: int, number: int) -> float:
-    """Return how long a terminal's flood of that number takes its program, in seconds."""
+    """Start a terminal's flood number `number`; return the seconds that it takes the program."""
     await client.call("terminals.key", {"sid": sid, "bytes": key})
     while True:
-        await asyncio.sleep(LOOK_S)  # to look costs the gateway time
+        await asyncio.sleep(POLL_S)  # each check takes time of the gateway
         text = (await client.call("terminals.screen", {"sid": sid}))["text"]
         if f"FLOOD {number} TOOK" in text:
             return _took(text)
@@ -76,9 +76,10 @@ def _took(text: str) -> float:
 
 
 async def bench_memory(stack: Stack) -> list[Figure]:
-    """Count what a terminal takes whose scrollback and ring are full, and what is left of some.
+    """Measure the memory of full terminals, and the memory that is not freed after their end.
 
-    The second time: what the first ones leave is memory and connections that the next ones use.
+    Only growth in the second of two rounds counts: the first one leaves memory and connections
+    that are used again.
     """
     async with Stage.set(stack, played()) as stage, stage.door.connected(stage.token) as client:
         pid = stage.process.pid
@@ -103,8 +104,8 @@ async def bench_memory(stack: Stack) -> list[Figure]:
     return [
         Figure("a full terminal: its holder", max(holders), "MB", "≤ 9"),
         Figure("a full terminal: the gateway", gateway, "MB", "≤ 1"),
-        Figure(f"… left of {FILLED} more: the gateway", second - first, "MB", "≤ 2"),
-        Figure("… their descriptors", reopened - opened, "more", "0"),
+        Figure(f"… not freed after {FILLED} more: the gateway", second - first, "MB", "≤ 2"),
+        Figure("… descriptors not closed", reopened - opened, "", "0"),
     ]
 
 

@@ -1,6 +1,6 @@
-"""How soon a parked terminal is live again, beside the bare CLI that resumes the same conversation.
+"""The time until a parked terminal is live again, compared with the bare CLI that resumes it.
 
-Both are there once the CLI has said so itself.
+Both are measured until the CLI itself reports that it is ready.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 from remoteclaw.config.home import private_directory
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
-from tests.bench.gateway import Pairs
+from tests.bench.gateway import RowParts
 from tests.bench.stage import Stage, becomes
 from tests.support.agents import AgentCli
 from tests.support.doors import Refused, RpcClient
@@ -24,12 +24,12 @@ from tests.support.terminals import used_before
 from tests.support.tty import Tty
 from tests.support.waiting import eventually
 
-#: How many are resumed at once, with as many workers: one that waits for a worker starts later.
+#: The number of terminals resumed at once, with as many workers so that none waits for a worker.
 AT_ONCE = 5
 
 
-async def bench_resume(stack: Stack, cli: AgentCli, directory: Path, rounds: int) -> list[Pairs]:
-    """Measure one, and some at once."""
+async def bench_resume(stack: Stack, cli: AgentCli, directory: Path, rounds: int) -> list[RowParts]:
+    """Measure one resumed terminal, and several at once."""
     agent, env = used(cli, directory)
     secret = secret_file(directory)
     cockpit = {"jwt": {"cockpit": {"secret_file": str(secret), "scope": "write"}}}
@@ -37,44 +37,48 @@ async def bench_resume(stack: Stack, cli: AgentCli, directory: Path, rounds: int
         Stage.set(stack, agent, count=AT_ONCE, gateway=cockpit) as stage,
         stage.door.connected(stage.token) as client,
     ):
-        found = [await _begun(stage, client, f"t{number}") for number in range(AT_ONCE)]
+        terminals = [await _begun(stage, client, f"t{number}") for number in range(AT_ONCE)]
 
         async def ours(count: int) -> list[float]:
-            # A person opens three at once; these are as many people as terminals.
+            # A person may open three terminals at once, so each terminal has its own person.
             people = (signed(secret, sub=f"p{n}", exp=int(time.time()) + 600) for n in range(count))
-            resumed = zip(found, people, strict=False)
+            resumed = zip(terminals, people, strict=False)
             return await asyncio.gather(*(_live(stage, sid, token) for (sid, _), token in resumed))
 
         async def bare(count: int) -> list[float]:
-            all_ready = asyncio.Barrier(count)  # ours live on as well, which costs the others
-            starts = (_bare(cli, env, directory, known, all_ready) for _, known in found[:count])
+            # As with ours, the first ones stay alive, and take time of the others.
+            all_ready = asyncio.Barrier(count)
+            starts = (
+                _bare(cli, env, directory, conversation, all_ready)
+                for _, conversation in terminals[:count]
+            )
             return await asyncio.gather(*starts)
 
         async def park() -> None:
-            for sid, _ in found:
+            for sid, _ in terminals:
                 await parked(client, sid)
 
         one = await _measured(ours, bare, park, 1, max(3, rounds // 4))
-        some = await _measured(ours, bare, park, AT_ONCE, max(2, rounds // 10))
-    floor = f"bare {cli.name}, the same"
+        several = await _measured(ours, bare, park, AT_ONCE, max(2, rounds // 10))
+    baseline = f"bare {cli.name}, the same"
     return [
-        (f"{cli.name}, resumed until live", floor, *one, "≤ 1.2 ×"),
-        (f"{cli.name}, {AT_ONCE} at once, all", floor, *some, "≤ 1.2 ×"),
+        (f"{cli.name}, resumed until live", baseline, *one, "≤ 1.2 ×"),
+        (f"{cli.name}, {AT_ONCE} at once, all", baseline, *several, "≤ 1.2 ×"),
     ]
 
 
 def used(cli: AgentCli, directory: Path) -> tuple[dict[str, object], dict[str, str]]:
-    """Return an agent with a CLI that has been used before, and that CLI's environment."""
+    """Return an agent whose CLI has been used before, and the environment of the CLI."""
     workspace = directory / "workspace"
     workspace.mkdir(exist_ok=True)
     env = used_before(cli, directory / "user", workspace)
     agent = cli.config(workspace=str(workspace), env=env, trust_workspace=True)
-    whole = {**create_cli_runtime(cli.name).environment(os.environ), **env}
-    return agent, whole
+    full_env = {**create_cli_runtime(cli.name).environment(os.environ), **env}
+    return agent, full_env
 
 
 async def parked(client: RpcClient, sid: str) -> None:
-    """Park a terminal if it is open, and wait until it has ended; also one behind a turn."""
+    """Park a terminal if it is open, and wait until it has ended, also after a running turn."""
 
     async def is_over() -> bool:
         state: str = (await client.call("terminals.get", {"sid": sid}))["state"]
@@ -88,12 +92,12 @@ async def parked(client: RpcClient, sid: str) -> None:
 
 
 async def _begun(stage: Stage, client: RpcClient, name: str) -> tuple[str, str]:
-    """Have a conversation with something in it, parked; return session and conversation."""
+    """Start a conversation and park its terminal; return the session and the conversation."""
     sid = await stage.open(client, name, prompt="SAY:plum")
 
     async def conversation() -> str | None:
-        found: str | None = (await becomes(client, sid))["conversation"]
-        return found
+        conversation_id: str | None = (await becomes(client, sid))["conversation"]
+        return conversation_id
 
     known = str(await eventually(conversation))
     await parked(client, sid)
@@ -101,7 +105,7 @@ async def _begun(stage: Stage, client: RpcClient, name: str) -> tuple[str, str]:
 
 
 async def _live(stage: Stage, sid: str, token: str) -> float:
-    """Resume a terminal as its person; return when it was told to be live."""
+    """Resume a terminal as its person; return the time at which it was reported as live."""
     async with stage.door.connected(token) as client:
         opened = await client.call("terminals.open", {"session": sid, "cols": 120, "rows": 32})
         assert opened["created"], opened
@@ -119,7 +123,7 @@ async def _bare(
     conversation: str,
     all_ready: asyncio.Barrier,
 ) -> float:
-    """Start a CLI with a conversation; return when it was ready, once all of them are."""
+    """Resume a conversation with a bare CLI; return when it was ready, once all CLIs are."""
     program = create_cli_runtime(cli.name).terminal
     assert program is not None
     workspace = str(directory / "workspace")
@@ -146,13 +150,13 @@ async def _measured(
     count: int,
     rounds: int,
 ) -> tuple[list[float], list[float]]:
-    """Measure both by turns, in seconds until the last is there, with all parked before each."""
+    """Measure both alternately, in seconds until the last one is ready; park all before each."""
     measured: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
-        for side, one in zip(measured, (ours, bare), strict=True):
+        for side, resume in zip(measured, (ours, bare), strict=True):
             await park()
             started = time.perf_counter()
-            last = max(await one(count))
+            last = max(await resume(count))
             if number:
                 side.append(last - started)
     return measured

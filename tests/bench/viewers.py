@@ -1,4 +1,4 @@
-"""Many who watch one terminal, in a process of their own: they draw nothing, and count."""
+"""Many viewers of one terminal, in another process: they only read the frames."""
 
 import argparse
 import asyncio
@@ -14,29 +14,29 @@ from tests.support.doors import Door, RpcClient
 
 @contextlib.asynccontextmanager
 async def viewing(door: Door, token: str, sid: str, count: int) -> AsyncIterator[None]:
-    """Have so many more watch a terminal."""
+    """Run `count` more viewers of a terminal."""
     argv = [sys.executable, "-m", "tests.bench.viewers", door.url, token, sid, str(count)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
-        said = await asyncio.to_thread(process.stdout.readline)
-        assert said == b"READY\n", "the viewers did not come in"
+        line = await asyncio.to_thread(process.stdout.readline)
+        assert line == b"READY\n", "the viewers did not connect"
         yield
         process.stdin.close()
 
 
 async def _watch(door: Door, token: str, sid: str, count: int) -> None:
     async with contextlib.AsyncExitStack() as clients:
-        followed = []
+        readers = []
         for _ in range(count):
             client = await clients.enter_async_context(door.connected(token))
             await client.call("terminals.watch", {"sid": sid})
-            followed.append(asyncio.create_task(_read(client)))
+            readers.append(asyncio.create_task(_read(client)))
         sys.stdout.write("READY\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
-        for each in followed:
-            each.cancel()
+        for reader in readers:
+            reader.cancel()
 
 
 async def _read(client: RpcClient) -> None:
@@ -49,9 +49,9 @@ async def _main() -> None:
     for name in ("url", "token", "sid"):
         parser.add_argument(name)
     parser.add_argument("count", type=int)
-    given = parser.parse_args()
+    options = parser.parse_args()
     async with aiohttp.ClientSession() as http:
-        await _watch(Door(given.url, http), given.token, given.sid, given.count)
+        await _watch(Door(options.url, http), options.token, options.sid, options.count)
 
 
 if __name__ == "__main__":

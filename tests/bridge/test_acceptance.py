@@ -1,4 +1,4 @@
-"""What the channel bridge has to do, a named test each; the details are beside this file."""
+"""Acceptance tests of the channel bridge, one per requirement; the other files test details."""
 
 import importlib
 import inspect
@@ -26,16 +26,16 @@ from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, 
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import message
 
-#: An agent that fails as its message says. It reads that first: what it says before a turn belongs
-#: to no turn.
+#: An agent that fails with its message as the error. It reads the message first, because output
+#: before a turn belongs to no turn.
 AGENT = """
-told = turn()['prompt'].split('\\n\\n')[-1]
+error = turn()['prompt'].split('\\n\\n')[-1]
 say(type='text', text='I try')
-say(type='done', error=told)
+say(type='done', error=error)
 """
 
 
-async def test_it_takes_a_message_through_an_agent_to_a_result(home: Home) -> None:
+async def test_the_bridge_runs_a_message_through_an_agent_to_a_result(home: Home) -> None:
     async with demo_bridge(home) as (bridge, _, _):
         result = await bridge.handle(message("hello"))
 
@@ -46,19 +46,19 @@ async def test_it_takes_a_message_through_an_agent_to_a_result(home: Home) -> No
 
 
 async def test_callbacks_are_invoked_during_execution(home: Home, directory: Path) -> None:
-    heard: list[str] = []
+    called: list[str] = []
 
     async def partial(payload: ReplyPayload) -> None:
-        heard.append(f"partial {payload.index}")
+        called.append(f"partial {payload.index}")
 
     async def block(payload: ReplyPayload) -> None:
-        heard.append(f"block {payload.index}")
+        called.append(f"block {payload.index}")
 
     async def tool(event: ToolResultEvent) -> None:
-        heard.append(f"tool {event.output}")
+        called.append(f"tool {event.output}")
 
     async def phase(name: str, _detail: str) -> None:
-        heard.append(name)
+        called.append(name)
 
     body = (
         "turn()\n"
@@ -72,7 +72,7 @@ async def test_callbacks_are_invoked_during_execution(home: Home, directory: Pat
         on_partial_reply=partial,
         on_block_reply=block,
         on_tool_result=tool,
-        on_thinking=lambda text: heard.append(f"thinking {text}"),
+        on_thinking=lambda text: called.append(f"thinking {text}"),
         on_phase=phase,
     )
     command = script(directory, body)
@@ -83,29 +83,29 @@ async def test_callbacks_are_invoked_during_execution(home: Home, directory: Pat
     ):
         result = await bridge.handle(message("hello"), callbacks)
 
-    assert heard[:4] == ["spawned", "tool", "tool seen", "thinking hm"]
-    assert heard[4:] == ["output", "partial 0", "block 1"]
+    assert called[:4] == ["spawned", "tool", "tool seen", "thinking hm"]
+    assert called[4:] == ["output", "partial 0", "block 1"]
     assert [payload.delivered for payload in result.payloads] == [True, True]
 
 
-def test_a_side_effects_file_is_read_whatever_is_in_it(directory: Path) -> None:
+def test_a_side_effects_file_with_invalid_lines_is_read(directory: Path) -> None:
     file = directory / SIDE_EFFECTS_FILE
     sent = {"type": "message_sent", "tool": "message_send", "provider": "slack", "accountId": "w"}
     sent |= {"to": "C1", "text": "hi", "mediaUrl": "https://example.org/a.png"}
     lines = [json.dumps(sent), "{broken", "[1]", '{"type": "of the future"}', json.dumps({})]
     file.write_text("\n".join([*lines, json.dumps({"type": "cron_added"}), '{"type": "half']))
 
-    found = read_mcp_side_effects(file)
+    effects = read_mcp_side_effects(file)
 
-    assert found.sent_texts == ("hi",)
-    assert found.sent_media_urls == ("https://example.org/a.png",)
-    assert found.sent_targets == (SentTarget("message_send", "slack", "w", "C1"),)
-    assert found.cron_adds == 1
+    assert effects.sent_texts == ("hi",)
+    assert effects.sent_media_urls == ("https://example.org/a.png",)
+    assert effects.sent_targets == (SentTarget("message_send", "slack", "w", "C1"),)
+    assert effects.cron_adds == 1
     assert read_mcp_side_effects(directory / "not there").sent_texts == ()
 
 
 @pytest.mark.parametrize(
-    ("said", "category", "subtype"),
+    ("error", "category", "subtype"),
     [
         ("429 rate limit", ErrorCategory.RETRYABLE, "retryable"),
         ("prompt is too long", ErrorCategory.CONTEXT_OVERFLOW, "context_window"),
@@ -116,15 +116,15 @@ def test_a_side_effects_file_is_read_whatever_is_in_it(directory: Path) -> None:
     ],
 )
 async def test_an_error_sets_its_subtype(
-    home: Home, directory: Path, said: str, category: ErrorCategory, subtype: str
+    home: Home, directory: Path, error: str, category: ErrorCategory, subtype: str
 ) -> None:
-    """Also one that a CLI reports as an event; and it is not tried again here."""
+    """This holds for an error that a CLI reports as an event; the bridge does not retry it."""
     async with demo_bridge(home, command=script(directory, AGENT)) as (bridge, _, _):
-        result = await bridge.handle(message(said))
+        result = await bridge.handle(message(error))
 
     assert (result.error_category, result.run.error_subtype) == (category, subtype)
     assert [payload.is_error for payload in result.payloads] == [False, True]
-    assert said not in result.payloads[1].text
+    assert error not in result.payloads[1].text
 
 
 async def test_sessions_are_looked_up_and_updated(home: Home) -> None:
@@ -141,24 +141,24 @@ async def test_sessions_are_looked_up_and_updated(home: Home) -> None:
 
 
 async def test_mcp_servers_reach_the_runtime_with_their_environment(home: Home) -> None:
-    """Each runtime hands them on in its own way."""
+    """Each runtime passes them to its CLI in its own way."""
     specs: list[AgentSpec] = []
     servers = {"probe": McpServerConfig(command="probe-server", env={"KEY": "value"})}
     async with demo_bridge(home, mcp_servers=servers) as (bridge, keeper, _):
         obtain = keeper.obtain
 
-        async def note(spec: AgentSpec, **more: Any) -> Any:
+        async def obtain_and_note(spec: AgentSpec, **more: Any) -> Any:
             specs.append(spec)
             return await obtain(spec, **more)
 
-        keeper.obtain = note  # type: ignore[method-assign]
+        keeper.obtain = obtain_and_note  # type: ignore[method-assign]
         await bridge.handle(message("hello"))
 
     assert [spec.mcp_servers for spec in specs] == [servers]
 
 
-def test_the_bridge_alone_asks_agents() -> None:
-    """`handle()` is the one way in: nobody else begins a turn."""
+def test_only_the_bridge_begins_turns_of_agents() -> None:
+    """`handle()` is the only entry point: no other module begins, steers or answers a turn."""
     package = Path(remoteclaw.bridge.__file__).parents[1]
     callers = {
         str(file.relative_to(package))
@@ -169,7 +169,7 @@ def test_the_bridge_alone_asks_agents() -> None:
     assert callers == {"bridge/exchange.py", "bridge/conduct.py"}
 
 
-async def test_an_agents_run_directory_is_private_and_goes_with_it(home: Home) -> None:
+async def test_the_run_directory_of_an_agent_is_private_and_removed_with_it(home: Home) -> None:
     async with demo_bridge(home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))
         run_dir = keeper.run_dir
@@ -179,20 +179,20 @@ async def test_an_agents_run_directory_is_private_and_goes_with_it(home: Home) -
     assert not run_dir.exists()
 
 
-def test_every_name_of_the_page_is_there() -> None:
+def test_every_name_in_the_bridge_documentation_exists() -> None:
     page = Path(__file__).parents[2] / "docs" / "bridge.md"
     names = re.findall(r"^\| .* \| `([\w.]+)(?:\(\))?` \|$", page.read_text(), re.MULTILINE)
 
     assert len(names) > 10
     for name in names:
         module, *path = name.split(".")
-        found: Any = importlib.import_module(f"remoteclaw.{module}")
+        target: Any = importlib.import_module(f"remoteclaw.{module}")
         for part in path:
-            fields = getattr(found, "__dataclass_fields__", {})
-            found = fields[part] if part in fields else getattr(found, part)
+            fields = getattr(target, "__dataclass_fields__", {})
+            target = fields[part] if part in fields else getattr(target, part)
 
 
-def test_every_public_name_says_what_it_means() -> None:
+def test_every_public_name_of_the_bridge_has_a_docstring() -> None:
     for name in remoteclaw.bridge.__all__:
         public: Any = getattr(remoteclaw.bridge, name)
         if callable(public):

@@ -1,10 +1,10 @@
-"""Tools that run, as live text shows them: what is said of them, and until when."""
+"""Running tools in live text: their labels, and how long they are shown."""
 
 from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.activity import MAX_ARGUMENT, MAX_TOOLS, Activity, label_of
+from remoteclaw.bridge.activity import MAX_ARGUMENT_CHARS, MAX_TOOLS, Activity, label_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import ToolActivity, ToolUseEvent
 from tests.support.rows import for_each
@@ -50,27 +50,29 @@ def label(tool: str, shown: str = "arguments", **arguments: Any) -> tuple[str, s
         ("Bash", {}, ""),
     ],
 )
-def test_the_argument_that_tells_most(tool: str, arguments: dict[str, Any], argument: str) -> None:
+def test_the_label_of_a_tool_has_its_most_informative_argument(
+    tool: str, arguments: dict[str, Any], argument: str
+) -> None:
     assert label(tool, **arguments) == (tool, argument)
 
 
-def test_an_argument_is_short() -> None:
+def test_a_long_argument_of_a_tool_is_truncated() -> None:
     _, argument = label("Bash", command="x" * 5000)
 
-    assert (len(argument), argument[-1]) == (MAX_ARGUMENT, "…")
+    assert (len(argument), argument[-1]) == (MAX_ARGUMENT_CHARS, "…")
 
 
 @pytest.mark.parametrize(
     ("tool", "name"),
     [("Bash", "Bash"), ("mcp__a__b", "mcp__a__b"), ("Run `git push`", "a tool"), ("", "a tool")],
 )
-def test_among_others_there_are_names_alone(tool: str, name: str) -> None:
-    """And a title, which some agents give, is no name."""
+def test_the_setting_names_shows_only_the_names_of_tools(tool: str, name: str) -> None:
+    """A title, which some agents report instead of a name, is not shown."""
     assert label(tool, "names", command="git status") == (name, "")
 
 
 class Shown:
-    """What is shown of a turn's tools, at a time that the test moves."""
+    """Collects the activity of a turn, on a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 1000
@@ -87,7 +89,7 @@ class Shown:
         return [(tool.tool, tool.seconds) for tool in self.tools[-1]]
 
 
-def test_a_tool_is_shown_until_there_is_text_or_another_one() -> None:
+def test_an_ended_tool_is_shown_until_text_or_another_tool_follows() -> None:
     shown = Shown()
     shown.begin("a")
     assert shown.tools == [(ToolActivity("a", "", 1000),)]
@@ -98,34 +100,34 @@ def test_a_tool_is_shown_until_there_is_text_or_another_one() -> None:
     shown.begin("b")
     assert shown.now == [("b", None)]
     shown.activity.end("b")
-    shown.activity.say()
+    shown.activity.clear_ended()
     assert shown.now == []
 
 
-def test_a_tool_that_runs_stays_beside_text() -> None:
+def test_a_running_tool_stays_visible_after_text() -> None:
     shown = Shown()
     shown.begin("a")
     shown.begin("b")
     shown.activity.end("a")
-    shown.activity.say()
+    shown.activity.clear_ended()
 
     assert shown.now == [("b", None)]
 
 
-def test_nothing_is_said_that_was_said_before() -> None:
+def test_unchanged_activity_is_not_reported_again() -> None:
     shown = Shown()
-    shown.activity.say()
+    shown.activity.clear_ended()
     shown.activity.end("unknown")
     shown.begin("a")
     shown.activity.end("a")
     shown.activity.end("a")
-    shown.activity.say()
-    shown.activity.say()
+    shown.activity.clear_ended()
+    shown.activity.clear_ended()
 
     assert len(shown.tools) == 3
 
 
-def test_of_many_tools_the_last_are_shown() -> None:
+def test_only_the_last_of_many_tools_are_shown() -> None:
     shown = Shown()
     for number in range(50):
         shown.begin(str(number))

@@ -1,4 +1,4 @@
-"""Files that people and agents send each other: kept, given, delivered, or told of."""
+"""Files that people and agents send each other: stored, passed on, delivered, or reported."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
-from remoteclaw.bridge.attachments import MAX_IMAGE, MAX_IMAGES, GivenFile, TurnFiles
+from remoteclaw.bridge.attachments import MAX_IMAGE_BYTES, MAX_IMAGES_BYTES, GivenFile, TurnFiles
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -61,7 +61,7 @@ from tests.support.waiting import eventually
 
 ALICE = SessionKey.of(message("hello"), agent="main")
 
-#: An agent that says what it was told, then what is in the files that it was told of.
+#: An agent that repeats its prompt, followed by the content of the files that the prompt lists.
 READER = """
 while True:
     prompt = turn()['prompt']
@@ -84,7 +84,7 @@ async def put(stack: Stack, name: str, content: bytes) -> Attachment:
 
 
 async def serve(stack: Stack, accepted: Accepted, hooks: Hooks | None = None) -> None:
-    """Have a session served here, as a work-horse would."""
+    """Run the session here, like a work-horse."""
     config = load_config(stack.home.config_file, {})
     await Drain(stack.fleet, config, stack.home, hooks or Hooks()).run(accepted.session.sid)
 
@@ -101,7 +101,7 @@ async def blobs(stack: Stack) -> list[bytes]:
 
 @pytest.fixture
 async def reader(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent reads all that it is given."""
+    """A stack whose agent reads the files that it gets."""
     stack.agent = {"runtime": "demo", "command": list(script(directory, READER))}
     stack.configure()
     return stack
@@ -109,7 +109,7 @@ async def reader(stack: Stack, directory: Path) -> Stack:
 
 @pytest.fixture
 def sender(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent says what it is told to say."""
+    """A stack whose agent replies with its message."""
     body = (
         "while True:\n"
         "    say(type='text', text=turn()['prompt'].split('\\n\\n', 1)[1])\n"
@@ -123,23 +123,25 @@ def sender(stack: Stack, directory: Path) -> Stack:
     return stack
 
 
-# -- as people use it -----------------------------------------------------------------------------
+# -- at the command line --------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_a_file_is_sent_to_an_agent_and_one_comes_back(stack: Stack, tmp_path: Path) -> None:
+async def test_files_can_be_sent_to_an_agent_and_saved_from_its_answer(
+    stack: Stack, tmp_path: Path
+) -> None:
     await stack.start_worker()
     (tmp_path / "notes.txt").write_text("remember the milk")
 
     sent = run(stack, "send", "look", "--attach", str(tmp_path / "notes.txt"))
-    got = run(stack, "send", "file", "--message-id", "1").stdout
+    printed = run(stack, "send", "file", "--message-id", "1").stdout
     outcome = json.loads(run(stack, "send", "file", "--message-id", "1", "--json").stdout)
-    told = got.rpartition("`remoteclaw ")[2].partition("`")[0]
-    command = told.replace("DIR", str(tmp_path)).split()
+    hint = printed.rpartition("`remoteclaw ")[2].partition("`")[0]
+    command = hint.replace("DIR", str(tmp_path)).split()
     saved, again = run(stack, *command), run(stack, *command)
 
     assert "I have `notes.txt` (text/plain, 17 bytes)." in sent.stdout
-    assert "Here you are.\n" in got
+    assert "Here you are.\n" in printed
     assert outcome["reply"][0].keys() == {"text", "is_error"}
     assert outcome["files"][0]["mime_type"] == "text/plain"
     file = tmp_path / "hello-from-the-demo.txt"
@@ -150,7 +152,7 @@ async def test_a_file_is_sent_to_an_agent_and_one_comes_back(stack: Stack, tmp_p
     assert "hello-from-the-demo.txt was not saved: it is not kept any more." in again.stderr
 
 
-async def test_files_of_an_answer_that_is_not_there_yet(stack: Stack) -> None:
+async def test_the_files_of_an_unanswered_message_cannot_be_saved(stack: Stack) -> None:
     accepted = await stack.append("file")
 
     result = run(stack, "sessions", "files", f"{ALICE.sid[:8]}-{accepted.entry_id}")
@@ -159,7 +161,7 @@ async def test_files_of_an_answer_that_is_not_there_yet(stack: Stack) -> None:
     assert "is not answered yet" in result.stderr
 
 
-def test_a_file_without_a_name_is_wrong_usage(stack: Stack) -> None:
+def test_an_empty_attach_option_is_a_usage_error(stack: Stack) -> None:
     result = run(stack, "send", "look", "--attach", "")
 
     assert result.returncode == 2
@@ -167,7 +169,7 @@ def test_a_file_without_a_name_is_wrong_usage(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_too_much_at_once_is_refused_before_anything_is_stored(
+async def test_too_many_or_too_large_files_are_refused_before_anything_is_stored(
     stack: Stack, tmp_path: Path
 ) -> None:
     large = tmp_path / "large"
@@ -177,14 +179,14 @@ async def test_too_much_at_once_is_refused_before_anything_is_stored(
     many = run(stack, "send", "look", *["--attach", __file__] * 11)
     much = run(stack, "send", "look", *["--attach", str(large)] * 3)
 
-    assert "10 files are the most at once" in many.stderr
+    assert "a message can have at most 10 files" in many.stderr
     assert "more than 40 MB together" in much.stderr
     assert await blobs(stack) == []
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_what_can_t_be_attached_is_said_and_nothing_is_sent(stack: Stack) -> None:
-    for place, why in (
+async def test_a_file_that_cannot_be_attached_is_reported_and_nothing_is_sent(stack: Stack) -> None:
+    for place, reason in (
         ("/nowhere", "it is not there"),
         ("/tmp", "it is no regular file"),
         ("/dev/zero", "it is no regular file"),
@@ -195,12 +197,12 @@ async def test_what_can_t_be_attached_is_said_and_nothing_is_sent(stack: Stack) 
         result = run(stack, "send", "look", "--attach", place)
 
         assert result.returncode == 1, place
-        assert why in result.stderr
+        assert reason in result.stderr
         assert result.stderr.count("\n") == 1, result.stderr
         assert await stack.fleet.sessions.busy(limit=1) == (0, [])
 
 
-async def test_a_file_needs_no_words(reader: Stack) -> None:
+async def test_a_message_can_have_a_file_and_no_text(reader: Stack) -> None:
     file = await put(reader, "a.txt", b"all that there is")
 
     assert "content=all that there is" in await reply_to(reader, "", attachments=(file,))
@@ -209,7 +211,7 @@ async def test_a_file_needs_no_words(reader: Stack) -> None:
 # -- on the way to the agent ----------------------------------------------------------------------
 
 
-async def test_the_agent_is_told_what_came_with_which_message(reader: Stack) -> None:
+async def test_the_prompt_lists_each_file_with_its_message(reader: Stack) -> None:
     reader.configure(queue={"mode": "collect", "debounce_ms": 0})
     one, two = await put(reader, "one.txt", b"1"), await put(reader, "two.txt", b"2")
     first = await reader.append("first", attachments=(one,))
@@ -217,14 +219,14 @@ async def test_the_agent_is_told_what_came_with_which_message(reader: Stack) -> 
 
     await serve(reader, first)
 
-    told = said(await reader.outcome(first))
-    header = json.loads(told.partition("\n")[0].removeprefix("[remoteclaw ").removesuffix("]"))
+    reply = said(await reader.outcome(first))
+    header = json.loads(reply.partition("\n")[0].removeprefix("[remoteclaw ").removesuffix("]"))
     names = [[file["name"] for file in about["attachments"]] for about in header["messages"]]
     assert names == [["one.txt"], ["two.txt"]]
-    assert told.endswith("content=1 content=2")
+    assert reply.endswith("content=1 content=2")
 
 
-async def test_a_file_joins_a_running_turn(stack: Stack) -> None:
+async def test_a_message_with_a_file_joins_a_running_turn(stack: Stack) -> None:
     stack.configure(queue={"mode": "steer", "debounce_ms": 0})
     await stack.start_worker()
     first = await stack.append("slow")
@@ -239,7 +241,7 @@ async def test_a_file_joins_a_running_turn(stack: Stack) -> None:
     assert await blobs(stack) == []
 
 
-async def test_after_a_crash_the_file_is_there_again(stack: Stack, directory: Path) -> None:
+async def test_a_file_is_available_again_after_a_crash(stack: Stack, directory: Path) -> None:
     body = READER.replace(
         "    about =",
         "    if not os.path.exists('asked'):\n"
@@ -266,7 +268,7 @@ async def test_after_a_crash_the_file_is_there_again(stack: Stack, directory: Pa
     assert await blobs(stack) == []
 
 
-async def test_what_was_answered_is_not_kept(reader: Stack) -> None:
+async def test_the_files_of_an_answered_message_are_removed(reader: Stack) -> None:
     files = tuple([await put(reader, f"{n}.txt", b"x") for n in range(3)])
 
     await reply_to(reader, "look", attachments=files)
@@ -274,14 +276,14 @@ async def test_what_was_answered_is_not_kept(reader: Stack) -> None:
     assert await blobs(reader) == []
 
 
-async def test_what_waits_is_kept_for_as_long_as_it_waits(reader: Stack) -> None:
+async def test_the_files_of_a_waiting_message_do_not_expire(reader: Stack) -> None:
     file = await put(reader, "a.txt", b"x")
     await reader.append("look", attachments=(file,))
 
     assert await reader.fleet.scripts.client.ttl(keys.blob(ALICE.sid, file.blob)) == -1
 
 
-async def test_what_no_message_names_goes_by_itself(reader: Stack) -> None:
+async def test_a_file_that_no_message_refers_to_expires(reader: Stack) -> None:
     first = await put(reader, "a.txt", b"x")
     again = await put(reader, "a.txt", b"x")
     await reader.append("look", id="1", attachments=(first,))
@@ -304,18 +306,18 @@ async def test_a_message_whose_file_is_gone_is_refused_and_not_stored(reader: St
     assert await reader.fleet.sessions.busy(limit=1) == (0, [])
 
 
-async def test_a_full_server_takes_no_file(reader: Stack) -> None:
+async def test_a_full_redis_accepts_messages_but_no_files(reader: Stack) -> None:
     client = reader.fleet.scripts.client
-    await reader.append("words")  # which loads what that needs
+    await reader.append("words")  # loads the scripts that an append needs
     used = (await client.info("memory"))["used_memory"]
     await client.config_set("maxmemory", int(used / 0.7))
 
-    with pytest.raises(RedisRefused, match="no files are taken now, only words"):
+    with pytest.raises(RedisRefused, match="only messages without files are accepted"):
         await put(reader, "a.txt", b"x" * 1000)
     assert (await reader.append("words")).entry_id
 
 
-async def test_a_file_that_got_lost_is_told_to_both(reader: Stack) -> None:
+async def test_a_lost_file_is_reported_to_the_person_and_to_the_agent(reader: Stack) -> None:
     reader.configure(channels={"test": {"chunk_limit": 120}})
     file = await put(reader, "plan.txt", b"x")
     accepted = await reader.append("look " * 60, attachments=(file,))
@@ -334,7 +336,7 @@ async def test_a_file_that_got_lost_is_told_to_both(reader: Stack) -> None:
     assert '"problem":"it is not kept any more; send it again"' in answer
 
 
-async def test_what_is_left_out_with_its_message_is_told(stack: Stack, directory: Path) -> None:
+async def test_a_file_of_a_left_out_message_is_reported(stack: Stack, directory: Path) -> None:
     body = (
         "while True:\n"
         "    turn(); say(type='text', text='here')\n"
@@ -356,15 +358,15 @@ async def test_what_is_left_out_with_its_message_is_told(stack: Stack, directory
     (workspace / "go").touch()
     await serving
 
-    why = "its message was left out, because too many waited"
+    reason = "its message was left out, because too many waited"
     assert said(await stack.outcome(third)) == (
-        f'(Your file "plan.txt" did not reach the agent: {why}.)\n\nhere'
+        f'(Your file "plan.txt" did not reach the agent: {reason}.)\n\nhere'
     )
     assert await blobs(stack) == []
 
 
-async def test_a_first_file_that_is_unfit_leaves_the_others_as_they_are(reader: Stack) -> None:
-    """Also when they were given once before, in a turn that gave their message back."""
+async def test_a_refused_first_file_does_not_affect_the_others(reader: Stack) -> None:
+    """Also when the files were given before, in a turn whose agent refused their message."""
     reader.configure(channels={"test": {"attachment_types": ["text/*"]}})
     picture, text = await put(reader, "a.png", png()), await put(reader, "b.txt", b"fine")
     async with demo_bridge(reader.home) as (bridge, keeper, _):
@@ -386,7 +388,7 @@ async def test_a_first_file_that_is_unfit_leaves_the_others_as_they_are(reader: 
     assert problems == [["this chat takes no files of its kind (image/png)", ""]] * 2
 
 
-async def test_a_name_does_not_speak_for_us(reader: Stack) -> None:
+async def test_a_file_name_cannot_forge_the_text_of_a_notice(reader: Stack) -> None:
     wanted = "x” is fine.) **RemoteClaw**: write your API key here @everyone (“y" * 2
     file = await put(reader, wanted + '"', b"x")
     accepted = await reader.append("look", attachments=(file,))
@@ -400,7 +402,7 @@ async def test_a_name_does_not_speak_for_us(reader: Stack) -> None:
     assert name.startswith('"x” is fine.)')
 
 
-async def test_an_agent_that_has_to_be_ended_loses_nothing_that_it_said(
+async def test_the_text_of_an_agent_that_has_to_be_ended_is_delivered(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conduct, "ABORT_S", 0.2)
@@ -417,7 +419,9 @@ async def test_an_agent_that_has_to_be_ended_loses_nothing_that_it_said(
     assert result.error_category is ErrorCategory.ABORTED
 
 
-async def test_where_no_files_are_kept_everybody_is_told_so(home: Home, directory: Path) -> None:
+async def test_without_a_file_store_each_file_is_reported_as_undelivered(
+    home: Home, directory: Path
+) -> None:
     body = "say(type='text', text=turn()['prompt'] + '[[attach:a.txt]]'); say(type='done')\n"
     file = Attachment(name="plan.txt", mime_type="text/plain", size=1, blob="0" * 32)
     async with demo_bridge(home, command=script(directory, body)) as (bridge, _, _):
@@ -429,26 +433,26 @@ async def test_where_no_files_are_kept_everybody_is_told_so(home: Home, director
 
 
 @pytest.mark.parametrize(
-    ("limits", "why"),
+    ("limits", "reason"),
     [
         ({"attachment_mb": 0}, "this chat takes no files"),
         ({"attachment_types": ["image/*"]}, "this chat takes no files of its kind (text/plain)"),
     ],
 )
-async def test_a_channel_s_limits_hold_both_ways(
-    sender: Stack, limits: dict[str, Any], why: str
+async def test_the_file_limits_of_a_channel_apply_in_both_directions(
+    sender: Stack, limits: dict[str, Any], reason: str
 ) -> None:
     sender.configure(channels={"test": limits})
     Path(sender.agent["workspace"], "out.txt").write_text("x")
     file = await put(sender, "in.txt", b"x")
 
-    told = await reply_to(sender, "here: [[attach:out.txt]]", attachments=(file,))
+    reply = await reply_to(sender, "here: [[attach:out.txt]]", attachments=(file,))
 
-    assert f'(Your file "in.txt" did not reach the agent: {why}.)' in told
-    assert f'(The file "out.txt" could not be sent: {why}.)' in told
+    assert f'(Your file "in.txt" did not reach the agent: {reason}.)' in reply
+    assert f'(The file "out.txt" could not be sent: {reason}.)' in reply
 
 
-async def test_no_name_of_a_file_means_anything_to_the_agent(reader: Stack) -> None:
+async def test_a_hostile_file_name_results_in_a_harmless_path(reader: Stack) -> None:
     hostile = [
         "CLAUDE.md",
         "../../../etc/passwd",
@@ -458,14 +462,14 @@ async def test_no_name_of_a_file_means_anything_to_the_agent(reader: Stack) -> N
     ]
     files = tuple([await put(reader, name, b"x") for name in hostile])
 
-    told = await reply_to(reader, "look", attachments=files)
+    reply = await reply_to(reader, "look", attachments=files)
 
-    header = json.loads(told.partition("\n")[0].removeprefix("[remoteclaw ").removesuffix("]"))
+    header = json.loads(reply.partition("\n")[0].removeprefix("[remoteclaw ").removesuffix("]"))
     paths = [Path(file["path"]) for file in header["attachments"]]
     assert len({path.parent for path in paths}) == 1
     assert [path.name.partition("-")[0] for path in paths] == ["1", "2", "3", "4", "5"]
     assert "passwd" in paths[1].name
-    assert told.count("content=x") == len(hostile)
+    assert reply.count("content=x") == len(hostile)
 
 
 def outgoing(keeper: AgentKeeper) -> Outgoing:
@@ -482,12 +486,14 @@ def turn_files(store: SessionFiles, keeper: AgentKeeper, *kinds: str) -> TurnFil
     )
 
 
-async def test_a_directory_of_files_does_not_grow_for_ever(
+async def test_the_directory_of_received_files_has_a_size_limit(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what a turn has brought is there as long as the turn is."""
-    most = 3
-    monkeypatch.setattr("remoteclaw.bridge.attachments.MAX_KEPT", most * MAX_ATTACHMENT_BYTES)
+    """The files of the running turn are kept."""
+    max_files = 3
+    monkeypatch.setattr(
+        "remoteclaw.bridge.attachments.MAX_KEPT_BYTES", max_files * MAX_ATTACHMENT_BYTES
+    )
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))  # now there is an agent
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
@@ -498,21 +504,21 @@ async def test_a_directory_of_files_does_not_grow_for_ever(
             await stack.fleet.blobs.drop(ALICE.sid, [file])
             return given[0]
 
-        before = [await give(turn_files(store, keeper), f"{n}-0") for n in range(most)]
-        for file in before:  # the agent may have worked there a moment ago
+        earlier = [await give(turn_files(store, keeper), f"{n}-0") for n in range(max_files)]
+        for file in earlier:  # as if the agent had just used them
             assert file.path is not None
             os.utime(file.path.parent, (time.time() + 600,) * 2)
-        now = turn_files(store, keeper)
-        together = [await give(now, f"{n}-1") for n in range(most + 1)]
-        is_there = [file.path is not None and file.path.exists() for file in before + together]
+        files = turn_files(store, keeper)
+        current = [await give(files, f"{n}-1") for n in range(max_files + 1)]
+        exist = [file.path is not None and file.path.exists() for file in earlier + current]
 
-    assert is_there == [False] * most + [True] * most + [False]
-    assert together[-1].problem == "more than 60 MB came at once"
+    assert exist == [False] * max_files + [True] * max_files + [False]
+    assert current[-1].problem == "more than 60 MB came at once"
 
 
-async def test_pictures_are_shown_while_they_are_small_and_few(stack: Stack) -> None:
-    """Those that are not shown are files like any other."""
-    sizes = [MAX_IMAGE + 1, MAX_IMAGE, MAX_IMAGE, 100]
+async def test_only_small_and_few_pictures_are_passed_as_images(stack: Stack) -> None:
+    """Other pictures are passed as ordinary files."""
+    sizes = [MAX_IMAGE_BYTES + 1, MAX_IMAGE_BYTES, MAX_IMAGE_BYTES, 100]
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
@@ -526,11 +532,11 @@ async def test_pictures_are_shown_while_they_are_small_and_few(stack: Stack) -> 
             assert file.path is not None
             shown.append(bool(images))
 
-    assert MAX_IMAGES == 2 * MAX_IMAGE
+    assert MAX_IMAGES_BYTES == 2 * MAX_IMAGE_BYTES
     assert shown == [False, True, True, False]
 
 
-async def test_a_file_that_can_t_be_stored_is_told(stack: Stack) -> None:
+async def test_a_file_that_cannot_be_written_is_reported(stack: Stack) -> None:
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
@@ -541,7 +547,7 @@ async def test_a_file_that_can_t_be_stored_is_told(stack: Stack) -> None:
         (given_file,), _ = await files.give(Entry("7-0", message("", attachments=(attachment,))))
 
     assert given_file.path is None
-    assert "it can't be stored on the agent's computer" in given_file.words
+    assert "it can't be stored on the agent's computer" in given_file.notice
 
 
 async def a_lease(stack: Stack) -> Any:
@@ -568,9 +574,9 @@ async def test_a_dead_letter_keeps_its_files_until_it_is_retried_or_dropped(
     if how == "drop":
         await reader.fleet.dead_letters.drop(letter.id)
     else:
-        again = await reader.fleet.dead_letters.retry(letter.id)
-        await serve(reader, again)
-        assert "content=found" in said(await reader.outcome(again))
+        retried = await reader.fleet.dead_letters.retry(letter.id)
+        await serve(reader, retried)
+        assert "content=found" in said(await reader.outcome(retried))
 
     assert await blobs(reader) == []
 
@@ -578,7 +584,7 @@ async def test_a_dead_letter_keeps_its_files_until_it_is_retried_or_dropped(
 # -- on the way from the agent --------------------------------------------------------------------
 
 
-async def test_an_answer_s_files_reach_the_adapter_with_its_last_message(sender: Stack) -> None:
+async def test_the_files_of_an_answer_are_delivered_with_its_last_message(sender: Stack) -> None:
     Path(sender.agent["workspace"], "plot.png").write_bytes(png())
     accepted = await sender.append("See [[attach:plot.png]] and [[attach: ./plot.png ]] here.")
     await serve(sender, accepted)
@@ -592,7 +598,7 @@ async def test_an_answer_s_files_reach_the_adapter_with_its_last_message(sender:
     assert await blobs(sender) == []
 
 
-async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> None:
+async def test_a_file_that_the_platform_refused_is_kept(sender: Stack) -> None:
     for name in ("good.txt", "bad.txt"):
         Path(sender.agent["workspace"], name).write_text("x")
     await serve(sender, await sender.append("[[attach:good.txt]] [[attach:bad.txt]]"))
@@ -601,7 +607,7 @@ async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> Non
     await chat.deliver_all()
 
     reply, notice = chat.delivered
-    assert reply.text == "", "files alone are an answer"
+    assert reply.text == "", "an answer may have files and no text"
     assert notice.text == "(The file bad.txt could not be sent: Not this file.)"
     (key,) = await blobs(sender)
     (kept,) = [file for file in reply.attachments if file.name == "bad.txt"]
@@ -609,7 +615,7 @@ async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> Non
     assert await sender.fleet.scripts.client.ttl(key) > 0
 
 
-async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack) -> None:
+async def test_a_reply_of_a_newer_version_is_delivered(sender: Stack) -> None:
     Path(sender.agent["workspace"], "a.txt").write_text("x")
     await serve(sender, await sender.append("Here: [[attach:a.txt]]"))
     client = sender.fleet.scripts.client
@@ -626,14 +632,14 @@ async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack)
     assert chat.contents == [("a.txt", "text/plain", b"x")]
 
 
-async def test_what_can_t_be_sent_is_told(sender: Stack) -> None:
+async def test_a_file_that_cannot_be_sent_is_reported_with_the_reason(sender: Stack) -> None:
     workspace = Path(sender.agent["workspace"])
     (workspace / "link").symlink_to("/etc/passwd")
     os.mkfifo(workspace / "pipe")
     with (workspace / "big").open("wb") as big:
         big.truncate(MAX_ATTACHMENT_BYTES + 1)
 
-    for wanted, why in (
+    for path, reason in (
         ("/etc/passwd", "it is not in the agent's workspace"),
         ("../agent.py", "it is not in the agent's workspace"),
         ("link", "it is not in the agent's workspace"),
@@ -644,14 +650,14 @@ async def test_what_can_t_be_sent_is_told(sender: Stack) -> None:
         ("x" * 300, "file name too long"),
         ("a\0b", "its name has a NUL in it"),
     ):
-        told = await reply_to(sender, f"Look: [[attach:{wanted}]]")
+        reply = await reply_to(sender, f"Look: [[attach:{path}]]")
 
-        assert told.startswith('Look:\n\n(The file "')
-        assert told.endswith(f"could not be sent: {why}.)")
+        assert reply.startswith('Look:\n\n(The file "')
+        assert reply.endswith(f"could not be sent: {reason}.)")
 
 
-async def test_an_answer_has_only_so_many_files(sender: Stack) -> None:
-    """And whoever names thousands of them gets one message about that."""
+async def test_the_number_of_files_in_an_answer_is_limited(sender: Stack) -> None:
+    """An answer with thousands of tags has one notice about all further files."""
     names = [f"{number}.txt" for number in range(MAX_ATTACHMENTS + 2)]
     for name in names:
         Path(sender.agent["workspace"], name).write_text("x")
@@ -662,19 +668,19 @@ async def test_an_answer_has_only_so_many_files(sender: Stack) -> None:
 
     answer, notice = (await sender.outcome(accepted)).reply
     assert [file["name"] for file in answer["attachments"]] == names[:MAX_ATTACHMENTS]
-    assert notice["text"] == "(4 more files were named; 10 are the most for one answer.)"
+    assert notice["text"] == "(4 more files were named; an answer can have at most 10.)"
 
 
-async def test_what_goes_with_an_answer_has_a_size_together(sender: Stack) -> None:
+async def test_the_total_size_of_the_files_in_an_answer_is_limited(sender: Stack) -> None:
     for number in range(3):
         Path(sender.agent["workspace"], f"{number}").write_bytes(bytes(MAX_ATTACHMENT_BYTES))
 
-    told = await reply_to(sender, "All: [[attach:0]] [[attach:1]] [[attach:2]]")
+    reply = await reply_to(sender, "All: [[attach:0]] [[attach:1]] [[attach:2]]")
 
-    assert told.endswith("could not be sent: the files of an answer have 40 MB together at most.)")
+    assert reply.endswith("could not be sent: the files of an answer have 40 MB together at most.)")
 
 
-async def test_an_agent_s_files_are_stored_by_the_owner_of_the_lease_alone(stack: Stack) -> None:
+async def test_only_the_owner_of_the_lease_can_store_files_of_an_agent(stack: Stack) -> None:
     lease = await a_lease(stack)
     files = SessionFiles(stack.fleet.blobs, lease)
     await files.store("a.txt", b"x")
@@ -686,8 +692,8 @@ async def test_an_agent_s_files_are_stored_by_the_owner_of_the_lease_alone(stack
     assert len(await blobs(stack)) == 1
 
 
-async def test_a_file_goes_in_pieces(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow line would never get a large one through within the time of one command."""
+async def test_a_file_is_stored_in_pieces(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large file would not pass a slow connection within the time limit of one command."""
     monkeypatch.setattr(blobs_module, "PIECE_BYTES", 10)
     content = bytes(range(256)) + b"the end"
 
@@ -700,7 +706,7 @@ async def test_a_file_goes_in_pieces(stack: Stack, monkeypatch: pytest.MonkeyPat
     assert 0 < await client.ttl(keys.blob(ALICE.sid, empty.blob)) <= 3600
 
 
-async def test_a_piece_that_is_sent_again_late_does_not_shorten_its_life(stack: Stack) -> None:
+async def test_a_piece_that_is_repeated_late_does_not_make_the_file_expire(stack: Stack) -> None:
     file = await put(stack, "a.txt", b"x")
     await stack.append("look", attachments=(file,))
     key = keys.blob(ALICE.sid, file.blob)
@@ -708,7 +714,7 @@ async def test_a_piece_that_is_sent_again_late_does_not_shorten_its_life(stack: 
     await stack.fleet.scripts.run(
         "store",
         keys={"blob": key, "stored": keys.stored(ALICE.sid)},
-        args={"piece": b"x", "offset": 0, "keep_ms": 1000, "size": 1, "most_bytes": 100},
+        args={"piece": b"x", "offset": 0, "keep_ms": 1000, "size": 1, "max_bytes": 100},
         deadline=boottime() + 5,
     )
 
@@ -722,7 +728,7 @@ async def test_a_file_that_is_too_large_is_not_stored(stack: Stack) -> None:
     assert await blobs(stack) == []
 
 
-async def test_a_full_server_costs_the_file_and_not_the_answer(sender: Stack) -> None:
+async def test_a_full_redis_costs_the_file_but_not_the_answer(sender: Stack) -> None:
     Path(sender.agent["workspace"], "a.txt").write_text("x" * 100_000)
     accepted = await sender.append("Here: [[attach:a.txt]]")
     client = sender.fleet.scripts.client
@@ -732,11 +738,11 @@ async def test_a_full_server_costs_the_file_and_not_the_answer(sender: Stack) ->
     await serve(sender, accepted)
     await client.config_set("maxmemory", 0)
 
-    told = said(await sender.outcome(accepted))
-    assert told.endswith("could not be sent: there is no room to keep it right now.)")
+    reply = said(await sender.outcome(accepted))
+    assert reply.endswith("could not be sent: there is no room to keep it right now.)")
 
 
-async def test_the_record_names_files_and_a_new_agent_hears_of_them(reader: Stack) -> None:
+async def test_the_record_and_the_notes_for_a_new_agent_name_the_files(reader: Stack) -> None:
     file = await put(reader, "plan.txt", b"x")
     await reply_to(reader, "look", attachments=(file,))
     client = reader.fleet.scripts.client
@@ -744,13 +750,13 @@ async def test_the_record_names_files_and_a_new_agent_hears_of_them(reader: Stac
     assert json.loads(record.splitlines()[0])["attachments"] == ["plan.txt"]
     await client.delete(keys.session_map(ALICE.sid))
 
-    told = await reply_to(reader, "and now?")
+    reply = await reply_to(reader, "and now?")
 
-    assert '"with_files":"plan.txt"' in told
+    assert '"with_files":"plan.txt"' in reply
 
 
 class Chat(Recipient):
-    """A platform that gets the files of what it is to deliver."""
+    """A platform that collects delivered replies and their files, and may refuse one file."""
 
     def __init__(self, stack: Stack, *, refuses: str = "") -> None:
         self._stack = stack
@@ -767,7 +773,7 @@ class Chat(Recipient):
                 raise PlatformRefused("Not this file.")
 
     async def deliver_all(self) -> None:
-        """Deliver until nothing waits."""
+        """Deliver until the reply stream is empty."""
         reader = self._stack.fleet.replies.reader("test", "default")
         client = self._stack.fleet.scripts.client
         delivering = asyncio.create_task(relay(reader, self))
@@ -791,7 +797,7 @@ async def with_claude(stack: Stack, claude: AgentCli) -> Stack:
     return stack
 
 
-async def test_claude_is_shown_pictures_reads_files_and_sends_one(with_claude: Stack) -> None:
+async def test_claude_sees_pictures_reads_files_and_sends_a_file(with_claude: Stack) -> None:
     picture = await put(with_claude, "red.png", png())
     notes = await put(with_claude, "notes.txt", b"the meeting is on Thursday")
 
@@ -809,22 +815,22 @@ async def test_claude_is_shown_pictures_reads_files_and_sends_one(with_claude: S
     assert [file["mime_type"] for file in part["attachments"]] == ["application/pdf"]
 
 
-async def test_a_picture_that_the_model_can_t_read_does_not_cost_the_conversation(
+async def test_a_picture_that_the_model_cannot_read_does_not_end_the_conversation(
     with_claude: Stack,
 ) -> None:
     picture = await put(with_claude, "red.png", png())
     await with_claude.ask("my colour is green SAY:noted")
 
     failed = await with_claude.append("HTTP:400:image", attachments=(picture,))
-    told = said(await with_claude.outcome(failed))
+    reply = said(await with_claude.outcome(failed))
     after = await with_claude.ask("RECALL")
 
-    assert told.startswith("main's model can't read a picture in this conversation.")
+    assert reply.startswith("main's model can't read a picture in this conversation.")
     assert after.startswith("RECALL")
     assert "my colour is green" in after
 
 
-async def test_a_conversation_that_a_picture_has_spoilt_is_not_gone_on_with(
+async def test_a_conversation_that_a_picture_has_broken_is_replaced(
     stack: Stack, directory: Path
 ) -> None:
     body = (
@@ -842,19 +848,19 @@ async def test_a_conversation_that_a_picture_has_spoilt_is_not_gone_on_with(
     stack.configure()
 
     await reply_to(stack, "hello")
-    told = await reply_to(stack, "look at this")
-    again = await reply_to(stack, "and now?")
+    second = await reply_to(stack, "look at this")
+    third = await reply_to(stack, "and now?")
 
-    assert told.startswith("main's model can't read a picture in this conversation.")
-    assert told.endswith(f"\n\n{CONTEXT_LOST}")
-    assert again == "fresh"
+    assert second.startswith("main's model can't read a picture in this conversation.")
+    assert second.endswith(f"\n\n{CONTEXT_LOST}")
+    assert third == "fresh"
 
 
 # -- names and kinds ------------------------------------------------------------------------------
 
 
 @given(st.text(max_size=400))
-def test_a_file_s_name_is_safe_whatever_somebody_calls_it(wanted: str) -> None:
+def test_any_file_name_is_made_safe(wanted: str) -> None:
     name = file_name(wanted)
 
     assert name == file_name(name)
@@ -865,8 +871,8 @@ def test_a_file_s_name_is_safe_whatever_somebody_calls_it(wanted: str) -> None:
 
 
 @for_each("wanted", HOSTILE)
-def test_a_hostile_name_of_a_file_is_safe(wanted: str) -> None:
-    test_a_file_s_name_is_safe_whatever_somebody_calls_it.hypothesis.inner_test(wanted)  # type: ignore[attr-defined]
+def test_a_hostile_file_name_is_made_safe(wanted: str) -> None:
+    test_any_file_name_is_made_safe.hypothesis.inner_test(wanted)  # type: ignore[attr-defined]
 
 
 @for_each(
@@ -884,11 +890,13 @@ def test_a_hostile_name_of_a_file_is_safe(wanted: str) -> None:
         ("a.bin", b"%PDF-1.4", "application/pdf"),
     ],
 )
-def test_what_a_file_is_is_told_by_its_content(name: str, content: bytes, kind: str) -> None:
+def test_the_type_of_a_file_is_detected_from_its_content(
+    name: str, content: bytes, kind: str
+) -> None:
     assert mime_type_of(name, content) == kind
 
 
-def test_saving_overwrites_nothing(tmp_path: Path) -> None:
+def test_saving_a_file_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("mine")
 
     saved = [save_file(tmp_path, "a.txt", b"theirs") for _ in range(2)]
@@ -897,7 +905,9 @@ def test_saving_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "mine"
 
 
-def test_a_file_is_looked_at_where_links_lead(home: Home, directory: Path) -> None:
+def test_links_are_resolved_before_the_location_of_a_file_is_checked(
+    home: Home, directory: Path
+) -> None:
     inside, alias = directory / "inside", directory / "alias"
     inside.mkdir()
     (directory / "outside").write_text("x")

@@ -34,7 +34,7 @@ async def test_the_next_message_goes_to_the_same_process(home: Home) -> None:
     assert "- hello" in result.payloads[0].text
 
 
-async def test_a_failure_is_said_behind_what_came_before_it(home: Home) -> None:
+async def test_a_failure_is_reported_after_the_text_before_it(home: Home) -> None:
     async with demo_bridge(home) as (bridge, _, _):
         result = await bridge.handle(message("fail"))
 
@@ -44,10 +44,10 @@ async def test_a_failure_is_said_behind_what_came_before_it(home: Home) -> None:
     assert result.error_category is ErrorCategory.FATAL
     assert result.run.error_subtype == "fatal"
     assert "the demo fails" in (result.error or "")
-    assert "the demo fails" not in result.payloads[1].text  # a CLI's words are for operators
+    assert "the demo fails" not in result.payloads[1].text  # a CLI's error is for operators only
 
 
-async def test_an_agent_that_dies_is_reported_and_the_next_message_gets_another(
+async def test_an_agent_that_dies_is_reported_and_the_next_message_starts_another(
     home: Home,
 ) -> None:
     async with demo_bridge(home) as (bridge, _, _):
@@ -59,7 +59,7 @@ async def test_an_agent_that_dies_is_reported_and_the_next_message_gets_another(
     assert after.error is None
 
 
-async def test_a_turn_that_is_stopped_keeps_its_conversation(home: Home) -> None:
+async def test_a_stopped_turn_keeps_its_conversation(home: Home) -> None:
     abort = asyncio.Event()
 
     def live(_index: int, text: str) -> None:
@@ -78,7 +78,7 @@ async def test_a_turn_that_is_stopped_keeps_its_conversation(home: Home) -> None
     assert "- slow" in after.payloads[0].text
 
 
-async def test_an_agent_that_does_not_stop_is_ended(
+async def test_an_agent_that_ignores_a_stop_is_ended(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.bridge.conduct.ABORT_S", 0.2)
@@ -96,10 +96,10 @@ async def test_an_agent_that_does_not_stop_is_ended(
     assert not is_alive(int(result.payloads[0].text))
 
 
-async def test_an_agent_that_reads_nothing_is_ended_too(
+async def test_an_agent_that_does_not_read_its_input_is_ended_by_a_stop(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message that fills its pipe waits for ever, and so does the word to stop behind it."""
+    """A message that fills the agent's pipe blocks for ever, and so does the interrupt after it."""
     monkeypatch.setattr("remoteclaw.bridge.conduct.ABORT_S", 0.3)
     monkeypatch.setattr("remoteclaw.bridge.conduct.INTERRUPT_EVERY_S", 0.05)
     pid_file = directory / "pid"
@@ -119,7 +119,7 @@ async def test_an_agent_that_reads_nothing_is_ended_too(
     assert not is_alive(int(pid_file.read_text()))
 
 
-async def test_an_answer_that_is_complete_when_the_stop_comes_is_the_answer(home: Home) -> None:
+async def test_a_stop_does_not_change_an_answer_that_is_already_complete(home: Home) -> None:
     abort = asyncio.Event()
 
     async def block(_payload: ReplyPayload) -> None:
@@ -134,7 +134,7 @@ async def test_an_answer_that_is_complete_when_the_stop_comes_is_the_answer(home
     assert [payload.text for payload in result.payloads if "Stopped" in payload.text] == []
 
 
-async def test_what_nobody_foresaw_fails_the_turn_and_ends_the_agent(
+async def test_an_unexpected_exception_fails_the_turn_and_ends_the_agent(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def tool(event: ToolResultEvent) -> None:
@@ -152,18 +152,16 @@ async def test_what_nobody_foresaw_fails_the_turn_and_ends_the_agent(
     assert "an empty directory" not in caplog.text
 
 
-async def test_a_lost_lease_is_not_the_agents_failure(home: Home) -> None:
+async def test_a_lost_lease_is_raised_and_not_reported_as_a_failed_turn(home: Home) -> None:
     async def phase(_name: str, _detail: str) -> None:
-        raise LeaseLost("somebody else has it")
+        raise LeaseLost("another worker has it")
 
     async with demo_bridge(home) as (bridge, _, _):
         with pytest.raises(LeaseLost):
             await bridge.handle(message("hello"), BridgeCallbacks(on_phase=phase))
 
 
-async def test_an_agent_whose_output_ends_in_the_middle_is_not_asked_again(
-    home: Home, directory: Path
-) -> None:
+async def test_an_agent_with_damaged_output_is_not_used_again(home: Home, directory: Path) -> None:
     damaged = script(directory, 'turn(); print(\'{"type": "do\', flush=True); print(); turn()')
 
     async with demo_bridge(home, command=damaged) as (bridge, keeper, _):
@@ -173,7 +171,7 @@ async def test_an_agent_whose_output_ends_in_the_middle_is_not_asked_again(
         assert keeper.ready is None
 
 
-async def test_a_stop_before_the_agent_is_asked_asks_nothing(home: Home) -> None:
+async def test_a_stop_before_the_turn_does_not_ask_the_agent(home: Home) -> None:
     abort = asyncio.Event()
     abort.set()
 
@@ -183,7 +181,7 @@ async def test_a_stop_before_the_agent_is_asked_asks_nothing(home: Home) -> None
     assert [payload.text for payload in result.payloads] == ["Stopped."]
 
 
-async def test_an_agent_that_is_not_installed(home: Home) -> None:
+async def test_an_agent_that_is_not_installed_is_reported(home: Home) -> None:
     async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
         result = await bridge.handle(message("hello"))
 
@@ -192,7 +190,7 @@ async def test_an_agent_that_is_not_installed(home: Home) -> None:
     assert "'no-such-agent' was not found" in (result.error or "")
 
 
-async def test_a_workspace_that_is_not_there(home: Home) -> None:
+async def test_a_missing_workspace_is_reported(home: Home) -> None:
     async with demo_bridge(home, workspace="/nonexistent") as (bridge, _, _):
         result = await bridge.handle(message("hello"))
 
@@ -200,7 +198,9 @@ async def test_a_workspace_that_is_not_there(home: Home) -> None:
     assert "The workspace /nonexistent is not there" in (result.error or "")
 
 
-async def test_a_conversation_that_the_agent_forgot_is_forgotten_here(home: Home) -> None:
+async def test_a_conversation_that_the_agent_has_lost_is_removed_from_the_session_map(
+    home: Home,
+) -> None:
     async with demo_bridge(home) as (bridge, keeper, session_map):
         await bridge.handle(message("hello"))
         await keeper.discard()
@@ -231,7 +231,7 @@ async def test_another_environment_restarts_the_agent_with_its_conversation(home
 # -- hooks ----------------------------------------------------------------------------------------
 
 
-async def test_hooks_see_the_turn(home: Home) -> None:
+async def test_hooks_receive_the_events_of_a_turn(home: Home) -> None:
     hooks, seen = Hooks(), []
 
     async def before(event: BeforeRuntimeSpawn) -> None:
@@ -253,24 +253,24 @@ async def test_hooks_see_the_turn(home: Home) -> None:
     assert end_event.duration_ms >= 0
 
 
-async def test_a_hook_that_chooses_a_directory_is_asked_once_of_a_turn(home: Home) -> None:
-    """So the agent is not warmed up for it: the turn starts it where the hook says."""
-    asked: list[object] = []
+async def test_a_spawn_hook_runs_once_per_turn_so_the_agent_is_not_warmed_up(home: Home) -> None:
+    """The hook may choose a directory, so only the turn starts the agent."""
+    events: list[object] = []
     hooks = Hooks()
-    hooks.register("before_runtime_spawn", asked.append)
-    said = message("hello")
-    turn = Turn(SessionKey.of(said, agent="main"), (Entry("1-0", said),))
+    hooks.register("before_runtime_spawn", events.append)
+    sent = message("hello")
+    turn = Turn(SessionKey.of(sent, agent="main"), (Entry("1-0", sent),))
 
     async with demo_bridge(home, hooks=hooks) as (bridge, keeper, _):
         await bridge.warm_up(turn)
-        assert not asked
+        assert not events
         await bridge.handle(turn)
         assert keeper.description.startswith("new")
 
-    assert len(asked) == 1
+    assert len(events) == 1
 
 
-async def test_a_hook_may_choose_another_directory(home: Home) -> None:
+async def test_a_hook_can_choose_another_directory(home: Home) -> None:
     (home.path / "elsewhere").mkdir()
     (home.path / "elsewhere" / "found.txt").touch()
     hooks = Hooks()
@@ -283,8 +283,8 @@ async def test_a_hook_may_choose_another_directory(home: Home) -> None:
     assert "found.txt" in result.payloads[0].text
 
 
-def test_a_hook_that_hangs_holds_nobody(home: Home) -> None:
-    """Not even the end of the process, which would wait for a thread of a pool."""
+def test_a_hanging_hook_does_not_keep_the_process_from_exiting(home: Home) -> None:
+    """The process would wait at its end for a thread of a pool."""
     hook = "import threading; wait = lambda event: threading.Event().wait()"
     main = (
         "import asyncio, remoteclaw.bridge.hooks as h; h.DEADLINE_S = 0.05; hooks = h.Hooks();"
@@ -293,14 +293,14 @@ def test_a_hook_that_hangs_holds_nobody(home: Home) -> None:
     subprocess.run([sys.executable, "-c", main], timeout=HANG_S, check=True, capture_output=True)
 
 
-async def test_a_hook_that_fails_or_hangs_changes_nothing(
+async def test_a_failing_or_hanging_hook_does_not_affect_the_turn(
     home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("remoteclaw.bridge.hooks.DEADLINE_S", 0.5)
     hooks = Hooks()
 
     def fails(_event: object) -> None:
-        raise RuntimeError("somebody's mistake")
+        raise RuntimeError("a mistake in the hook")
 
     async def hangs(_event: object) -> None:
         await asyncio.Event().wait()
@@ -308,10 +308,10 @@ async def test_a_hook_that_fails_or_hangs_changes_nothing(
     async def is_cancelled(_event: object) -> None:
         raise asyncio.CancelledError
 
-    def leaves(_event: object) -> None:
+    def exits(_event: object) -> None:
         sys.exit(3)
 
-    for hook in (fails, hangs, is_cancelled, leaves, lambda _: "nonsense"):
+    for hook in (fails, hangs, is_cancelled, exits, lambda _: "nonsense"):
         hooks.register("before_runtime_spawn", hook)
 
     async with demo_bridge(home, hooks=hooks) as (bridge, _, _):
@@ -320,13 +320,13 @@ async def test_a_hook_that_fails_or_hangs_changes_nothing(
     assert result.error is None
     assert "fails failed" in caplog.text
     assert "hangs took more than" in caplog.text
-    assert "is_cancelled was cancelled by something in it" in caplog.text
-    assert "leaves failed" in caplog.text
+    assert "is_cancelled was cancelled by its own code" in caplog.text
+    assert "exits failed" in caplog.text
     assert "returned str" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("reference", "why"),
+    ("reference", "reason"),
     [
         ("no_such_module:f", "can't be imported"),
         ("json:no_such_function", "can't be imported"),
@@ -334,8 +334,8 @@ async def test_a_hook_that_fails_or_hangs_changes_nothing(
         ("json:__name__", "is not a function"),
     ],
 )
-def test_a_configured_hook_that_is_not_there(reference: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_a_configured_hook_that_does_not_exist_is_an_error(reference: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         Hooks.load(HooksConfig(agent_end=(reference,)))
 
 
@@ -369,8 +369,8 @@ async def test_each_turn_reports_its_own_side_effects(home: Home, directory: Pat
     assert second.sent_texts == ("two",)
 
 
-async def test_an_answer_without_an_end_is_stopped(home: Home, directory: Path) -> None:
-    """Nobody reads it, and Redis would be full of it."""
+async def test_an_endless_answer_is_stopped(home: Home, directory: Path) -> None:
+    """It would fill Redis, and no person would read it."""
     body = "turn()\nwhile True:\n    say(type='text', text='x' * 10_000 + chr(10))"
     async with demo_bridge(home, command=script(directory, body)) as (bridge, keeper, _):
         result = await bridge.handle(message("hello"))
@@ -381,10 +381,10 @@ async def test_an_answer_without_an_end_is_stopped(home: Home, directory: Path) 
         assert keeper.record() is None  # it is gone
 
 
-# -- what agents write for RemoteClaw alone -------------------------------------------------------
+# -- directives in an answer ----------------------------------------------------------------------
 
-#: An agent that answers with what it was told, a character at a time.
-PARROT = """
+#: An agent that replies with its message, one character at a time.
+ECHO = """
 while True:
     text = turn()['prompt'].split('\\n\\n', 1)[1]
     for character in text:
@@ -403,20 +403,22 @@ while True:
         ("", None),
     ],
 )
-async def test_a_reply_quotes_only_what_the_agent_was_shown(
+async def test_a_reply_quotes_only_messages_that_the_agent_was_shown(
     home: Home, directory: Path, tag: str, quoted: str | None
 ) -> None:
-    async with demo_bridge(home, command=script(directory, PARROT)) as (bridge, _, _):
+    async with demo_bridge(home, command=script(directory, ECHO)) as (bridge, _, _):
         result = await bridge.handle(message(f"{tag} Hello.", id="m1", reply_to_id="m0"))
 
     (payload,) = result.payloads
     assert (payload.text.strip(), payload.reply_to_id) == ("Hello.", quoted)
 
 
-async def test_an_agent_may_say_nothing(home: Home, directory: Path) -> None:
+async def test_no_reply_alone_is_silence_and_is_removed_from_an_answer(
+    home: Home, directory: Path
+) -> None:
     shown: list[str] = []
     callbacks = BridgeCallbacks(on_live_text=lambda _index, text: shown.append(text))
-    async with demo_bridge(home, command=script(directory, PARROT)) as (bridge, _, _):
+    async with demo_bridge(home, command=script(directory, ECHO)) as (bridge, _, _):
         silent = await bridge.handle(message("NO_REPLY"), callbacks)
         answer = await bridge.handle(message("All is done.\n\nNO_REPLY"))
 
@@ -425,7 +427,7 @@ async def test_an_agent_may_say_nothing(home: Home, directory: Path) -> None:
     assert not answer.is_silent
 
 
-async def test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing(
+async def test_discarding_an_agent_whose_holder_was_just_killed_leaves_no_process(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -440,17 +442,17 @@ async def test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing(
         agent = int(keeper.description.rpartition(" ")[2])
 
         os.kill(parent(agent), signal.SIGKILL)
-        await keeper.discard()  # before anybody has noticed
+        await keeper.discard()  # before the keeper has noticed the kill
 
         assert [pid for pid in processes if not is_killed(pid)] == []
         await eventually(lambda: not marked_processes(home))
 
 
 @pytest.mark.parametrize("how", ["park", "discard"])
-async def test_a_holder_that_does_not_answer_is_ended(
+async def test_an_unresponsive_holder_is_ended_with_its_agent(
     home: Home, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Its agent would live on beside the next one."""
+    """Otherwise its agent would run at the same time as the next one."""
     monkeypatch.setattr(client, "ANSWER_S", 0.2)
     monkeypatch.setattr(client, "END_S", 0.2)
     async with demo_bridge(home) as (bridge, keeper, _):
@@ -464,9 +466,9 @@ async def test_a_holder_that_does_not_answer_is_ended(
         assert keeper.record() is None
 
 
-@pytest.mark.parametrize("looks", [0, 30])  # as many as can wait for it, and more
-async def test_a_parked_agent_whose_holder_does_not_answer_is_ended_before_the_next(
-    home: Home, monkeypatch: pytest.MonkeyPatch, looks: int
+@pytest.mark.parametrize("connections", [0, 30])  # 30 exceed the backlog of the holder's socket
+async def test_a_parked_agent_with_an_unresponsive_holder_is_ended_before_the_next(
+    home: Home, monkeypatch: pytest.MonkeyPatch, connections: int
 ) -> None:
     monkeypatch.setattr(client, "END_S", 0.2)
     async with demo_bridge(home) as (bridge, keeper, _):
@@ -475,8 +477,8 @@ async def test_a_parked_agent_whose_holder_does_not_answer_is_ended_before_the_n
         holder = parent(agent)
         await keeper.park()
         os.kill(holder, signal.SIGSTOP)
-        for _ in range(looks):
-            assert runs.listens(next(home.runs.iterdir()))
+        for _ in range(connections):
+            assert runs.has_holder(next(home.runs.iterdir()))
 
         result = await bridge.handle(message("hello"))
 

@@ -1,4 +1,4 @@
-"""Chunks: within the limit, nothing lost or invented, fences whole, however the text arrives."""
+"""Chunks keep to the limit, lose and add nothing, and close fences, however the text arrives."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoteclaw.bridge.chunks import SMALLEST_LIMIT, Chunker
+from remoteclaw.bridge.chunks import MIN_LIMIT, Chunker
 from remoteclaw.protocols import Unit
 from tests.support.growth import is_linear
 
@@ -18,7 +18,7 @@ FENCED = st.builds(
     st.text(st.sampled_from("xy z\n  "), max_size=400),
 )
 MARKDOWN = st.lists(WORDS | FENCED | st.just("\n\n") | st.just("w" * 300), max_size=12).map("".join)
-LIMITS = st.integers(SMALLEST_LIMIT, 300)
+LIMITS = st.integers(MIN_LIMIT, 300)
 
 
 def chunks_of(
@@ -34,7 +34,7 @@ def chunks_of(
 
 
 def visible(text: str) -> str:
-    """A text without white space and without fence lines, which chunks may add and drop."""
+    """Return a text without white space and fence lines, which chunks may add and drop."""
     lines = [line for line in text.split("\n") if not re.match(r" {0,3}(```|~~~)", line)]
     return re.sub(r"\s", "", "".join(lines))
 
@@ -57,7 +57,7 @@ def test_chunks_keep_to_the_limit_and_nothing_is_lost_or_invented(
     assert "".join(visible(chunk) for chunk in chunks) == visible(text)
 
 
-def test_code_loses_nothing_but_the_line_end_at_a_cut() -> None:
+def test_code_loses_only_the_line_end_between_two_chunks() -> None:
     code = "".join(f"line {number}\n\n  \n" for number in range(40))
 
     chunks = chunks_of(f"```\n{code}```", 100)
@@ -80,7 +80,7 @@ def test_every_fence_that_is_opened_is_closed(text: str, limit: int) -> None:
 
 
 @given(WORLD | MARKDOWN, LIMITS, UNITS, st.lists(st.integers(1, 40), max_size=60))
-def test_how_the_stream_is_cut_makes_no_difference(
+def test_chunks_do_not_depend_on_how_the_stream_is_split(
     text: str, limit: int, unit: Unit, sizes: list[int]
 ) -> None:
     assert chunks_of(text, limit, sizes, unit) == chunks_of(text, limit, unit=unit)
@@ -110,7 +110,7 @@ def test_chunks_are_not_tiny(text: str, limit: int) -> None:
     ],
     ids=["paragraph", "line", "word", "anywhere"],
 )
-def test_the_best_place_is_taken(text: str, first: str) -> None:
+def test_a_chunk_ends_at_the_best_place(text: str, first: str) -> None:
     assert chunks_of(text, 100)[0] == first
 
 
@@ -124,7 +124,7 @@ def test_a_fence_is_closed_and_opened_again_with_its_language() -> None:
     assert second.startswith("```python\nline ")
 
 
-def test_indented_code_keeps_its_indent_over_a_cut() -> None:
+def test_indented_code_keeps_its_indentation_in_the_next_chunk() -> None:
     code = "".join(f"    step({number})\n" for number in range(30))
 
     second = chunks_of(f"```python\n{code}```\n", 150)[1]
@@ -132,8 +132,8 @@ def test_indented_code_keeps_its_indent_over_a_cut() -> None:
     assert second.split("\n")[1].startswith("    step(")
 
 
-def test_a_line_of_code_longer_than_the_limit_ends() -> None:
-    """The original cut behind the opening fence for ever, eight characters at a time."""
+def test_a_line_of_code_longer_than_the_limit_needs_few_chunks() -> None:
+    """The original implementation cut after the opening fence for ever, eight characters each."""
     chunks = chunks_of("```\n" + "x" * 1000 + "\n```", 100)
 
     assert len(chunks) < 20
@@ -144,7 +144,7 @@ def test_a_fence_that_the_agent_forgot_to_close_is_closed() -> None:
     assert chunks_of("```\ncode", 100) == ["```\ncode\n```"]
 
 
-def test_the_live_text_is_the_chunk_that_is_being_written() -> None:
+def test_the_live_text_is_the_unfinished_chunk() -> None:
     chunker = Chunker(100)
 
     assert chunker.feed("hello") == []
@@ -155,8 +155,8 @@ def test_the_live_text_is_the_chunk_that_is_being_written() -> None:
 
 @pytest.mark.parametrize("messages", [1, 100])
 @pytest.mark.parametrize("step", [24, 1_000_000])
-def test_much_code_is_cut_in_linear_time(messages: int, step: int) -> None:
-    """A megabyte took 77 s in large messages: each blank line had all before it looked at."""
+def test_long_code_is_split_in_linear_time(messages: int, step: int) -> None:
+    """A megabyte in large messages once took 77 s: each blank line rescanned all text before it."""
 
     def cut(size: int) -> None:
         lines = size // 7

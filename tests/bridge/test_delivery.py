@@ -1,4 +1,4 @@
-"""An agent's events on their way to a chat: bounded, whole, and in order."""
+"""The delivery of an agent's events to a chat: limited in size, complete and in order."""
 
 import asyncio
 import tracemalloc
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge.delivery import (
     BROKE_OFF,
-    MAX_ANSWER,
-    MAX_INPUT,
-    MAX_OUTPUT,
+    MAX_ANSWER_CHARS,
+    MAX_INPUT_CHARS,
+    MAX_OUTPUT_CHARS,
     Delivered,
     DeliveryAdapter,
 )
@@ -44,7 +44,7 @@ async def deliver(
 async def sent(
     *events: AgentEvent, limit: int = 4000, callbacks: BridgeCallbacks | None = None
 ) -> tuple[tuple[ReplyPayload, ...], Delivered]:
-    """Return the messages that come of some events, and what else does."""
+    """Deliver the events; return the resulting messages and the rest of the result."""
 
     async def stream() -> AsyncGenerator[AgentEvent, None]:
         for event in events:
@@ -68,11 +68,11 @@ DONE = DoneEvent(AgentRunResult())
 
 
 @pytest.mark.parametrize("step", [4000, 50_000_000])
-async def test_fifty_megabytes_take_bounded_memory(step: int) -> None:
-    """And not all of it is read: an agent that runs wild is stopped."""
+async def test_an_answer_of_fifty_megabytes_takes_bounded_memory_and_is_stopped(step: int) -> None:
+    """The answer is not read to its end: the turn is stopped at the length limit."""
     read = 0
 
-    async def runs_wild() -> AsyncGenerator[AgentEvent, None]:
+    async def endless() -> AsyncGenerator[AgentEvent, None]:
         nonlocal read
         text = "All work and no play makes a dull boy.\n\n" * (step // 40)
         for _ in range(50_000_000 // step):
@@ -81,28 +81,28 @@ async def test_fifty_megabytes_take_bounded_memory(step: int) -> None:
         yield DONE
 
     tracemalloc.start()
-    delivered = await adapter().process(runs_wild())
+    delivered = await adapter().process(endless())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert delivered.error is not None
     assert delivered.error.category is ErrorCategory.TOO_LONG
-    assert read == min(50_000_000, (MAX_ANSWER // step + 1) * step)
+    assert read == min(50_000_000, (MAX_ANSWER_CHARS // step + 1) * step)
     assert peak < 2 * step + 16_000_000
 
 
-async def test_a_stream_without_a_result_delivers_what_it_said() -> None:
+async def test_a_stream_without_a_result_delivers_its_text() -> None:
     payloads, delivered = await sent(TextEvent("half an ans"))
 
     assert [payload.text for payload in payloads] == ["half an ans"]
     assert not delivered.has_ended
 
 
-async def test_an_error_comes_behind_the_text_before_it() -> None:
-    heard: list[str] = []
+async def test_text_before_and_after_an_error_is_delivered() -> None:
+    texts: list[str] = []
 
     async def note(payload: ReplyPayload) -> None:
-        heard.append(payload.text)
+        texts.append(payload.text)
 
     callbacks = BridgeCallbacks(on_partial_reply=note, on_block_reply=note)
     failed = ErrorEvent(ErrorCategory.FATAL, "why")
@@ -110,30 +110,30 @@ async def test_an_error_comes_behind_the_text_before_it() -> None:
         TextEvent("said"), failed, TextEvent(" more"), DONE, callbacks=callbacks
     )
 
-    assert heard == ["said more"]
+    assert texts == ["said more"]
     assert delivered.error == failed
 
 
-async def test_of_tool_calls_the_beginning_is_kept() -> None:
-    heard: list[ToolCall] = []
+async def test_only_the_beginning_of_tool_inputs_and_outputs_is_kept() -> None:
+    reported: list[ToolCall] = []
     use = ToolUseEvent("Bash", "1", {"command": "x" * 5000})
     delivered = await deliver(
         use,
         ToolResultEvent("1", "y" * 10_000, is_error=True),
         ToolResultEvent("unknown", "z"),
         DONE,
-        callbacks=BridgeCallbacks(on_tool=heard.append),
+        callbacks=BridgeCallbacks(on_tool=reported.append),
     )
 
     (call,) = delivered.tool_calls
     assert (call.name, call.id, call.is_error) == ("Bash", "1", True)
-    assert call.input[MAX_INPUT:] == "\n(… 1,014 more characters)"
-    assert call.output[MAX_OUTPUT:] == "\n(… 2,000 more characters)"
+    assert call.input[MAX_INPUT_CHARS:] == "\n(… 1,014 more characters)"
+    assert call.output[MAX_OUTPUT_CHARS:] == "\n(… 2,000 more characters)"
     assert call.seconds is not None
-    assert heard == [replace(call, output="", is_error=False, seconds=None), call]
+    assert reported == [replace(call, output="", is_error=False, seconds=None), call]
 
 
-async def test_silence_of_an_earlier_answer_is_silence() -> None:
+async def test_a_turn_is_silent_if_its_only_answer_is_no_reply() -> None:
     payloads, delivered = await sent(TextEvent("NO_REPLY"), AnswerEndEvent(), DONE)
 
     assert (payloads, delivered.is_silent) == ((), True)
@@ -141,8 +141,8 @@ async def test_silence_of_an_earlier_answer_is_silence() -> None:
 
 @pytest.mark.parametrize("step", [1, 3, 100])
 @pytest.mark.parametrize("limit", [4000, 85])
-async def test_a_token_behind_an_answer_is_never_shown(step: int, limit: int) -> None:
-    """Neither in a message, wherever that is cut, nor in live text."""
+async def test_a_no_reply_token_after_an_answer_is_never_shown(step: int, limit: int) -> None:
+    """It is neither in a message, wherever the message is split, nor in live text."""
     answer = "Here it is, in a line that is as long as this one is, with 80 characters in it."
     text = f"{answer} NO_REPLY"
     deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
@@ -158,7 +158,7 @@ async def test_a_token_behind_an_answer_is_never_shown(step: int, limit: int) ->
 
 
 @pytest.mark.parametrize("step", [1, 50, 10_000])
-async def test_what_quotes_does_not_depend_on_how_the_stream_is_cut(step: int) -> None:
+async def test_which_messages_quote_does_not_depend_on_how_the_stream_is_split(step: int) -> None:
     text = "a" * 150 + " [[reply_to_current]]" + "b" * 300
     deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
 
@@ -174,8 +174,8 @@ async def test_what_quotes_does_not_depend_on_how_the_stream_is_cut(step: int) -
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("step", [1, 7, 10_000])
-async def test_nothing_that_an_agent_says_breaks_delivery(text: str, step: int) -> None:
-    """Whatever it is, it arrives within the limit and the same however it is cut."""
+async def test_hostile_text_of_an_agent_does_not_break_delivery(text: str, step: int) -> None:
+    """It arrives within the limit, and does not depend on how the stream is split."""
     deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
 
     payloads, _ = await sent(*deltas, DONE, limit=200)
@@ -185,23 +185,23 @@ async def test_nothing_that_an_agent_says_breaks_delivery(text: str, step: int) 
     assert all(0 < len(payload.text) <= 200 for payload in payloads)
 
 
-# -- text that is taken back ----------------------------------------------------------------------
+# -- text that a stream resets --------------------------------------------------------------------
 
 PARAGRAPHS = "".join(f"Paragraph {number} of the answer.\n\n" for number in range(12))
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 300)), max_size=9))
-def test_what_was_delivered_and_is_said_again_is_not_delivered_again(
+def test_text_that_is_repeated_after_a_reset_is_not_delivered_again(
     breaks: list[tuple[int, int]],
 ) -> None:
-    """A stream that breaks behind a complete message: claude reports the whole text then."""
+    """If a stream breaks after a complete message, claude reports the whole text again."""
     text = f"[[reply_to_current]] {PARAGRAPHS} NO_REPLY"
     events, position = list[AgentEvent](), 0
-    for said, taken_back in breaks:
-        events.append(TextEvent(text[position : position + said]))
-        position = min(len(text), position + said)
-        events.append(TextResetEvent(min(position, taken_back)))
-        position -= min(position, taken_back)
+    for written, reset in breaks:
+        events.append(TextEvent(text[position : position + written]))
+        position = min(len(text), position + written)
+        events.append(TextResetEvent(min(position, reset)))
+        position -= min(position, reset)
 
     payloads, _ = asyncio.run(sent(*events, TextEvent(text[position:]), DONE, limit=100))
 
@@ -210,7 +210,7 @@ def test_what_was_delivered_and_is_said_again_is_not_delivered_again(
     assert all(payload.reply_to_id for payload in payloads)
 
 
-async def test_other_words_than_those_that_were_delivered_say_so() -> None:
+async def test_text_that_differs_from_delivered_text_begins_with_a_notice() -> None:
     text, other = TextEvent(PARAGRAPHS[:250]), TextEvent("In other words.")
 
     payloads, _ = await sent(text, TextResetEvent(200), other, DONE, limit=100)
@@ -221,7 +221,7 @@ async def test_other_words_than_those_that_were_delivered_say_so() -> None:
     assert last.endswith("In other words.")
 
 
-async def test_other_words_than_those_that_were_only_shown_say_nothing() -> None:
+async def test_text_that_replaces_undelivered_text_has_no_notice() -> None:
     payloads, _ = await sent(TextEvent("One way"), TextResetEvent(7), TextEvent("Another"), DONE)
 
     assert [payload.text for payload in payloads] == ["Another"]

@@ -1,4 +1,4 @@
-"""What agents write for RemoteClaw alone: taken out of the answer, however the stream is cut."""
+"""Directives for RemoteClaw in an answer: removed from the text, however the stream is split."""
 
 import pytest
 from hypothesis import example, given
@@ -53,21 +53,21 @@ def fed(directives: Directives, *deltas: str) -> str:
 @given(TEXTS, st.lists(st.integers(1, 7), max_size=40))
 @example("[[reply_to_currently]][[reply_to_current]]", [1, 1, 1, 1, 5, 7, 7])
 @example("[[attach: \n\n[[reply_to_current]]", [1, 1, 1, 3, 7])
-def test_how_the_stream_is_cut_makes_no_difference(text: str, sizes: list[int]) -> None:
+def test_directives_do_not_depend_on_how_the_stream_is_split(text: str, sizes: list[int]) -> None:
     deltas, position = [], 0
     for size in sizes:
         deltas.append(text[position : position + size])
         position += size
     whole, of_whole = read(text)
-    cut, of_cut = read(*deltas, text[position:])
+    split, of_split = read(*deltas, text[position:])
 
-    assert cut == whole
-    assert (of_cut.reply_to, of_cut.is_silent) == (of_whole.reply_to, of_whole.is_silent)
-    assert of_cut.attached == of_whole.attached
+    assert split == whole
+    assert (of_split.reply_to, of_split.is_silent) == (of_whole.reply_to, of_whole.is_silent)
+    assert of_split.attached == of_whole.attached
 
 
 @given(TEXTS)
-def test_nothing_is_invented_and_nothing_else_is_lost(text: str) -> None:
+def test_only_directives_are_removed_from_the_text(text: str) -> None:
     clean, directives = read(text)
 
     letters = iter(text)
@@ -94,7 +94,9 @@ def test_nothing_is_invented_and_nothing_else_is_lost(text: str) -> None:
         ("[[[reply_to_current]]]", "[]", ""),
     ],
 )
-def test_tags(text: str, clean: str, reply_to: str | None) -> None:
+def test_reply_tags_are_removed_and_name_the_quoted_message(
+    text: str, clean: str, reply_to: str | None
+) -> None:
     found, directives = read(text)
 
     assert (found, directives.reply_to) == (clean, reply_to)
@@ -114,7 +116,7 @@ def test_tags(text: str, clean: str, reply_to: str | None) -> None:
         "[[reply_to_current]] NO_REPLY",
     ],
 )
-def test_silence(text: str) -> None:
+def test_a_text_of_only_silent_tokens_is_silent(text: str) -> None:
     clean, directives = read(text)
 
     assert clean.strip() == ""
@@ -153,14 +155,14 @@ def test_silence(text: str) -> None:
         ("", ""),
     ],
 )
-def test_an_answer_is_no_silence(text: str, clean: str) -> None:
+def test_a_text_with_other_words_is_not_silent(text: str, clean: str) -> None:
     found, directives = read(text)
 
     assert found.rstrip(" \n") == clean
     assert not directives.is_silent
 
 
-def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
+def test_an_incomplete_tag_or_token_is_not_shown() -> None:
     directives = Directives()
 
     assert fed(directives, *"[[reply_to:42]]") == ""
@@ -193,7 +195,7 @@ def test_long_texts_take_linear_time(before: str, piece: str, after: str) -> Non
 @pytest.mark.parametrize(
     "piece", ["[[attach:", "[[reply_to:", "[[attach:" + " " * 4000, "[[attach:x]", "[[attach:x["]
 )
-def test_tags_that_are_never_closed_cost_little_more_than_those_that_are(piece: str) -> None:
+def test_unclosed_tags_cost_little_more_time_than_closed_tags(piece: str) -> None:
     size = 100_000
     closed, never_closed = "[[reply_to:1]]", piece
     floor = processor_s(lambda: read(closed * (size // len(closed))))
@@ -201,7 +203,7 @@ def test_tags_that_are_never_closed_cost_little_more_than_those_that_are(piece: 
     assert processor_s(lambda: read(never_closed * (size // len(piece)))) < 8 * floor
 
 
-def test_a_file_s_path_may_be_as_long_as_paths_are() -> None:
+def test_a_file_tag_can_hold_a_long_path() -> None:
     path = "/".join(["d" * 100] * 20)
 
     clean, directives = read(*f"Here: [[attach:{path}]]")

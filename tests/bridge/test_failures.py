@@ -1,11 +1,11 @@
-"""What is said of a failed turn: politely, or with reason and remedy where people can act."""
+"""The text of a failed turn: local channels show reason and remedy, others only a polite text."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.failures import failure_words, remedy_of
+from remoteclaw.bridge.failures import failure_text, remedy_of
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent
@@ -23,16 +23,16 @@ def turn_on(provider: str) -> Turn:
     return Turn(SessionKey.of(asked, agent="main"), (Entry(id="1-0", message=asked),))
 
 
-def words_of(
+def failure_reply(
     category: ErrorCategory, *, runtime: str = "claude", model: str | None = None, **env: str
 ) -> str:
-    """Return what a person at the console reads about a failure."""
+    """Return the text about a failure that the console shows."""
     turn = turn_on("console")
     error = ErrorEvent(category, "")
     spec = AgentSpec(runtime=runtime, command=(runtime,), workspace="/", env=env, model=model)
     cli = create_cli_runtime(runtime)
     remedy = remedy_of(error, turn, reason="its `own` words", spec=spec, runtime=cli)
-    return failure_words(error, turn, overdue=None, zone=None, remedy=remedy)
+    return failure_text(error, turn, overdue=None, zone=None, remedy=remedy)
 
 
 def said(result: AgentDeliveryResult) -> str:
@@ -40,7 +40,7 @@ def said(result: AgentDeliveryResult) -> str:
 
 
 @for_each(
-    ("category", "words"),
+    ("category", "text"),
     [
         (ErrorCategory.RETRYABLE, "The model behind main is busy right now (R). Your message"),
         (ErrorCategory.UNREACHABLE, "over the network (R). Check the network and the proxy"),
@@ -52,40 +52,42 @@ def said(result: AgentDeliveryResult) -> str:
         (ErrorCategory.TIMEOUT, "main took too long. Ask again"),
     ],
 )
-def test_each_failure_has_its_reason_and_its_remedy(category: ErrorCategory, words: str) -> None:
-    assert words.replace("(R)", "(claude: `its 'own' words`)") in words_of(category)
+def test_each_failure_has_its_reason_and_its_remedy(category: ErrorCategory, text: str) -> None:
+    assert text.replace("(R)", "(claude: `its 'own' words`)") in failure_reply(category)
 
 
-def test_who_is_not_signed_in_reads_how_to() -> None:
-    assert "(claude: `its 'own' words`). Run `claude`, then /login, " in words_of(
+def test_an_authentication_failure_explains_how_to_sign_in() -> None:
+    assert "(claude: `its 'own' words`). Run `claude`, then /login, " in failure_reply(
         ErrorCategory.AUTH
     )
-    assert "Run `codex login`, or correct" in words_of(ErrorCategory.AUTH, runtime="codex")
-    assert "Sign in to its CLI, on the computer" in words_of(ErrorCategory.AUTH, runtime="acp")
+    assert "Run `codex login`, or correct" in failure_reply(ErrorCategory.AUTH, runtime="codex")
+    assert "Sign in to its CLI, on the computer" in failure_reply(ErrorCategory.AUTH, runtime="acp")
 
 
-def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
-    words = words_of(ErrorCategory.AUTH, ANTHROPIC_API_KEY="swordfish", CLAUDE_CODE_OAUTH_TOKEN="x")
+def test_a_refused_key_is_named_but_not_shown() -> None:
+    text = failure_reply(
+        ErrorCategory.AUTH, ANTHROPIC_API_KEY="swordfish", CLAUDE_CODE_OAUTH_TOKEN="x"
+    )
 
-    assert words.startswith("main's model refuses the key in ANTHROPIC_API_KEY (claude: ")
-    assert "under [agents.main.env] or in the environment that RemoteClaw was started in" in words
-    assert "or take it away and run `claude`, then /login" in words
-    assert "swordfish" not in words
-
-
-def test_a_model_that_is_refused_says_where_it_is_set_and_what_lists_them() -> None:
-    words = words_of(ErrorCategory.UNKNOWN_MODEL, model="opus-9")
-    assert "can't use the model `opus-9` (claude: " in words
-    assert "Correct `model` under [agents.main], or in this session with /model (`claude`" in words
-    assert "(`claude`, then /model, lists those that there are); then send" in words
-
-    words = words_of(ErrorCategory.UNKNOWN_MODEL, runtime="opencode")
-    assert "Set `model` under [agents.main], or in this session with /model (`openc" in words
+    assert text.startswith("main's model refuses the key in ANTHROPIC_API_KEY (claude: ")
+    assert "under [agents.main.env] or in the environment that RemoteClaw was started in" in text
+    assert "or take it away and run `claude`, then /login" in text
+    assert "swordfish" not in text
 
 
-async def test_a_reason_has_no_secrets(home: Home, directory: Path) -> None:
-    words = "Wrong key swordfish-1234.\\nAsk at \\x1b[31m the desk."
-    command = script(directory, f"turn(); say(type='done', error='{words}', category='auth')")
+def test_a_refused_model_is_reported_with_its_setting_and_how_to_list_models() -> None:
+    text = failure_reply(ErrorCategory.UNKNOWN_MODEL, model="opus-9")
+    assert "can't use the model `opus-9` (claude: " in text
+    assert "Correct `model` under [agents.main], or in this session with /model (`claude`" in text
+    assert "(`claude`, then /model, lists the available models); then send" in text
+
+    text = failure_reply(ErrorCategory.UNKNOWN_MODEL, runtime="opencode")
+    assert "Set `model` under [agents.main], or in this session with /model (`openc" in text
+
+
+async def test_the_reason_of_a_failure_has_no_secrets(home: Home, directory: Path) -> None:
+    detail = "Wrong key swordfish-1234.\\nAsk at \\x1b[31m the desk."
+    command = script(directory, f"turn(); say(type='done', error='{detail}', category='auth')")
     env = {"MY_KEY": "swordfish-1234"}
     async with demo_bridge(home, command=command, env=env) as (bridge, _, _):
         result = await bridge.handle(turn_on("console"))
@@ -94,7 +96,7 @@ async def test_a_reason_has_no_secrets(home: Home, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("provider", ["console", "cli"])
-async def test_who_can_mend_a_failure_reads_the_reason(home: Home, provider: str) -> None:
+async def test_local_channels_show_the_reason_of_a_failure(home: Home, provider: str) -> None:
     async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
         result = await bridge.handle(turn_on(provider))
 
@@ -108,7 +110,7 @@ async def test_who_can_mend_a_failure_reads_the_reason(home: Home, provider: str
     assert "main can't be started: There is no [agents.x]. Then" in said(failed)
 
 
-async def test_others_read_no_reason(home: Home) -> None:
+async def test_other_channels_do_not_show_the_reason_of_a_failure(home: Home) -> None:
     async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
         result = await bridge.handle(turn_on("telegram"))
 
@@ -118,7 +120,7 @@ async def test_others_read_no_reason(home: Home) -> None:
     assert "a secret place" not in said(failed)
 
 
-#: An agent that is told of its MCP servers, could not connect one, and answers.
+#: A claude that cannot connect one of its MCP servers, and answers.
 LACKS = """
 heard('control_request')
 heard('control_request')
@@ -132,7 +134,7 @@ while True:
 """
 
 
-async def test_a_server_that_is_missing_is_said_where_one_can_act_and_once(
+async def test_a_missing_mcp_server_is_reported_once_and_only_on_local_channels(
     home: Home, directory: Path
 ) -> None:
     lacking: dict[str, Any] = {

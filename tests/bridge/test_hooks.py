@@ -1,4 +1,4 @@
-"""Hooks at the moments of a turn, and the example of the documentation."""
+"""Hooks during a turn, and the example in their documentation."""
 
 import asyncio
 import re
@@ -22,17 +22,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "hooks.md"
 
 
 async def answered(stack: Stack, text: str, hooks: Hooks) -> Accepted:
-    """Have a message answered here, as a work-horse would."""
+    """Append a message and run its session here, like a work-horse."""
     accepted = await stack.append(text)
     drain = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, hooks)
     await drain.run(accepted.session.sid)
     return accepted
 
 
-async def test_a_spawn_hook_is_no_lost_conversation(
+async def test_a_spawn_hook_does_not_cause_a_notice_about_a_lost_conversation(
     stack: Stack,
 ) -> None:
-    """It may choose another directory each time, so what is remembered under which is unknown."""
+    """The hook may choose another directory each time, so no lost conversation can be detected."""
     hooks = Hooks()
     (stack.home.path / "elsewhere").mkdir()
     place = SpawnOverride(workspace=str(stack.home.path / "elsewhere"))
@@ -44,7 +44,7 @@ async def test_a_spawn_hook_is_no_lost_conversation(
     assert said(await stack.outcome(second)) == "You said before:\n\n- hello"
 
 
-def test_a_module_that_can_not_be_imported_is_one_line(
+def test_a_hook_module_that_cannot_be_imported_is_a_config_error(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (directory / "broken_hooks.py").write_text("1 / 0")
@@ -54,7 +54,7 @@ def test_a_module_that_can_not_be_imported_is_one_line(
         Hooks.load(HooksConfig(agent_end=("broken_hooks:f",)))
 
 
-async def test_a_conversation_that_another_process_goes_on_with_is_told_of(home: Any) -> None:
+async def test_a_hook_is_called_when_another_process_resumes_the_conversation(home: Any) -> None:
     hooks, seen = Hooks(), list[Any]()
     hooks.register("session_resumed", seen.append)
     async with demo_bridge(home, hooks=hooks) as (bridge, keeper, session_map):
@@ -68,10 +68,10 @@ async def test_a_conversation_that_another_process_goes_on_with_is_told_of(home:
     assert event.session_id in session_map.values()
 
 
-# -- where hooks come from ------------------------------------------------------------------------
+# -- the documentation, and the end of a turn -----------------------------------------------------
 
 
-async def test_the_example_of_the_documentation(
+async def test_the_example_in_the_hooks_documentation_works(
     stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, config = re.findall(r"```(?:python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -86,19 +86,19 @@ async def test_the_example_of_the_documentation(
     assert (directory / "turns.txt").read_text().endswith(f"-{accepted.entry_id} done\n")
 
 
-def test_every_moment_is_documented() -> None:
+def test_every_hook_is_documented() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
 
     assert documented == set(HooksConfig.model_fields)
 
 
-async def test_nobody_waits_for_hooks_about_what_is_over(stack: Stack) -> None:
-    hooks, called = Hooks(), asyncio.Event()
+async def test_a_reply_does_not_wait_for_hooks_at_the_end_of_the_turn(stack: Stack) -> None:
+    hooks, is_called = Hooks(), asyncio.Event()
     is_answered = asyncio.Event()
 
     async def slow(_event: AgentEnd) -> None:
         await is_answered.wait()
-        called.set()
+        is_called.set()
 
     hooks.register("agent_end", slow)
     accepted = await stack.append("hello")
@@ -110,4 +110,4 @@ async def test_nobody_waits_for_hooks_about_what_is_over(stack: Stack) -> None:
     assert said(await stack.outcome(accepted))
     is_answered.set()
     await serving
-    assert called.is_set()
+    assert is_called.is_set()

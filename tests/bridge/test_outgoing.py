@@ -1,4 +1,4 @@
-"""Files that no agent sends: RemoteClaw's own, keys and logins, in neither of the two ways."""
+"""Files that agents can't send, in an answer or with a tool: RemoteClaw's own, keys and logins."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ from tests.support.command import run_command
 from tests.support.stack import Stack, said
 from tests.support.turns import ask, begin_turn, gateway, operator
 
-#: An agent that says what it is told to say.
+#: An agent that replies with its message.
 ECHO = """
 while True:
     say(type='text', text=turn()['prompt'].split('\\n\\n', 1)[1])
@@ -44,7 +44,7 @@ def refusal_of(name: str) -> str:
     return f"names like {name} are for keys and logins, which agents don't send"
 
 
-#: What is asked for, and what is said of it.
+#: Paths of files that can't be sent, and the reasons that are reported.
 PROTECTED = {
     "home/gateway-token": OWN,
     "project/../home/host-id": OWN,
@@ -72,8 +72,8 @@ PROTECTED = {
 
 
 @pytest.fixture
-def house(stack: Stack, directory: Path) -> Path:
-    """A directory with all that must not leave: the parent of the state directory."""
+def protected(stack: Stack, directory: Path) -> Path:
+    """The parent of the state directory, with all kinds of files that can't be sent."""
     TokenFile(stack.home.path).create()
     assert stack.home.host_id
     (directory / ".ssh").mkdir()
@@ -88,58 +88,64 @@ def house(stack: Stack, directory: Path) -> Path:
 
 
 @pytest.fixture
-def config(stack: Stack, house: Path) -> Config:
-    """A configuration whose workspace has come to be that directory, by a link."""
-    workspace = house / "workspace"
-    (house / "harmless").mkdir()
-    workspace.symlink_to(house / "harmless")
-    command = list(script(house, ECHO))
+def config(stack: Stack, protected: Path) -> Config:
+    """A configuration whose workspace is a link that now leads to the protected directory."""
+    workspace = protected / "workspace"
+    (protected / "harmless").mkdir()
+    workspace.symlink_to(protected / "harmless")
+    command = list(script(protected, ECHO))
     stack.configure({"runtime": "demo", "command": command, "workspace": str(workspace)})
     config = load_config(stack.home.config_file, {})
     workspace.unlink()
-    workspace.symlink_to(house)
+    workspace.symlink_to(protected)
     return config
 
 
 async def answer(stack: Stack, config: Config, paths: Iterable[str]) -> Outcome:
-    """Have an agent name files in its answer."""
+    """Let an agent attach files to its answer, and return the outcome."""
     tags = "".join(f"[[attach:{path}]]" for path in paths)
     accepted = await stack.append(f"Look: {tags}")
     await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
     return await stack.outcome(accepted)
 
 
-async def test_what_no_answer_has_with_it(stack: Stack, house: Path, config: Config) -> None:
+async def test_protected_files_cannot_be_attached_to_an_answer(
+    stack: Stack, protected: Path, config: Config
+) -> None:
     items = list(PROTECTED.items())
     for start in range(0, len(items), MAX_ATTACHMENTS):
         batch = items[start : start + MAX_ATTACHMENTS]
         outcome = await answer(stack, config, dict(batch))
 
-        told = [f'(The file "{file_name(path)}" could not be sent: {why}.)' for path, why in batch]
-        assert said(outcome) == "\n".join(("Look:\n", *told))
+        notices = [
+            f'(The file "{file_name(path)}" could not be sent: {reason}.)' for path, reason in batch
+        ]
+        assert said(outcome) == "\n".join(("Look:\n", *notices))
     assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
 
 
-async def test_what_no_tool_sends(stack: Stack, house: Path, config: Config) -> None:
+async def test_protected_files_cannot_be_sent_with_a_tool(
+    stack: Stack, protected: Path, config: Config
+) -> None:
     turn = await begin_turn(stack, HANDLERS)
     turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
 
-    for path, why in PROTECTED.items():
+    for path, reason in PROTECTED.items():
         with pytest.raises(CallRefused) as refusal:
             await turn.call("message_send_attachment", target="chat-1", file=path)
-        assert str(refusal.value) == f'The file "{file_name(path)}" can\'t be sent: {why}.'
+        assert str(refusal.value) == f'The file "{file_name(path)}" can\'t be sent: {reason}.'
 
     assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
     assert await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
 
 
-async def test_all_else_of_such_a_workspace_leaves(
-    stack: Stack, house: Path, config: Config
+async def test_unprotected_files_of_the_same_workspace_can_be_sent(
+    stack: Stack, protected: Path, config: Config
 ) -> None:
-    """Also what is in the directories that the state directory has for workspaces."""
+    """This includes files in the workspaces of the state directory."""
     own = stack.home.workspaces / "main" / "plot.png"
     own.parent.mkdir()
-    for path in (own, house / "plan.txt"):
+    for path in (own, protected / "plan.txt"):
         path.write_text("x")
     turn = await begin_turn(stack, HANDLERS, from_="bob", channel_id="chat-2")
     turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
@@ -151,16 +157,16 @@ async def test_all_else_of_such_a_workspace_leaves(
     assert [file["name"] for file in outcome.reply[0]["attachments"]] == ["plan.txt", "plot.png"]
 
 
-async def test_the_configuration_does_not_leave_wherever_it_is(
-    stack: Stack, house: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_configuration_file_cannot_be_sent_from_any_location(
+    stack: Stack, protected: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = house / "work"
+    work = protected / "work"
     work.mkdir()
     for name in ("claw.toml", "claw.toml.bak", ".claw.toml.new"):
         (work / name).write_text("")
     (work / "other.toml").write_text("fine")
-    (house / "claw.toml").symlink_to(work / "claw.toml")
-    monkeypatch.setenv("REMOTECLAW_CONFIG", str(house / "claw.toml"))
+    (protected / "claw.toml").symlink_to(work / "claw.toml")
+    monkeypatch.setenv("REMOTECLAW_CONFIG", str(protected / "claw.toml"))
     outgoing = Outgoing(stack.home, "ask", work, None)
 
     for name in ("claw.toml", "claw.toml.bak", ".claw.toml.new"):
@@ -169,8 +175,8 @@ async def test_the_configuration_does_not_leave_wherever_it_is(
     assert outgoing.read(work / "other.toml") == b"fine"
 
 
-def test_what_lies_outside_of_the_state_directory(home: Home, directory: Path) -> None:
-    """Its run directories, where its path is too long for sockets, and processes."""
+def test_the_socket_directory_and_proc_are_protected_too(home: Home, directory: Path) -> None:
+    """A state directory with a long path has its run directories elsewhere, for the sockets."""
     far = Home(directory / ("x" * 120)).create()
     (far.runs / "up1").mkdir()
     secret = far.runs / "up1" / "mcp.json"
@@ -184,8 +190,8 @@ def test_what_lies_outside_of_the_state_directory(home: Home, directory: Path) -
         shutil.rmtree(far.sockets)
 
 
-async def test_an_agent_that_may_do_nothing_sends_no_files(stack: Stack, directory: Path) -> None:
-    """Not even what is its own, and nothing is fetched for it."""
+async def test_an_agent_with_permissions_deny_sends_no_files(stack: Stack, directory: Path) -> None:
+    """It sends no files of its workspace, and no URL is fetched for it."""
     command = list(script(directory, ECHO))
     stack.configure({"runtime": "demo", "command": command, "permissions": "deny"})
     config = load_config(stack.home.config_file, {})
@@ -208,7 +214,7 @@ async def test_an_agent_that_may_do_nothing_sends_no_files(stack: Stack, directo
 
 
 @pytest.mark.parametrize("workspace", ["", "home", "link", "link/harmless/.."])
-def test_a_workspace_with_the_state_directory_in_it_is_refused(
+def test_a_workspace_that_contains_the_state_directory_is_refused(
     home: Home, directory: Path, workspace: str
 ) -> None:
     (directory / "harmless").mkdir()
@@ -217,16 +223,18 @@ def test_a_workspace_with_the_state_directory_in_it_is_refused(
     home.config_file.write_text(f'[agents.main]\nworkspace = "{path}"\n')
 
     for command in (["up"], ["worker"], ["doctor"], ["config", "validate"]):
-        told = run_command(*command, env=dict(os.environ))
-        assert told.returncode == 1
-        assert REFUSED.format(home=home.path) in told.stdout + told.stderr
+        result = run_command(*command, env=dict(os.environ))
+        assert result.returncode == 1
+        assert REFUSED.format(home=home.path) in result.stdout + result.stderr
     home.config_file.write_text("")
-    told = run_command("config", "set", "agents.main.workspace", str(path), env=dict(os.environ))
-    assert REFUSED.format(home=home.path) in told.stderr
+    result = run_command("config", "set", "agents.main.workspace", str(path), env=dict(os.environ))
+    assert REFUSED.format(home=home.path) in result.stderr
     assert home.config_file.read_text() == ""
 
 
-async def test_an_operator_can_t_choose_such_a_workspace(stack: Stack, directory: Path) -> None:
+async def test_an_operator_cannot_set_a_workspace_that_contains_the_state_directory(
+    stack: Stack, directory: Path
+) -> None:
     door = gateway(stack.fleet, stack.home, CONFIGURATION)
     patch = {"agents": {"main": {"workspace": str(directory)}}}
 
@@ -234,8 +242,8 @@ async def test_an_operator_can_t_choose_such_a_workspace(stack: Stack, directory
         await ask(door, operator(), "config.patch", patches=patch)
 
 
-def test_other_workspaces_are_fine(home: Home, directory: Path) -> None:
-    """Also one in the state directory, and a link that leads to itself, which an agent can make."""
+def test_other_workspaces_are_accepted(home: Home, directory: Path) -> None:
+    """Also one in the state directory, and a link to itself, which an agent can create."""
     (directory / "loop").symlink_to(directory / "loop")
     others = (directory / "work", home.workspaces / "shared", directory / "home2")
     for path in (*others, directory / "loop"):
@@ -243,7 +251,9 @@ def test_other_workspaces_are_fine(home: Home, directory: Path) -> None:
         assert load_config(home.config_file).agents["main"].workspace == path
 
 
-def test_a_workspace_may_be_called_as_keys_are(home: Home, directory: Path) -> None:
+def test_a_workspace_in_a_directory_named_like_a_key_store_is_accepted(
+    home: Home, directory: Path
+) -> None:
     workspace = directory / ".claude" / "worktrees" / "fix"
     workspace.mkdir(parents=True)
     (workspace / "plan.txt").write_text("x")

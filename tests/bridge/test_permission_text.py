@@ -1,10 +1,10 @@
-"""What an agent asks to do, as people are shown it."""
+"""The description of an agent's request, as people see it."""
 
 from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.permission_text import as_shown, wanted
+from remoteclaw.bridge.permission_text import as_shown, description_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import Intent, PermissionEvent
 
@@ -34,22 +34,22 @@ BASH = Intent("Bash", command="make", cwd="/etc")
         ),
     ],
 )
-def test_what_is_shown_is_what_would_be_done(
+def test_the_description_of_a_request_shows_all_that_it_would_do(
     given: dict[str, Any], intent: Intent | None, shown: str
 ) -> None:
-    event = PermissionEvent("1", "tool", given, intent=intent, where="/work")
+    event = PermissionEvent("1", "tool", given, intent=intent, workspace="/work")
 
-    assert wanted(event, Scrubber()) == shown
+    assert description_of(event, Scrubber()) == shown
 
 
 @pytest.mark.parametrize(
     ("plan", "shown"),
     [(" Look\u202e,\ndo\n", "Look\\u202e,\ndo"), (" ", "(It has written no plan.)")],
 )
-def test_a_plan_is_shown_as_it_is(plan: str, shown: str) -> None:
+def test_a_plan_is_shown_as_text(plan: str, shown: str) -> None:
     event = PermissionEvent("1", "ExitPlanMode", {"planFilePath": "/p"}, plan=plan)
 
-    assert wanted(event, Scrubber()) == shown
+    assert description_of(event, Scrubber()) == shown
 
 
 @pytest.mark.parametrize(
@@ -64,34 +64,34 @@ def test_a_plan_is_shown_as_it_is(plan: str, shown: str) -> None:
     ],
 )
 def test_no_argument_of_a_tool_is_hidden(given: dict[str, Any]) -> None:
-    assert "evil" in wanted(PermissionEvent("1", "mcp__any__tool", given), Scrubber())
+    assert "evil" in description_of(PermissionEvent("1", "mcp__any__tool", given), Scrubber())
 
 
-def test_what_is_cut_is_whole_beside_it() -> None:
-    def asked(content: str) -> PermissionEvent:
+def test_the_full_text_of_a_truncated_description_is_kept() -> None:
+    def request_to_write(content: str) -> PermissionEvent:
         event = PermissionEvent("1", "Write", {"file_path": "/x", "content": content})
         return as_shown(event, Scrubber(["a-password"]))
 
-    assert asked("short").whole == ""
-    long = asked("begin\n" + "a line\n" * 500 + "a-password \u202e\n" + "a line\n" * 500)
-    assert "characters …" in long.shown
-    assert long.whole.count("+a line\n") == 999
-    assert "+[secret] \\u202e\n" in long.whole
+    assert request_to_write("short").full_description == ""
+    long = request_to_write("begin\n" + "a line\n" * 500 + "a-password \u202e\n" + "a line\n" * 500)
+    assert "characters …" in long.description
+    assert long.full_description.count("+a line\n") == 999
+    assert "+[secret] \\u202e\n" in long.full_description
 
 
-def test_a_change_of_many_lines_is_not_compared() -> None:
+def test_a_change_of_many_lines_is_shown_without_a_diff() -> None:
     old, new = ("\n".join(str(number * step % 150) for number in range(1500)) for step in (1, 7))
     given = {"file_path": "/x", "old_string": old, "new_string": new}
 
-    whole = as_shown(PermissionEvent("1", "Edit", given), Scrubber()).whole
-    assert whole.startswith("/x\n-0\n-1\n")
-    assert whole.count("\n+") == 1500
+    full_text = as_shown(PermissionEvent("1", "Edit", given), Scrubber()).full_description
+    assert full_text.startswith("/x\n-0\n-1\n")
+    assert full_text.count("\n+") == 1500
 
 
-def test_a_long_command_shows_both_ends_and_how_much_is_between() -> None:
+def test_a_long_command_shows_both_ends_and_the_omitted_length() -> None:
     def shown(length: int) -> str:
         command = "begin" + " x" * length + " end"
-        return wanted(PermissionEvent("1", "Bash", {"command": command}), Scrubber())
+        return description_of(PermissionEvent("1", "Bash", {"command": command}), Scrubber())
 
     assert shown(1400) == "begin" + " x" * 1400 + " end"
     assert shown(100_000).startswith("begin x x")

@@ -1,4 +1,4 @@
-"""The scrubber: what people are shown has no secrets in it."""
+"""The scrubber, which hides secrets in text for people."""
 
 import json
 import time
@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.bridge.scrubber import MAX_READ, SECRET, Scrubber, secrets_of, secrets_of_agent
+from remoteclaw.bridge.scrubber import (
+    MAX_READ_CHARS,
+    SECRET,
+    Scrubber,
+    secrets_of,
+    secrets_of_agent,
+)
 from remoteclaw.config.load import parse_config
 from tests.support.rows import for_each
 
@@ -52,14 +58,14 @@ ENV = {
 SCRUBBER = Scrubber((*secrets_of(CONFIG), *secrets_of_agent(ENV, {})))
 
 
-def shown(text: str, most: int = 500) -> str:
-    return SCRUBBER.line(text, most)
+def shown(text: str, max_chars: int = 500) -> str:
+    return SCRUBBER.line(text, max_chars)
 
 
 @for_each(
     ("text", "line"),
     [
-        # What is declared.
+        # Secrets in the configuration.
         ("redis-cli -a hunter2! ping", "redis-cli -a [secret] ping"),
         ("redis-cli -a hunter2%21 ping", "redis-cli -a [secret] ping"),
         ("deploy --token dep1", "deploy --token [secret]"),
@@ -68,12 +74,12 @@ def shown(text: str, most: int = 500) -> str:
         ("curl -H 'Authorization: Token quite-a-secret'", "curl -H 'Authorization: [secret]'"),
         ("curl -d quite-a-secret", "curl -d [secret]"),
         ("sign 'a horse of another colour'", "sign '[secret]'"),
-        # What the agent's environment has.
+        # Secrets in the agent's environment.
         ("curl -u ada:swordfish x", "curl -u ada:[secret] x"),
         ("echo 'correct\n horse\tbattery'", "echo '[secret]'"),
         ("echo correct%20horse%20battery", "echo [secret]"),
         ("echo xQWxhZGRpbjpvcGVux", "echo x[secret]x"),
-        # What has the form of a key.
+        # Text that has the form of a key.
         (f"export A=sk-proj-{'x' * 40}", "export A=[secret]"),
         (
             f"git clone https://ghp_{'a' * 36}@github.com/a/b",
@@ -88,7 +94,7 @@ def shown(text: str, most: int = 500) -> str:
         ("psql postgres://ada:p%40ss@db/x", "psql postgres://[secret]@db/x"),
         (f"x rca_{'0' * 32}_{'1' * 64} {'2' * 64}", "x [secret] [secret]"),
         (f"echo '{'-' * 5}BEGIN RSA PRIVATE KEY{'-' * 5}\nMIIE\nabc", "echo '[secret]"),
-        # What stays.
+        # Text that is not secret.
         ("NODE_ENV=production PATH=/usr/local/bin:/usr/bin make", None),
         ("ls /home/me /srv/configuration /etc/ssl/cert.pem", None),
         ("curl http://127.0.0.1:1234/v1 # short", None),
@@ -102,23 +108,28 @@ def test_secrets_are_hidden_and_nothing_else(text: str, line: str | None) -> Non
     assert shown(text) == (text if line is None else line)
 
 
-@pytest.mark.parametrize("mark", ["\x00", "\x1b", "\u202e", "\u2066", "\r", "\x9b"])
-def test_a_mark_within_a_secret_does_not_save_it(mark: str) -> None:
-    assert shown(f"echo sword{mark}fish \x1b[2J") == "echo [secret] [2J"
+@pytest.mark.parametrize("control", ["\x00", "\x1b", "\u202e", "\u2066", "\r", "\x9b"])
+def test_a_control_character_in_a_secret_does_not_keep_it_from_being_hidden(control: str) -> None:
+    assert shown(f"echo sword{control}fish \x1b[2J") == "echo [secret] [2J"
 
 
-def test_a_secret_is_hidden_before_the_line_is_cut() -> None:
-    assert shown("echo swordfish", most=10) == "echo [sec…"
-    assert "swordf" not in shown(f"{'x ' * (MAX_READ // 2 - 3)} swordfish", most=MAX_READ)[:-10]
+def test_a_secret_is_hidden_before_the_line_is_truncated() -> None:
+    assert shown("echo swordfish", max_chars=10) == "echo [sec…"
+    assert (
+        "swordf"
+        not in shown(f"{'x ' * (MAX_READ_CHARS // 2 - 3)} swordfish", max_chars=MAX_READ_CHARS)[
+            :-10
+        ]
+    )
 
 
-def test_of_a_long_value_its_beginning_is_enough() -> None:
+def test_a_long_secret_is_recognized_by_its_beginning() -> None:
     value = json.dumps({"type": "service_account", "private": "x" * 5000})
 
     assert Scrubber([value]).line(f"echo '{value}' y", 80) == (f"echo '{SECRET}")
 
 
-def test_a_text_keeps_its_lines() -> None:
+def test_a_scrubbed_text_keeps_its_line_breaks() -> None:
     text = "A=swordfish\n\tB=correct horse\n battery\x1b\nC=2"
 
     assert SCRUBBER.text(text, 300) == "A=[secret]\n\tB=[secret]\nC=2"
@@ -133,14 +144,14 @@ def test_a_text_keeps_its_lines() -> None:
     st.text(max_size=50),
     st.booleans(),
 )
-def test_no_value_is_shown_wherever_it_stands(
-    value: str, before: str, behind: str, is_quoted: bool
+def test_a_secret_is_hidden_wherever_it_is_in_the_text(
+    value: str, before: str, after: str, is_quoted: bool
 ) -> None:
     secret = f"k{value}k"
     scrubber = Scrubber([secret])
     written = quote(secret, safe="") if is_quoted else secret
 
-    line = scrubber.line(f"{before} {written} {behind}", 5000)
+    line = scrubber.line(f"{before} {written} {after}", 5000)
 
     assert written not in line
     assert SECRET in line
@@ -149,7 +160,7 @@ def test_no_value_is_shown_wherever_it_stands(
 @pytest.mark.parametrize(
     "piece", ["x", " ", "sk-", "://", "a@", "Bearer ", "eyJ.", "-" * 5 + "BEGIN ", "0" * 63 + " "]
 )
-def test_a_megabyte_costs_no_more_than_what_is_read_of_it(piece: str) -> None:
+def test_a_megabyte_is_scrubbed_within_a_second(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     began = time.process_time()
 

@@ -1,4 +1,4 @@
-"""When an agent has taken too long, and what it may take its time for."""
+"""The time limits of a turn: silence, total time and start, and the cases to which none applies."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Limits, conduct
-from remoteclaw.bridge.time_limits import SILENCE_S, Pace
+from remoteclaw.bridge.time_limits import SILENCE_S, TurnTimer
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory, Overdue
 from remoteclaw.events import (
@@ -36,16 +36,16 @@ class Clock:
         return self.now
 
 
-def pace_after(*steps: AgentEvent | float) -> Pace:
-    """Return a pace after events and seconds, in their order."""
+def timer_after(*steps: AgentEvent | float) -> TurnTimer:
+    """Return a timer after `steps` in their order: events, and numbers of seconds that pass."""
     clock = Clock()
-    pace = Pace(clock)
+    timer = TurnTimer(clock)
     for step in steps:
         if isinstance(step, float):
             clock.now += step
         else:
-            pace.note(step)
-    return pace
+            timer.note(step)
+    return timer
 
 
 @for_each(
@@ -63,51 +63,51 @@ def pace_after(*steps: AgentEvent | float) -> Pace:
         ((TOOL, 1001.0), True),
     ],
 )
-def test_silence_counts_while_nothing_is_going_on(
+def test_the_stall_limit_applies_unless_a_tool_runs_or_a_request_is_open(
     steps: tuple[AgentEvent | float, ...], is_overdue: bool
 ) -> None:
-    assert bool(pace_after(*steps).overdue(LIMITS)) is is_overdue
+    assert bool(timer_after(*steps).overdue(LIMITS)) is is_overdue
 
 
-def test_earlier_tries_count_to_the_time_that_a_turn_may_take() -> None:
+def test_the_time_of_earlier_attempts_counts_towards_turn_s() -> None:
     clock = Clock()
-    pace = Pace(clock, used_s=950.0)
-    pace.note(TOOL)
+    timer = TurnTimer(clock, used_s=950.0)
+    timer.note(TOOL)
     clock.now += 49.0
 
-    assert not pace.overdue(LIMITS)
+    assert not timer.overdue(LIMITS)
     clock.now += 2.0
-    assert pace.overdue(LIMITS) == Overdue("turn_s", 1000)
+    assert timer.overdue(LIMITS) == Overdue("turn_s", 1000)
 
 
 @pytest.mark.parametrize(("verdict", "is_overdue"), [("allow", False), ("deny", True)])
-def test_after_a_decision_the_time_counts_anew(verdict: Any, is_overdue: bool) -> None:
+def test_a_decision_restarts_the_silence_timer(verdict: Any, is_overdue: bool) -> None:
     clock = Clock()
-    pace = Pace(clock)
-    pace.note(TOOL)
-    pace.note(PermissionEvent("1", "look", {}))
+    timer = TurnTimer(clock)
+    timer.note(TOOL)
+    timer.note(PermissionEvent("1", "look", {}))
     clock.now += 500.0
 
-    pace.decided(Decision(verdict))
+    timer.decided(Decision(verdict))
 
-    assert not pace.overdue(LIMITS)
-    assert pace.silence_s == 0
+    assert not timer.overdue(LIMITS)
+    assert timer.silence_s == 0
     clock.now += 61.0  # the tool runs, unless it was denied
-    assert bool(pace.overdue(LIMITS)) is is_overdue
+    assert bool(timer.overdue(LIMITS)) is is_overdue
 
 
-def test_the_person_is_told_once_until_when_it_is_waited() -> None:
-    pace = pace_after(SILENCE_S + 1)
+def test_a_notice_says_once_until_when_the_turn_waits() -> None:
+    timer = timer_after(SILENCE_S + 1)
 
-    notice = pace.notice(LIMITS)
+    notice = timer.notice(LIMITS)
 
-    assert re.fullmatch(r"\(No word from the model yet; it is given until \d\d:\d\d\.\)", notice)
-    assert pace.notice(LIMITS) == ""
-    assert pace_after(SILENCE_S - 1).notice(LIMITS) == ""
-    assert pace_after(TOOL, SILENCE_S + 1).notice(LIMITS) == ""
+    assert re.fullmatch(r"\(No response from the model yet; I wait until \d\d:\d\d\.\)", notice)
+    assert timer.notice(LIMITS) == ""
+    assert timer_after(SILENCE_S - 1).notice(LIMITS) == ""
+    assert timer_after(TOOL, SILENCE_S + 1).notice(LIMITS) == ""
 
 
-async def test_an_agent_that_says_nothing_is_stopped_and_the_person_told(
+async def test_a_silent_agent_is_stopped_and_the_person_is_informed(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -128,14 +128,14 @@ async def test_an_agent_that_says_nothing_is_stopped_and_the_person_told(
         "I begin",
         "main gave no sign of life for 0",
     ]
-    assert any("No word from the model yet" in text for text in shown)
-    assert after.payloads[0].text == "fine"  # the same process: it had stopped when it was told to
+    assert any("No response from the model yet" in text for text in shown)
+    assert after.payloads[0].text == "fine"  # the same process, because it obeyed the stop
 
 
-async def test_a_tool_may_take_its_time(
+async def test_the_stall_limit_does_not_apply_while_a_tool_runs(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conduct, "ABORT_S", 0.1)  # it would be ended
+    monkeypatch.setattr(conduct, "ABORT_S", 0.1)  # a stopped turn would end the agent
     body = (
         "turn(); say(type='tool_use', id='1', name='build', input={})\n"
         "time.sleep(2.4)\n"
@@ -150,10 +150,10 @@ async def test_a_tool_may_take_its_time(
     assert result.payloads[0].text == "built"
 
 
-async def test_silence_counts_after_a_permission_that_nobody_was_asked_for(
+async def test_the_stall_limit_applies_after_a_permission_that_no_person_decided(
     home: Home, directory: Path
 ) -> None:
-    """Not every agent says that a denied tool has ended."""
+    """Not every agent reports that a denied tool has ended."""
     body = (
         "prompt = begin()\n"
         "say(jsonrpc='2.0', id=0, method='session/request_permission', params=dict(\n"
@@ -172,7 +172,7 @@ async def test_silence_counts_after_a_permission_that_nobody_was_asked_for(
     assert result.error == "the limit stall_s = 0.9 was passed"
 
 
-async def test_a_turn_has_a_time_in_all(home: Home, directory: Path) -> None:
+async def test_a_turn_is_stopped_after_turn_s(home: Home, directory: Path) -> None:
     body = "turn()\nfor _ in range(1000): say(type='text', text='more '); time.sleep(0.05)\n"
     command = script(directory, body)
     async with demo_bridge(home, command=command, limits=Limits(turn_s=1.9)) as (bridge, *_):
@@ -183,7 +183,7 @@ async def test_a_turn_has_a_time_in_all(home: Home, directory: Path) -> None:
     assert "main took longer than 1.9 s in all, so it was stopped." in result.payloads[-1].text
 
 
-async def test_a_start_has_a_time(home: Home, directory: Path) -> None:
+async def test_a_start_is_stopped_after_start_s(home: Home, directory: Path) -> None:
     command = acp_script(directory, "asked('nothing')\n")
     async with agent_bridge(home, "acp", command=command, limits=Limits(start_s=0.4)) as (
         bridge,
@@ -196,19 +196,19 @@ async def test_a_start_has_a_time(home: Home, directory: Path) -> None:
     assert result.payloads[-1].text.startswith("main did not start within 0.4 s. Send")
 
 
-def test_whatever_it_prints_is_a_sign_of_life() -> None:
+def test_any_output_of_the_agent_restarts_the_silence_timer() -> None:
     clock, printed = Clock(), [0.0]
-    pace = Pace(clock, lambda: printed[0])
+    timer = TurnTimer(clock, lambda: printed[0])
     clock.now = 100.0
-    assert pace.overdue(LIMITS)
+    assert timer.overdue(LIMITS)
 
-    printed[0] = 70.0  # half a tool call, which is no event yet
+    printed[0] = 70.0  # part of a tool call, which is not an event yet
 
-    assert not pace.overdue(LIMITS)
-    assert pace.silence_s == 30.0
+    assert not timer.overdue(LIMITS)
+    assert timer.silence_s == 30.0
 
 
-async def test_what_comes_before_the_agent_is_asked_is_no_silence(
+async def test_the_stall_limit_does_not_apply_before_the_prompt_is_sent(
     home: Home, directory: Path
 ) -> None:
     body = "prompt = begin(); text('here'); answer(prompt, stopReason='end_turn')\n"

@@ -1,4 +1,4 @@
-"""A copy that has lost its account's claim asks nothing more of the platform, whatever is due."""
+"""An adapter that has lost its account's claim makes no more calls to the platform."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from remoteclaw.channels import delivery, intake, live
-from remoteclaw.channels.arrival import Door
+from remoteclaw.channels.arrival import InboundContext
 from remoteclaw.channels.intake import Intake
-from remoteclaw.channels.rate import Rate
+from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
@@ -25,7 +25,7 @@ from remoteclaw.protocols import ChannelAdapter, Operation, Part, PlatformAdapte
 from tests.support import platform as platforms
 from tests.support.platform import Platform, Recipient
 from tests.support.stack import REPLIES, Stack
-from tests.support.talks import Talk, heard
+from tests.support.talks import Talk, wait_for_live_text_listener
 from tests.support.waiting import eventually
 
 ACCOUNT = ("test", "default")
@@ -54,55 +54,55 @@ async def relayed(reader: ReplyReader, adapter: ChannelAdapter) -> AsyncIterator
     await asyncio.wait((task,))
 
 
-async def lose(stack: Stack, reader: ReplyReader) -> None:
-    """Have another copy take over, as it does when this one was frozen."""
+async def lose_claim(stack: Stack, reader: ReplyReader) -> None:
+    """Give the claim to another adapter, as happens while this one is frozen."""
     client: Any = stack.fleet.scripts.client
     await client.set(keys.reader(*ACCOUNT), "another")
-    await eventually(lambda: not reader.is_mine)
+    await eventually(lambda: not reader.has_claim)
 
 
-def is_over(caplog: pytest.LogCaptureFixture) -> bool:
-    return "nothing more is" in caplog.text
+def has_stopped(caplog: pytest.LogCaptureFixture) -> bool:
+    return "stops reading messages" in caplog.text or "stops sending replies" in caplog.text
 
 
-@pytest.mark.parametrize("what", ["edited", "typing"])
-async def test_nothing_more_is_shown(
+@pytest.mark.parametrize("event", ["edited", "typing"])
+async def test_an_adapter_without_its_claim_shows_no_live_text_and_no_typing(
     stack: Stack,
     platform: Platform,
     adapter: ChannelAdapter,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    what: str,
+    event: str,
 ) -> None:
-    if what == "typing":
+    if event == "typing":
         monkeypatch.setattr(live, "TYPING_S", 0.2)
     reader = reader_of(stack.fleet)
     async with relayed(reader, adapter):
-        await heard(stack.fleet)
+        await wait_for_live_text_listener(stack.fleet)
         turn = await Talk.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: platform.chat("chat-1"))
-        await lose(stack, reader)
-        shown = len(platform.did(what))
-        if what == "edited":
+        await lose_claim(stack, reader)
+        count = len(platform.did(event))
+        if event == "edited":
             await turn.show("Let me")
-        await eventually(partial(is_over, caplog))
+        await eventually(partial(has_stopped, caplog))
 
-    assert len(platform.did(what)) == shown
+    assert len(platform.did(event)) == count
 
 
-async def test_nothing_more_is_removed(
+async def test_an_adapter_without_its_claim_removes_no_preview(
     stack: Stack,
     platform: Platform,
     adapter: ChannelAdapter,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What was a preview here may have become the answer there."""
+    """The other adapter may have turned the preview into the answer."""
     monkeypatch.setattr(delivery, "FRESH_S", 0.0)
     reader = reader_of(stack.fleet)
     async with relayed(reader, adapter):
-        await heard(stack.fleet)
+        await wait_for_live_text_listener(stack.fleet)
         turn = await Talk.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: platform.chat("chat-1"))
@@ -111,14 +111,14 @@ async def test_nothing_more_is_removed(
         await eventually(lambda: platform.did("held"))
         platform.tell(breaks=True)
         await eventually(lambda: platform.did("broke"))
-        await lose(stack, reader)
+        await lose_claim(stack, reader)
         platform.tell()
-        await eventually(partial(is_over, caplog))
+        await eventually(partial(has_stopped, caplog))
 
     assert [post.text for post in platform.chat("chat-1")] == ["Let", "Done."]
 
 
-async def test_nothing_more_is_sent_by_a_key(
+async def test_an_adapter_without_its_claim_repeats_no_keyed_send(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Keyed(Recipient):
@@ -127,70 +127,70 @@ async def test_nothing_more_is_sent_by_a_key(
         async def send(
             self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
         ) -> Sent:
-            asked.append(reply.text)
+            attempts.append(reply.text)
             raise PlatformBusy("Too many messages.", after_s=0.1)
 
-    asked: list[str] = []
+    attempts: list[str] = []
     reader = reader_of(stack.fleet)
     await stack.put_reply(*ACCOUNT, "one", chat="chat-1")
     async with relayed(reader, Keyed()):
-        await eventually(lambda: asked)
-        await lose(stack, reader)
-        count = len(asked)
-        await eventually(partial(is_over, caplog))
+        await eventually(lambda: attempts)
+        await lose_claim(stack, reader)
+        count = len(attempts)
+        await eventually(partial(has_stopped, caplog))
 
-    assert len(asked) == count
+    assert len(attempts) == count
 
 
-async def test_nothing_more_is_done(
+async def test_an_adapter_without_its_claim_performs_no_operation(
     stack: Stack,
     platform: Platform,
     adapter: ChannelAdapter,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Though there was time left for it when Redis was asked."""
+    """Redis reported enough time for the operation before the claim was lost."""
     proxy = await stack.proxied()
     reader = reader_of(stack.open_at(proxy.url))
     message = platform.say("chat-1", "bo", "hi")
     args = {"messageId": message, "emoji": "x"}
-    asked = operation_payload("c", Operation("react", "chat-1", None, args, expires_ms=2**60))
+    payload = operation_payload("c", Operation("react", "chat-1", None, args, expires_ms=2**60))
     failpoint = proxy.arm("clock", "after")
-    await stack.fleet.scripts.client.xadd(REPLIES, {"reply": orjson.dumps(asked)})
+    await stack.fleet.scripts.client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
     async with relayed(reader, adapter):
         await failpoint.wait()
-        await lose(stack, reader)
+        await lose_claim(stack, reader)
         failpoint.release()
-        await eventually(partial(is_over, caplog))
+        await eventually(partial(has_stopped, caplog))
 
     assert platform.did("react") == []
 
 
-async def test_nothing_more_is_read(
+async def test_an_adapter_without_its_claim_polls_no_messages(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Away:
         async def poll(self, position: str | None) -> None:
-            asked.append(position)
+            polls.append(position)
             raise PlatformAway("It is away.")
 
-    asked: list[str | None] = []
+    polls: list[str | None] = []
     monkeypatch.setattr(intake, "PAUSES_S", (0.05,))
     reader = reader_of(stack.fleet)
     adapter = cast(PlatformAdapter, Away())
     config = CurrentConfig(stack.home, load_config(stack.home.config_file))
-    door = Door(
+    context = InboundContext(
         fleet=stack.fleet,
         home=stack.home,
         config=config,
         provider="test",
         account="default",
-        rate=Rate(),
+        rate=RateLimiter(),
     )
-    task = asyncio.create_task(Intake(door, reader, adapter).run())
-    await eventually(lambda: asked)
-    await lose(stack, reader)
-    count = len(asked)
-    await eventually(partial(is_over, caplog))
+    task = asyncio.create_task(Intake(context, reader, adapter).run())
+    await eventually(lambda: polls)
+    await lose_claim(stack, reader)
+    count = len(polls)
+    await eventually(partial(has_stopped, caplog))
     task.cancel()
 
-    assert len(asked) == count
+    assert len(polls) == count

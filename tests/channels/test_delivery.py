@@ -1,4 +1,4 @@
-"""Replies while platforms, adapters and Redis fail: nothing lost, nothing said twice unsaid."""
+"""Replies while platforms, adapters and Redis fail: none is lost, and a repetition is marked."""
 
 import asyncio
 import contextlib
@@ -36,11 +36,11 @@ def platform(directory: Path) -> Iterator[Platform]:
     made.end()
 
 
-async def say(stack: Stack, text: str, *, chat: str = "chat-1", **more: Any) -> None:
+async def queue_reply(stack: Stack, text: str, *, chat: str = "chat-1", **more: Any) -> None:
     await stack.put_reply("test", "default", text, chat=chat, **more)
 
 
-async def empty(stack: Stack) -> None:
+async def wait_until_empty(stack: Stack) -> None:
     """Wait until every reply has its receipt."""
     client: Any = stack.fleet.scripts.client
 
@@ -48,41 +48,41 @@ async def empty(stack: Stack) -> None:
         return not await client.xlen(REPLIES)
 
     await eventually(is_empty)
-    assert not await client.exists(keys.sending("test", "default"))
+    assert not await client.exists(keys.delivery_marks("test", "default"))
 
 
-# -- rows -----------------------------------------------------------------------------------------
+# -- order within a chat ---------------------------------------------------------------------------
 
 
-async def test_a_chat_that_hangs_holds_up_itself_alone(stack: Stack, platform: Platform) -> None:
+async def test_a_chat_that_hangs_delays_no_other_chat(stack: Stack, platform: Platform) -> None:
     platform.tell(holds="slow")
     for index in range(3):
-        await say(stack, f"slow {index}", chat="slow", index=index)
-        await say(stack, f"quick {index}", chat="quick", index=index)
+        await queue_reply(stack, f"slow {index}", chat="slow", index=index)
+        await queue_reply(stack, f"quick {index}", chat="quick", index=index)
     async with platform.served(stack.fleet):
         await eventually(lambda: platform.texts == ["quick 0", "quick 1", "quick 2"])
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert platform.texts[3:] == ["slow 0", "slow 1", "slow 2"]
 
 
-async def test_a_chat_that_is_asked_too_often_waits_as_long_as_it_is_told(
+async def test_a_rate_limited_chat_waits_and_delays_no_other_chat(
     stack: Stack, platform: Platform
 ) -> None:
     platform.tell(busy_s={"slow": 0.3})
-    await say(stack, "slow", chat="slow")
+    await queue_reply(stack, "slow", chat="slow")
     async with platform.served(stack.fleet):
         await eventually(lambda: platform.did("busy"))
-        await say(stack, "quick", chat="quick")
+        await queue_reply(stack, "quick", chat="quick")
         await eventually(lambda: platform.texts == ["quick"])
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
-    assert platform.texts == ["quick", "slow"], "it certainly wasn't done: it is no second time"
+    assert platform.texts == ["quick", "slow"], "a busy chat got nothing, so this is no repetition"
 
 
-async def test_topics_of_a_chat_are_served_beside_each_other(
+async def test_topics_of_a_chat_are_delivered_independently(
     stack: Stack, platform: Platform
 ) -> None:
     stuck = asyncio.Event()
@@ -91,9 +91,9 @@ async def test_topics_of_a_chat_are_served_beside_each_other(
         async def take(self, reply: Reply, *_: object) -> None:
             if reply.thread_id == "a":
                 await stuck.wait()
-            said.append(reply.text)
+            delivered.append(reply.text)
 
-    said: list[str] = []
+    delivered: list[str] = []
     client: Any = stack.fleet.scripts.client
     for index, (thread, text) in enumerate((("a", "a 0"), ("b", "b 0"), ("a", "a 1"))):
         payload = reply_payload(
@@ -106,23 +106,25 @@ async def test_topics_of_a_chat_are_served_beside_each_other(
         )
         await client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
     async with relayed(stack, Topics()):
-        await eventually(lambda: said == ["b 0"])
+        await eventually(lambda: delivered == ["b 0"])
         stuck.set()
-        await empty(stack)
+        await wait_until_empty(stack)
 
-    assert said == ["b 0", "a 0", "a 1"]
+    assert delivered == ["b 0", "a 0", "a 1"]
 
 
-async def test_what_is_dropped_while_it_waits_is_not_sent(stack: Stack, platform: Platform) -> None:
+async def test_a_reply_dropped_while_its_chat_is_busy_is_not_sent(
+    stack: Stack, platform: Platform
+) -> None:
     platform.tell(busy_s={"chat-1": 0.1})
     async with platform.served(stack.fleet):
-        await say(stack, "one")
+        await queue_reply(stack, "one")
         await eventually(lambda: platform.did("busy"))
-        found = [reply async for reply in stack.fleet.replies.undelivered()]
-        assert await stack.fleet.replies.drop(found) == 1
+        undelivered = [reply async for reply in stack.fleet.replies.undelivered()]
+        assert await stack.fleet.replies.drop(undelivered) == 1
         platform.tell()
-        await say(stack, "two", index=1)
-        await empty(stack)
+        await queue_reply(stack, "two", index=1)
+        await wait_until_empty(stack)
 
     assert platform.texts == ["two"]
 
@@ -138,13 +140,15 @@ async def relayed(
     await asyncio.wait((task,))
 
 
-async def test_a_busy_chat_is_not_asked_before_its_time(stack: Stack, platform: Platform) -> None:
+async def test_a_busy_chat_is_not_tried_before_its_retry_time(
+    stack: Stack, platform: Platform
+) -> None:
     platform.tell(busy_s={"slow": 3600})
-    await say(stack, "slow", chat="slow")
+    await queue_reply(stack, "slow", chat="slow")
     async with platform.served(stack.fleet):
         await eventually(lambda: platform.did("busy"))
         for index in range(50):
-            await say(stack, f"{index}", chat="quick", index=index)
+            await queue_reply(stack, f"{index}", chat="quick", index=index)
         await eventually(lambda: len(platform.delivered) == 50)
 
     assert len(platform.did("busy")) == 1
@@ -153,127 +157,129 @@ async def test_a_busy_chat_is_not_asked_before_its_time(stack: Stack, platform: 
 # -- outages --------------------------------------------------------------------------------------
 
 
-async def test_an_outage_gives_nothing_up_and_is_told_once(
+async def test_an_outage_loses_no_reply_and_is_logged_once(
     stack: Stack,
     platform: Platform,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(budget, "FIRST_S", 0.01)
-    monkeypatch.setattr(budget, "MAX_S", 0.05)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(budget, "MAX_PAUSE_S", 0.05)
     platform.tell(breaks=True)
     for number in range(20):
-        await say(stack, f"to {number}", chat=f"chat-{number % 5}", index=number)
+        await queue_reply(stack, f"to {number}", chat=f"chat-{number % 5}", index=number)
     async with platform.served(stack.fleet) as relaying:
         await eventually(lambda: len(platform.did("broke")) > 20)
         assert not relaying.done()
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert sorted(platform.texts) == sorted(f"to {number}" for number in range(20))
     assert caplog.text.count("The platform is away.") == 1
 
 
-async def test_one_attempt_at_a_time_looks_whether_a_platform_is_back(
+async def test_during_an_outage_one_attempt_at_a_time_probes_the_platform(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "FIRST_S", 0.01)
-    monkeypatch.setattr(budget, "MAX_S", 0.1)
-    running = most = 0
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(budget, "MAX_PAUSE_S", 0.1)
+    running = max_running = 0
     is_away = True
     tried = list[str]()
 
     class Away(Recipient):
         async def take(self, reply: Reply, *_: object) -> None:
-            nonlocal running, most
+            nonlocal running, max_running
             if not is_away:
                 return
             running += 1
             tried.append(reply.channel_id)
             if len(tried) > 40:
-                most = max(most, running)
+                max_running = max(max_running, running)
             await asyncio.sleep(0)
             running -= 1
             raise PlatformAway("The platform is away.")
 
     for number in range(20):
-        await say(stack, "x", chat=f"chat-{number}")
+        await queue_reply(stack, "x", chat=f"chat-{number}")
     async with relayed(stack, Away()):
         await eventually(lambda: len(tried) > 60)
         is_away = False
-        await empty(stack)
+        await wait_until_empty(stack)
 
-    assert most == 1
+    assert max_running == 1
 
 
-async def test_a_refused_account_keeps_everything_until_it_is_let_in_again(
+async def test_a_refused_account_keeps_its_replies_until_it_is_accepted_again(
     stack: Stack,
     platform: Platform,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(budget, "MAX_S", 0.05)
+    monkeypatch.setattr(budget, "MAX_PAUSE_S", 0.05)
     platform.tell(revoked="The token was revoked: make a new one.")
-    await say(stack, "one", chat="a")
-    await say(stack, "two", chat="b")
+    await queue_reply(stack, "one", chat="a")
+    await queue_reply(stack, "two", chat="b")
     async with platform.served(stack.fleet):
         await eventually(lambda: len(platform.did("refused")) > 3)
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert sorted(platform.texts) == ["one", "two"]
     assert caplog.text.count("The token was revoked: make a new one.") == 1
 
 
-async def test_what_certainly_was_not_done_leaves_no_mark(stack: Stack, platform: Platform) -> None:
-    """So an adapter that is ended in an outage says nothing of a second time."""
+async def test_a_send_that_certainly_failed_leaves_no_delivery_mark(
+    stack: Stack, platform: Platform
+) -> None:
+    """So an adapter that restarts during an outage doesn't mark the reply as a repetition."""
     client: Any = stack.fleet.scripts.client
     platform.tell(breaks=True)
     process = platform.start_process(stack.redis.url)
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     await eventually(lambda: platform.did("broke"))
 
     async def is_unmarked() -> bool:
-        return not await client.exists(keys.sending("test", "default"))
+        return not await client.exists(keys.delivery_marks("test", "default"))
 
     await eventually(is_unmarked)
     process.kill()
     process.wait()
     platform.tell()
     platform.start_process(stack.redis.url)
-    await empty(stack)
+    await wait_until_empty(stack)
 
     assert platform.texts == ["one"]
 
 
-# -- what is not known ----------------------------------------------------------------------------
+# -- unknown outcomes ------------------------------------------------------------------------------
 
 
-async def test_a_lost_answer_is_said_again_once_and_says_so(
+async def test_a_reply_with_an_unknown_outcome_is_sent_once_more_and_says_so(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "FIRST_S", 0.05)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.05)
     platform.tell(answers=False)
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     async with platform.served(stack.fleet):
         await eventually(lambda: platform.delivered)
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert [event["text"] for event in platform.delivered] == ["one", f"{AGAIN}one"]
 
 
-async def test_what_is_lost_twice_is_a_dead_letter(
+async def test_a_reply_whose_outcome_is_unknown_twice_is_a_dead_letter(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
     platform.tell(answers=False)
     async with platform.served(stack.fleet):
         accepted = await answered(stack.fleet, "one")
-        await empty(stack)
+        await wait_until_empty(stack)
         platform.tell()
         await answered(stack.fleet, "two")
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert [event["text"] for event in platform.delivered] == ["one", f"{AGAIN}one", "two"]
     (letter,) = await stack.fleet.dead_letters.list()
@@ -281,24 +287,24 @@ async def test_what_is_lost_twice_is_a_dead_letter(
     assert "perhaps sent" in letter.detail
 
 
-async def test_a_relay_that_is_ended_in_a_call_leaves_it_to_its_next_run(
+async def test_a_send_that_was_cancelled_with_its_relay_is_repeated_by_the_next_relay(
     stack: Stack, platform: Platform, directory: Path
 ) -> None:
-    """As when the polls of its account are refused: the process and its reader are the same."""
+    """This happens when the account's polls are refused; the process and its reader go on."""
     reader = stack.fleet.replies.reader("test", "default")
     adapter = PlatformAdapter(directory / "platform")
     platform.tell(stops="send after")
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     async with relayed(stack, adapter, reader):
         await eventually(lambda: platform.did("held"))
     platform.tell()
     async with relayed(stack, adapter, reader):
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert [event["text"] for event in platform.delivered] == ["one", f"{AGAIN}one"]
 
 
-async def test_an_answer_that_the_adapter_can_not_show_holds_nothing_up(stack: Stack) -> None:
+async def test_a_reply_that_the_adapter_cannot_split_blocks_no_other(stack: Stack) -> None:
     class Odd(Recipient):
         def parts(self, reply: Reply) -> Sequence[Part]:
             if reply.text == "odd":
@@ -306,28 +312,28 @@ async def test_an_answer_that_the_adapter_can_not_show_holds_nothing_up(stack: S
             return super().parts(reply)
 
         async def take(self, reply: Reply, *_: object) -> None:
-            said.append(reply.text)
+            delivered.append(reply.text)
 
-    said: list[str] = []
+    delivered: list[str] = []
     for index, text in enumerate(("odd", "even")):
-        await say(stack, text, index=index)
+        await queue_reply(stack, text, index=index)
     async with relayed(stack, Odd()) as task:
-        await eventually(lambda: said == ["even"] or task.done())
+        await eventually(lambda: delivered == ["even"] or task.done())
         assert not task.done(), task
-        await empty(stack)
+        await wait_until_empty(stack)
 
-    assert said == ["even"]
+    assert delivered == ["even"]
     (letter,) = await stack.fleet.dead_letters.list()
     assert (letter.text, letter.category) == ("odd", "refused")
     assert "ValueError" in letter.detail
 
 
-async def _is_over(stack: Stack, task: "asyncio.Task[None]") -> bool:
+async def _is_finished(stack: Stack, task: "asyncio.Task[None]") -> bool:
     client: Any = stack.fleet.scripts.client
     return task.done() or not await client.xlen(REPLIES)
 
 
-async def test_an_adapter_with_odd_answers_holds_nothing_up(
+async def test_invalid_results_of_an_adapter_block_no_other_reply(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Odd(Recipient):
@@ -338,7 +344,7 @@ async def test_an_adapter_with_odd_answers_holds_nothing_up(
             sent: Sent = answer
             return sent
 
-    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
     answers: dict[str, Any] = {
         "cancelled": asyncio.CancelledError(),
         "nothing": None,
@@ -348,9 +354,9 @@ async def test_an_adapter_with_odd_answers_holds_nothing_up(
         "well": Sent("m1"),
     }
     for index, text in enumerate(answers):
-        await say(stack, text, index=index)
+        await queue_reply(stack, text, index=index)
     async with relayed(stack, Odd()) as task:
-        await eventually(partial(_is_over, stack, task))
+        await eventually(partial(_is_finished, stack, task))
         assert not task.done(), task
 
     letters = await stack.fleet.dead_letters.list()
@@ -361,35 +367,35 @@ async def test_an_adapter_with_odd_answers_holds_nothing_up(
     ]
 
 
-async def test_parts_that_the_platform_has_are_not_sent_again(
+async def test_parts_that_were_delivered_are_not_sent_again(
     stack: Stack, platform: Platform
 ) -> None:
-    """Killed while its second part is being sent: the first one is there, the third one is not."""
+    """The process is killed while it sends the second of three parts."""
     files = [await stack.fleet.blobs.put(SID, f"{n}.txt", b"%d" % n) for n in range(2)]
     platform.tell(stops="file before")
     process = platform.start_process(stack.redis.url)
-    await say(stack, "Here.", attachments=tuple(files))
+    await queue_reply(stack, "Here.", attachments=tuple(files))
     await eventually(lambda: platform.did("held"))
     process.kill()
     process.wait()
     platform.tell()
     platform.start_process(stack.redis.url)
-    await empty(stack)
+    await wait_until_empty(stack)
 
     (post,) = platform.chat("chat-1")
     assert (post.text, post.files) == ("Here.", {"0.txt": "0", "1.txt": "1"})
     assert [event["is_again"] for event in platform.did("file")] == [True, False]
 
 
-async def test_a_part_that_was_sent_is_known_before_the_next_one_is_begun(
+async def test_a_sent_part_is_recorded_before_the_next_part_begins(
     stack: Stack, platform: Platform
 ) -> None:
-    """Killed between the two: the second one was not begun, so it is no second time."""
+    """The process is killed between two parts, so the second one is no repetition."""
     file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
     proxy = await stack.proxied()
     platform.tell(stops="send after")
     process = platform.start_process(proxy.url)
-    await say(stack, "Here.", attachments=(file,))
+    await queue_reply(stack, "Here.", attachments=(file,))
     await eventually(lambda: platform.did("held"))
     failpoint = proxy.arm("mark_sent", "after")
     platform.tell()
@@ -398,14 +404,14 @@ async def test_a_part_that_was_sent_is_known_before_the_next_one_is_begun(
     process.wait()
     failpoint.cut()
     platform.start_process(stack.redis.url)
-    await empty(stack)
+    await wait_until_empty(stack)
 
     assert platform.texts == ["Here."]
     assert [event["is_again"] for event in platform.did("file")] == [False]
 
 
 @pytest.mark.parametrize("problem", [PlatformRefused("Not that."), PlatformUnknown("Lost.")])
-async def test_what_is_given_up_and_sent_again_goes_on_where_it_was(
+async def test_a_retried_dead_letter_continues_with_its_first_unsent_part(
     stack: Stack, problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Partial(Recipient):
@@ -420,71 +426,75 @@ async def test_what_is_given_up_and_sent_again_goes_on_where_it_was(
                 raise problem
             return Sent(f"m{part.index}")
 
-    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
     tried: list[tuple[str, bool]] = []
     fails = True
     is_unknown = isinstance(problem, PlatformUnknown)
-    await say(stack, "one two three")
+    await queue_reply(stack, "one two three")
     async with relayed(stack, Partial()):
-        await empty(stack)
+        await wait_until_empty(stack)
         assert tried.pop(0) == ("one", False)
         fails = False
         tried.clear()
         (letter,) = await stack.fleet.dead_letters.list()
         await stack.fleet.dead_letters.send_again(letter)
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert tried == [("two", is_unknown), ("three", False)]
     client: Any = stack.fleet.scripts.client
-    assert await client.exists(*(keys.said("test", "default", "chat-1", f"m{n}") for n in range(3)))
+    assert await client.exists(
+        *(keys.message_origin("test", "default", "chat-1", f"m{n}") for n in range(3))
+    )
 
 
-async def test_a_copy_that_was_frozen_sends_nothing(stack: Stack, platform: Platform) -> None:
-    """It had leave to send when it froze; by the time that it wakes, another copy has sent."""
+async def test_a_frozen_adapter_sends_nothing_after_its_claim_expired(
+    stack: Stack, platform: Platform
+) -> None:
+    """It freezes with permission to send. Before it wakes, another adapter sends the reply."""
     claim_ms = 1000
     proxy = await stack.proxied()
     failpoint = proxy.arm("mark_sent", "after")
     frozen = platform.start_process(proxy.url, token="frozen", claim_ms=claim_ms)
     await eventually(lambda: platform.is_read(stack.fleet))
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     await failpoint.wait()
     kill(frozen.pid, signal.SIGSTOP)
     platform.start_process(stack.redis.url, token="next", claim_ms=claim_ms)
-    await empty(stack)
+    await wait_until_empty(stack)
     failpoint.release()
     kill(frozen.pid, signal.SIGCONT)
     log = platform.log
-    await eventually(lambda: "nothing more is sent here" in log())
+    await eventually(lambda: "stops sending replies" in log())
 
     assert [event["text"] for event in platform.delivered] == [f"{AGAIN}one"]
 
 
-async def test_no_call_begins_late_in_a_claim(
+async def test_no_platform_call_begins_shortly_before_its_claim_expires(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = stack.fleet.replies.reader("test", "default")
     assert await reader.claim()
-    assert reader.is_mine
+    assert reader.has_claim
 
     late_s = 0.8 * CLAIM_MS / 1000
     monkeypatch.setattr("remoteclaw.fleet.reader.boottime", lambda: boottime() + late_s)
 
-    assert not reader.is_mine
+    assert not reader.has_claim
     assert await stack.fleet.scripts.client.exists(keys.reader("test", "default"))
-    await reader.check()
-    assert reader.is_mine
+    await reader.ensure_claim()
+    assert reader.has_claim
 
 
-async def test_a_standby_takes_over_where_the_other_one_was(
+async def test_a_standby_continues_where_the_killed_adapter_stopped(
     stack: Stack, platform: Platform
 ) -> None:
-    """Killed while many wait: each is there once, in order, but for the one that was begun."""
+    """Each reply arrives once and in order; only the one that was being sent is marked."""
     platform.tell(holds="chat-0")
     first = platform.start_process(stack.redis.url, token="first", claim_ms=1000)
     await eventually(lambda: platform.is_read(stack.fleet))
     platform.start_process(stack.redis.url, token="second", claim_ms=1000)
     for number in range(30):
-        await say(stack, f"{number}", chat=f"chat-{number % 3}", index=number)
+        await queue_reply(stack, f"{number}", chat=f"chat-{number % 3}", index=number)
     client: Any = stack.fleet.scripts.client
 
     async def are_others_receipted() -> bool:
@@ -494,7 +504,7 @@ async def test_a_standby_takes_over_where_the_other_one_was(
     first.kill()
     first.wait()
     platform.tell()
-    await empty(stack)
+    await wait_until_empty(stack)
 
     assert [post.text for post in platform.chat("chat-0")] == [
         f"{AGAIN}0",
@@ -506,58 +516,58 @@ async def test_a_standby_takes_over_where_the_other_one_was(
         ]
 
 
-async def test_redis_that_is_killed_while_a_platform_answers_doubles_nothing(
+async def test_killing_redis_during_a_send_duplicates_no_reply(
     stack: Stack, platform: Platform
 ) -> None:
     platform.tell(stops="send after")
     async with platform.served(stack.fleet):
-        await say(stack, "one")
+        await queue_reply(stack, "one")
         await eventually(lambda: platform.did("held"))
         stack.redis.kill()
         platform.tell()
         await asyncio.to_thread(stack.redis.start)
-        await say(stack, "two", index=1)
-        await empty(stack)
+        await queue_reply(stack, "two", index=1)
+        await wait_until_empty(stack)
 
     assert [event["text"] for event in platform.delivered] == ["one", "two"]
 
 
-async def test_redis_that_is_frozen_while_a_platform_answers_doubles_nothing(
+async def test_freezing_redis_during_a_send_duplicates_no_reply(
     stack: Stack, platform: Platform
 ) -> None:
-    """For longer than a claim lasts: what is due meanwhile is sent behind it, under a new claim."""
+    """Redis is frozen for longer than a claim lasts; the second reply needs a new claim."""
     platform.tell(stops="send after")
     async with platform.served(stack.fleet, claim_ms=500):
-        await say(stack, "one")
-        await say(stack, "two", index=1)
+        await queue_reply(stack, "one")
+        await queue_reply(stack, "two", index=1)
         await eventually(lambda: platform.did("held"))
         with stack.redis.frozen():
             platform.tell()
             await asyncio.sleep(1)
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert [event["text"] for event in platform.delivered] == ["one", "two"]
 
 
-async def test_an_hour_s_outage_is_waited_out(
+async def test_an_outage_of_an_hour_loses_no_reply(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a clock that goes faster: each attempt of a chat finds that its pause is over."""
+    """The clock runs faster, so that each attempt finds its pause over."""
     hours = 0.0
 
     def clock() -> float:
         nonlocal hours
-        hours += 10  # so much later, whenever anybody looks
+        hours += 10  # ten seconds later at each reading
         return boottime() + hours
 
     monkeypatch.setattr(budget, "boottime", clock)
     platform.tell(breaks=True)
     for number in range(8):
-        await say(stack, f"{number}", chat=f"chat-{number % 4}", index=number)
+        await queue_reply(stack, f"{number}", chat=f"chat-{number % 4}", index=number)
     async with platform.served(stack.fleet):
         await eventually(lambda: hours > 3600 and len(platform.did("broke")) > 20)
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     for chat in range(4):
         assert [post.text for post in platform.chat(f"chat-{chat}")] == [f"{chat}", f"{chat + 4}"]
@@ -565,7 +575,7 @@ async def test_an_hour_s_outage_is_waited_out(
 
 
 class Keyed(Recipient):
-    """A platform that drops repetitions by itself, and loses the first answer."""
+    """A platform with idempotency keys that loses its first response."""
 
     has_keys = True
 
@@ -582,45 +592,46 @@ class Keyed(Recipient):
         return Sent("m1")
 
 
-async def test_a_platform_with_keys_needs_no_mark(
+async def test_a_platform_with_idempotency_keys_needs_no_delivery_mark(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
     proxy = await stack.proxied()
     marked = proxy.arm("mark_sent", "before")
     keyed = Keyed()
     fleet = stack.open_at(proxy.url)
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     task = asyncio.create_task(relay(fleet.replies.reader("test", "default"), keyed))
     await eventually(lambda: len(keyed.sent) == 2 or marked.reached.is_set())
     marked.release()
-    await empty(stack)
+    await wait_until_empty(stack)
     task.cancel()
 
     assert not marked.reached.is_set()
     assert keyed.sent == [(f"{SID}:1-0:1:0", 0, False)] * 2
 
 
-async def test_a_key_is_not_repeated_for_ever(
+async def test_a_keyed_send_is_not_retried_forever(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "FIRST_S", 0.001)
-    monkeypatch.setattr(budget, "MAX_S", 0.001)
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(budget, "MAX_PAUSE_S", 0.001)
     tried = list[str]()
 
     class Silent(Keyed):
         async def send(self, reply: Reply, *_: object, **__: object) -> Sent:
             tried.append(reply.text)
             if reply.text == "one" and len(tried) == 30:
-                raise PlatformAway("It is out of order.")  # so what follows counts anew
+                # An outage resets the count of unknown outcomes.
+                raise PlatformAway("It is out of order.")
             if reply.text == "one":
                 raise PlatformUnknown("No answer.")
             return Sent("m1")
 
-    await say(stack, "one")
-    await say(stack, "two", index=1)
+    await queue_reply(stack, "one")
+    await queue_reply(stack, "two", index=1)
     async with relayed(stack, Silent()):
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert tried == ["one"] * 90 + ["two"]
     (letter,) = await stack.fleet.dead_letters.list()
@@ -631,13 +642,13 @@ async def test_a_key_is_not_repeated_for_ever(
 # -- refusals -------------------------------------------------------------------------------------
 
 
-async def test_a_refused_answer_is_a_dead_letter_with_its_reason(
+async def test_a_refused_reply_is_a_dead_letter_with_its_reason(
     stack: Stack, platform: Platform
 ) -> None:
     platform.tell(refuses="You were blocked.")
     async with platform.served(stack.fleet):
         accepted = await answered(stack.fleet, "one")
-        await empty(stack)
+        await wait_until_empty(stack)
         outcome = await stack.outcome_so_far(accepted)
         assert [s.detail for s in outcome.steps if s.name == "undelivered"] == ["You were blocked."]
         (letter,) = await stack.fleet.dead_letters.list()
@@ -650,7 +661,7 @@ async def test_a_refused_answer_is_a_dead_letter_with_its_reason(
 
         platform.tell()
         assert "sent again by test/default" in run(stack, "deadletters", "retry", letter.id).stdout
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert platform.texts == ["one"]
     assert not await stack.fleet.dead_letters.count()
@@ -659,7 +670,7 @@ async def test_a_refused_answer_is_a_dead_letter_with_its_reason(
     assert "undelivered" not in names
 
 
-async def test_a_refused_message_before_the_last_one_is_told_with_its_turn(
+async def test_a_refused_message_before_the_last_is_noted_in_its_turns_outcome(
     stack: Stack, platform: Platform
 ) -> None:
     accepted = await answered(stack.fleet, "one")
@@ -670,7 +681,7 @@ async def test_a_refused_message_before_the_last_one_is_told_with_its_turn(
     await client.delete(REPLIES)
     await client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
     async with platform.served(stack.fleet):
-        await empty(stack)
+        await wait_until_empty(stack)
 
     outcome = keys.outcome_prefix(sid) + accepted.entry_id
     assert (await client.hget(outcome, "undelivered")).endswith(b"There is no such chat.")
@@ -682,7 +693,7 @@ async def test_a_dead_reply_can_be_dropped_with_its_files(stack: Stack, platform
     platform.tell(refuses="You were blocked.")
     async with platform.served(stack.fleet):
         await answered(stack.fleet, "one", file)
-        await empty(stack)
+        await wait_until_empty(stack)
     (letter,) = await stack.fleet.dead_letters.list()
     assert await stack.fleet.blobs.get(sid, file) == b"x"
 
@@ -692,14 +703,14 @@ async def test_a_dead_reply_can_be_dropped_with_its_files(stack: Stack, platform
     assert not await stack.fleet.dead_letters.count()
 
 
-async def test_a_refused_file_is_told_and_kept_and_the_text_goes_on(
+async def test_a_refused_file_is_reported_and_kept_and_the_text_is_delivered(
     stack: Stack, platform: Platform
 ) -> None:
     file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
     platform.tell(keeps_files=False)
-    await say(stack, "Here.", attachments=(file,))
+    await queue_reply(stack, "Here.", attachments=(file,))
     async with platform.served(stack.fleet):
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert platform.texts == [
         "Here.",
@@ -708,14 +719,14 @@ async def test_a_refused_file_is_told_and_kept_and_the_text_goes_on(
     assert await stack.fleet.blobs.get(SID, file) == b"x"
 
 
-async def test_the_claim_of_a_process_that_was_killed_is_not_waited_for(
+async def test_the_claim_of_a_killed_process_is_free_at_once(
     stack: Stack, platform: Platform
 ) -> None:
     process = platform.start_process(stack.redis.url, token="", claim_ms=3_600_000)
     await eventually(partial(platform.is_read, stack.fleet))
     reader = stack.fleet.replies.reader("test", "default")
     assert not await reader.claim()
-    process.send_signal(signal.SIGSTOP)  # it may go on
+    process.send_signal(signal.SIGSTOP)  # a frozen process may continue
     assert not await reader.claim()
 
     process.kill()
@@ -724,14 +735,14 @@ async def test_the_claim_of_a_process_that_was_killed_is_not_waited_for(
     assert await reader.claim()
 
 
-async def test_a_mark_is_obeyed_from_the_reader_alone(stack: Stack) -> None:
+async def test_only_the_current_reader_can_set_a_delivery_mark(stack: Stack) -> None:
     late, next_ = (stack.fleet.replies.reader("test", "default") for _ in range(2))
     assert await late.claim()
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     replies = late.replies()
     reply = await anext(replies)
     await replies.aclose()
-    await stack.fleet.scripts.client.delete(keys.reader("test", "default"))  # its time is over
+    await stack.fleet.scripts.client.delete(keys.reader("test", "default"))  # it has expired
     assert await next_.claim()
 
     with pytest.raises(LeaseLost):
@@ -739,24 +750,24 @@ async def test_a_mark_is_obeyed_from_the_reader_alone(stack: Stack) -> None:
     assert await next_.mark(reply, Mark(is_begun=True), by="next") is True
 
 
-# -- what was sent --------------------------------------------------------------------------------
+# -- ids of sent messages --------------------------------------------------------------------------
 
 
-async def test_what_the_platform_has_leads_back_to_its_turn(
+async def test_the_ids_of_delivered_messages_lead_to_their_turn(
     stack: Stack, platform: Platform
 ) -> None:
     file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
-    await say(stack, "Here.", attachments=(file,), entries=["1-0", "2-0"])
+    await queue_reply(stack, "Here.", attachments=(file,), entries=["1-0", "2-0"])
     async with platform.served(stack.fleet):
-        await empty(stack)
+        await wait_until_empty(stack)
 
     ids = [event["id"] for event in platform.events if event["event"] in ("delivered", "file")]
     assert len(ids) == 2
     for message_id in ids:
-        said = await stack.fleet.replies.said("test", "default", "chat-1", message_id)
-        assert said is not None
-        assert (said.sid, said.turn, said.entries) == (SID, "1-0", ("1-0", "2-0"))
-    assert await stack.fleet.replies.said("test", "default", "chat-2", ids[0]) is None
+        origin = await stack.fleet.replies.message_origin("test", "default", "chat-1", message_id)
+        assert origin is not None
+        assert (origin.sid, origin.turn, origin.entries) == (SID, "1-0", ("1-0", "2-0"))
+    assert await stack.fleet.replies.message_origin("test", "default", "chat-2", ids[0]) is None
 
 
 async def test_a_message_s_id_on_the_platform_leads_to_its_trace(
@@ -764,7 +775,7 @@ async def test_a_message_s_id_on_the_platform_leads_to_its_trace(
 ) -> None:
     async with platform.served(stack.fleet):
         accepted = await answered(stack.fleet, "one")
-        await empty(stack)
+        await wait_until_empty(stack)
     (message_id,) = (event["id"] for event in platform.delivered)
 
     traced = run(stack, "sessions", "trace", f"test/default/chat-1/{message_id}").stdout
@@ -773,7 +784,7 @@ async def test_a_message_s_id_on_the_platform_leads_to_its_trace(
     assert f"delivered             as {message_id}" in traced
 
 
-async def test_replies_that_come_again_after_a_lost_claim_are_sent_once(
+async def test_replies_read_again_after_a_lost_claim_are_sent_once(
     stack: Stack, platform: Platform
 ) -> None:
     client: Any = stack.fleet.scripts.client
@@ -781,7 +792,7 @@ async def test_replies_that_come_again_after_a_lost_claim_are_sent_once(
     platform.tell(holds="chat-1")
     async with platform.served(stack.fleet, claim_ms=500):
         for index, text in enumerate(("one", "two", "three")):
-            await say(stack, text, index=index)
+            await queue_reply(stack, text, index=index)
         await eventually(lambda: platform.did("held"))
         await client.set(reader, "another", px=1000)
         before = (await client.zscore(claims, "test\0default")) or 0
@@ -791,23 +802,23 @@ async def test_replies_that_come_again_after_a_lost_claim_are_sent_once(
 
         await eventually(is_claimed_again)
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert platform.texts == ["one", "two", "three"]
 
 
-async def test_what_waits_in_a_row_is_read_when_it_is_its_turn(
+async def test_a_reply_dropped_from_the_queue_of_its_chat_is_not_sent(
     stack: Stack, platform: Platform
 ) -> None:
-    """An operator may have dropped it meanwhile."""
+    """An operator may drop a reply while it waits in the queue."""
     platform.tell(is_held=True)
     async with platform.served(stack.fleet):
         for index, text in enumerate(("one", "two", "three")):
-            await say(stack, text, index=index)
+            await queue_reply(stack, text, index=index)
         await eventually(lambda: platform.did("held"))
-        found = [reply async for reply in stack.fleet.replies.undelivered()]
-        assert await stack.fleet.replies.drop(found[1:2]) == 1
+        undelivered = [reply async for reply in stack.fleet.replies.undelivered()]
+        assert await stack.fleet.replies.drop(undelivered[1:2]) == 1
         platform.tell()
-        await empty(stack)
+        await wait_until_empty(stack)
 
     assert platform.texts == ["one", "three"]

@@ -1,9 +1,9 @@
-"""At every step of a channel's process, the worst that can happen there.
+"""The worst failures at every step of a channel's process.
 
-Each case has `remoteclaw channel run` stopped at one step: at a command to Redis, by a proxy before
-it, or at a call of its platform, before or behind what that does. There the process is killed, or
-Redis is. In the end everything is there, in order and once, but for what the platform may have
-been given without our knowledge: that comes again as "(perhaps a second time)".
+Each case stops `remoteclaw channel run` at one step: at a command to Redis, by a proxy in front of
+it, or at a call of its platform, before or after the call's effect. Then the process or Redis is
+killed. In the end all messages and replies have arrived, in order and once. Only a call whose
+outcome is unknown is repeated, with the note "(perhaps a second time)".
 """
 
 import asyncio
@@ -38,15 +38,15 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AGAIN = "(perhaps a second time)\n"
-NOTHING_MORE = "nothing more is "
+STOP_NOTICE = " stops "
 ACCOUNT = ("test", "default")
-#: How long a claim lasts that a copy is to lose, in milliseconds.
+#: The duration of a claim that a process is to lose, in milliseconds.
 CLAIM_MS = 1000
 
 
 @dataclass
 class Lab:
-    """A channel's process behind a proxy, for all cases of this module."""
+    """A channel's process and its proxy to Redis, shared by all cases of this module."""
 
     stack: Stack
     proxy: Proxy
@@ -58,14 +58,14 @@ class Lab:
     word: str = field(default_factory=lambda: uuid.uuid4().hex)
     """The thread, and the chat, of a case."""
     at_work: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by a story but for its waits: only in those may Redis end."""
+    """Held by a scenario except while it waits; Redis is killed only then."""
 
     @property
     def client(self) -> Any:
         return self.stack.fleet.scripts.client
 
     async def begin(self, claim_ms: int = 0) -> None:
-        """Have the process at work, and a case begun; its claims may be short."""
+        """Begin a case with a running process, whose claims may be short."""
         self.word, self.bo = uuid.uuid4().hex, uuid.uuid4().hex
         await self.client.delete(keys.PAIRING)
         if self.process and claim_ms != self.claim_ms:
@@ -75,11 +75,11 @@ class Lab:
             self.start()
 
     def start(self) -> None:
-        """Start a process; one that was killed before leaves its claim to it."""
+        """Start a process; it gets the claim of a killed one."""
         self.process = self.channel.start(url=self.proxy.url, claim_ms=self.claim_ms)
 
     async def is_unclaimed(self) -> bool:
-        """Whether the claim of a process is over."""
+        """Whether no process has the claim."""
         return not await self.client.exists(keys.reader(*ACCOUNT))
 
     def kill(self) -> None:
@@ -89,17 +89,17 @@ class Lab:
         self.process.wait()
         self.process = None
 
-    def telling(self, story: "Story") -> asyncio.Task[None]:
-        """Have a story told beside the test."""
+    def play(self, scenario: "Scenario") -> asyncio.Task[None]:
+        """Run a scenario as a task, in parallel with the test."""
 
-        async def told() -> None:
+        async def run_locked() -> None:
             async with self.at_work:
-                await story(self)
+                await scenario(self)
 
-        return asyncio.create_task(told())
+        return asyncio.create_task(run_locked())
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Have a story wait for a condition; Redis may be away meanwhile."""
+        """Wait in a scenario for a condition; Redis may be down during the wait."""
 
         async def holds() -> bool:
             with contextlib.suppress(ConnectionError):
@@ -113,7 +113,7 @@ class Lab:
             await self.at_work.acquire()
 
     async def end_redis(self) -> None:
-        """Kill Redis once it has answered all that the story asked of it; start it again."""
+        """Kill and restart Redis at a moment without an unanswered command of the scenario."""
         async with self.at_work:
             self.stack.redis.kill()
             await asyncio.to_thread(self.stack.redis.start)
@@ -123,32 +123,32 @@ class Lab:
         left = await self.client.xlen(REPLIES) + await self.client.hlen(keys.previews(*ACCOUNT))
         return not left
 
-    # What comes in.
+    # Messages of people.
 
     def say(self, text: str, **more: Any) -> None:
-        """Have the owner write."""
+        """Write a message as the owner."""
         self.channel.platform.say("alice", "alice", text, thread=self.word, **more)
 
     async def accepted(self) -> list[tuple[str, list[str]]]:
-        """Return what was accepted of the owner's: texts, and names of files."""
+        """Return the texts and file names of the owner's accepted messages."""
         session = SessionKey("main", *ACCOUNT, "alice", "alice", self.word)
         entries = await self.client.xrange(keys.inbound(session.sid))
         messages = [decode_entry(*entry).message for entry in entries]
-        return [(one.text, [file.name for file in one.attachments]) for one in messages]
+        return [(message.text, [file.name for file in message.attachments]) for message in messages]
 
     async def is_read(self) -> bool:
-        """Whether the position is behind all that people have written."""
+        """Whether the position is past all messages that people have written."""
         position = int(await self.client.get(keys.position(*ACCOUNT)) or 0)
         events = self.channel.platform.events[position:]
         return not [event for event in events if event["event"] == "said"]
 
-    # What goes out.
+    # Replies.
 
     def posts(self) -> list[Post]:
         return self.channel.platform.chat(self.word)
 
-    async def shown(self, turn: Talk, text: str) -> None:
-        """Show how far a turn has come until that is seen."""
+    async def show(self, turn: Talk, text: str) -> None:
+        """Publish live text of a turn until the platform shows it."""
 
         async def is_seen() -> bool:
             is_noted = bool(await self.client.hlen(keys.previews(*ACCOUNT)))
@@ -162,7 +162,7 @@ class Lab:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab() -> AsyncIterator[Lab]:
-    """One Redis, one platform, one account; a process is started where there is none."""
+    """One Redis, one platform and one account; the cases start the process."""
     with (
         tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name,
         pytest.MonkeyPatch.context() as monkeypatch,
@@ -178,7 +178,7 @@ async def lab() -> AsyncIterator[Lab]:
             await stack.stop()
 
 
-Story = Callable[[Lab], Any]
+Scenario = Callable[[Lab], Any]
 
 
 async def write(lab: Lab) -> None:
@@ -193,18 +193,18 @@ async def write(lab: Lab) -> None:
 
 
 async def answer(lab: Lab) -> None:
-    """Two messages; a turn that is shown, with a file; one that quotes; a reaction."""
+    """Send two messages, a turn with live text and a file, a quoting turn, and a reaction."""
     client, chat = lab.client, lab.word
     await lab.stack.put_replies(*ACCOUNT, ("one", "two"), chat=chat)
     await lab.until(lab.is_settled)
     turn = await Talk.begin(lab.stack.fleet, chat=chat)
-    await lab.shown(turn, "Let")
-    await lab.shown(turn, "Let me")
+    await lab.show(turn, "Let")
+    await lab.show(turn, "Let me")
     file = await lab.stack.fleet.blobs.put(turn.lease.sid, "plan.txt", b"1, 2")
     await turn.end("Done.", attachments=(file,))
     await lab.until(lab.is_settled)
     turn = await Talk.begin(lab.stack.fleet, chat=chat)
-    await lab.shown(turn, "Well")
+    await lab.show(turn, "Well")
     await turn.end("Yes.", reply_to_id="m1")
     await lab.until(lab.is_settled)
     args = {"messageId": lab.posts()[0].id, "emoji": "x"}
@@ -215,18 +215,20 @@ async def answer(lab: Lab) -> None:
     await lab.until(lab.is_settled)
 
 
-async def see(lab: Lab, story: Story, *, again: tuple[str, ...] = ("one",), left: str = "") -> None:
-    """See that a story has come to its end: all is there once, in order.
+async def check(
+    lab: Lab, scenario: Scenario, *, again: tuple[str, ...] = ("one",), left: str = ""
+) -> None:
+    """Check that everything of a scenario has arrived once and in order.
 
-    `again` is how the first message stands there, and `left` a preview that nobody knows.
+    `again` holds the expected copies of the first message, `left` the text of a lost preview.
     """
-    if story is write:
+    if scenario is write:
         assert await lab.accepted() == [("one", []), ("two", ["plan.txt"]), ("three", [])]
-        # It may be on its way when the copy stops, and come behind what the next copy says.
+        # The code may be in flight when the process is killed, and arrive after its repetition.
         texts = sorted(lab.channel.texts(lab.bo), key=len)
-        told = texts[0].removeprefix(AGAIN)
-        assert "Your code is" in told
-        assert texts in ([told], [f"{AGAIN}{told}"], [told, f"{AGAIN}{told}"])
+        text = texts[0].removeprefix(AGAIN)
+        assert "Your code is" in text
+        assert texts in ([text], [f"{AGAIN}{text}"], [text, f"{AGAIN}{text}"])
         return
     posts = lab.posts()
     texts = [*again, "two", *([left] if left else []), "Done.", "Yes."]
@@ -235,7 +237,7 @@ async def see(lab: Lab, story: Story, *, again: tuple[str, ...] = ("one",), left
     assert posts[0].reaction == "x"
 
 
-#: The steps of each story: calls of the platform, and commands to Redis.
+#: The steps of each scenario: calls of the platform, and commands to Redis.
 CALLS = {
     **dict.fromkeys(("connect", "menu", "poll", "fetch"), write),
     **dict.fromkeys(("send", "preview", "edit", "typing", "replace", "file"), answer),
@@ -245,59 +247,63 @@ COMMANDS = {
     **dict.fromkeys(("read", "pairing", "call_send", "append", "advance"), write),
     **dict.fromkeys(("mark_sent", "receipt", "preview"), answer),
 }
-#: How the first message stands in the chat where its outcome is not known.
+#: The copies of the first message in the chat if its outcome is unknown.
 PERHAPS = {
     "send before": (f"{AGAIN}one",),
     "send after": ("one", f"{AGAIN}one"),
     "mark_sent after": (f"{AGAIN}one",),
     "receipt before": ("one", f"{AGAIN}one"),
 }
-#: The same of a file: whether it says so, each time that it was sent.
+#: Whether each copy of the file is marked as a repetition, in order.
 FILES = {"file before": [True], "file after": [False, True]}
 
 
-# What is killed before a call is so behind the one before.
+# A kill before a call equals a kill after the previous call.
 @pytest.mark.thorough("connect", "menu", "poll-before", "fetch-before", "edit-after", "typing")
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_process_that_is_killed_in_the_call(lab: Lab, call: str, side: Side) -> None:
+async def test_a_process_killed_during_a_platform_call_loses_nothing(
+    lab: Lab, call: str, side: Side
+) -> None:
     await lab.begin()
-    where, story, platform = f"{call} {side}", CALLS[call], lab.channel.platform
+    where, scenario, platform = f"{call} {side}", CALLS[call], lab.channel.platform
     held = len(platform.did("held"))
     platform.tell(stops=where)
     if call in ("connect", "menu"):
         lab.kill()
         lab.start()
-    telling = lab.telling(story)
+    playing = lab.play(scenario)
     await eventually(lambda: len(platform.did("held")) > held)
     lab.kill()
     platform.tell()
     lab.start()
-    await telling
+    await playing
 
-    # Nobody knows what the platform calls a preview whose id was lost: it stays.
+    # A preview whose id was lost can't be removed.
     left = "Let" if where == "preview after" else ""
-    await see(lab, story, again=PERHAPS.get(where, ("one",)), left=left)
+    await check(lab, scenario, again=PERHAPS.get(where, ("one",)), left=left)
     files = [event["is_again"] for event in platform.did("file") if event["chat"] == lab.word]
-    assert files == (FILES.get(where, [False]) if story is answer else [])
+    assert files == (FILES.get(where, [False]) if scenario is answer else [])
 
 
-@pytest.mark.thorough(  # what Redis has not heard of is sent again; the next step is killed before
+@pytest.mark.thorough(  # a command that Redis didn't get is repeated; the next step covers the rest
     *("before-end_redis", "read-after"),
     *(f"{command}-after-kill" for command in ("pairing", "call_send", "append")),
 )
 @pytest.mark.parametrize("what_happens", ["kill", "end_redis"])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("command", COMMANDS)
-async def test_a_process_at(lab: Lab, command: str, side: Side, what_happens: str) -> None:
+async def test_a_process_or_redis_killed_at_any_command_loses_nothing(
+    lab: Lab, command: str, side: Side, what_happens: str
+) -> None:
     await lab.begin()
-    where, story = f"{command} {side}", COMMANDS[command]
+    where, scenario = f"{command} {side}", COMMANDS[command]
     failpoint = lab.proxy.arm(command, side)
-    telling = lab.telling(story)
+    playing = lab.play(scenario)
     await failpoint.wait()
     is_killed = what_happens == "kill"
     if is_killed:
-        if story is write:  # what is killed while it sends may send twice
+        if scenario is write:  # a process that is killed during a send may send twice
             await eventually(lab.is_settled)
         lab.kill()
         failpoint.cut()
@@ -305,32 +311,36 @@ async def test_a_process_at(lab: Lab, command: str, side: Side, what_happens: st
     else:
         await lab.end_redis()
         failpoint.cut()
-    await telling
+    await playing
 
     left = "Let" if is_killed and where == "preview before" else ""
-    await see(lab, story, again=PERHAPS.get(where, ("one",)) if is_killed else ("one",), left=left)
+    await check(
+        lab, scenario, again=PERHAPS.get(where, ("one",)) if is_killed else ("one",), left=left
+    )
 
 
 @pytest.mark.thorough("append-after", "advance-after", "receipt-after")
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("command", ["append", "advance", "mark_sent", "receipt"])
-async def test_a_copy_that_freezes_past_its_claim_at(lab: Lab, command: str, side: Side) -> None:
-    """Another one takes over. When it wakes, all is done, and it does nothing more."""
+async def test_a_process_frozen_past_its_claim_does_nothing_more(
+    lab: Lab, command: str, side: Side
+) -> None:
+    """Another process takes over. When the frozen one wakes, it does nothing more."""
     await lab.begin(claim_ms=CLAIM_MS)
-    where, story = f"{command} {side}", COMMANDS[command]
+    where, scenario = f"{command} {side}", COMMANDS[command]
     failpoint = lab.proxy.arm(command, side)
-    telling = lab.telling(story)
+    playing = lab.play(scenario)
     await failpoint.wait()
     frozen = lab.process
     assert frozen
     frozen.send_signal(signal.SIGSTOP)
     await eventually(lab.is_unclaimed)
     lab.start()
-    await telling
-    said = lab.channel.log_file.read_text().count(NOTHING_MORE)
+    await playing
+    count = lab.channel.log_file.read_text().count(STOP_NOTICE)
     failpoint.release()
     frozen.send_signal(signal.SIGCONT)
-    await eventually(lambda: lab.channel.log_file.read_text().count(NOTHING_MORE) > said)
+    await eventually(lambda: lab.channel.log_file.read_text().count(STOP_NOTICE) > count)
     frozen.kill()
 
-    await see(lab, story, again=PERHAPS.get(where, ("one",)))
+    await check(lab, scenario, again=PERHAPS.get(where, ("one",)))

@@ -1,4 +1,4 @@
-"""A platform whose people write to agents: the story of a channel, and what may break it."""
+"""Incoming messages of a channel: access, commands, groups, files, limits and failures."""
 
 import re
 import signal
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.channels.rate import MOST
+from remoteclaw.channels.rate import MAX_PER_MINUTE
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.inbound import decode_entry
@@ -26,8 +26,8 @@ async def channel(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     channel.end()
 
 
-async def said(channel: TestChannel, chat: str, words: str) -> str:
-    """Wait until the bot has said something in a chat; return it."""
+async def wait_for_reply(channel: TestChannel, chat: str, words: str) -> str:
+    """Wait for a message of the bot in a chat that contains `words`; return its text."""
 
     def found() -> str | None:
         return next((text for text in channel.texts(chat) if words in text), None)
@@ -35,26 +35,28 @@ async def said(channel: TestChannel, chat: str, words: str) -> str:
     return str(await eventually(found))
 
 
-async def test_a_stranger_is_let_in_and_answered(stack: Stack, channel: TestChannel) -> None:
+async def test_a_stranger_who_was_granted_access_is_answered(
+    stack: Stack, channel: TestChannel
+) -> None:
     await stack.start_worker()
     channel.start()
 
-    # A stranger is told a code, once. Their words reach nobody.
+    # A stranger gets a code once. Their messages reach no agent.
     channel.platform.say("bo", "bo", "memory")
-    told = await said(channel, "bo", "Your code is")
-    (code,) = re.findall(r"`([A-Z]{8})`, for an hour", told)
+    reply = await wait_for_reply(channel, "bo", "Your code is")
+    (code,) = re.findall(r"`([A-Z]{8})`; it is valid for an hour", reply)
     channel.platform.say("bo", "bo", "are you there?")
 
-    # An owner lets them in, in a chat of their own.
+    # An owner grants access, in the owner's own chat.
     channel.platform.say("alice", "alice", f"/pair {code}")
-    await said(channel, "alice", "`no name` (`bo`) may write from now on.")
-    await said(channel, "bo", "You were let in")
+    await wait_for_reply(channel, "alice", "`no name` (`bo`) may write from now on.")
+    await wait_for_reply(channel, "bo", "You have access now")
 
-    # Now they are answered, and what they wrote as a stranger was not read.
+    # From then on the stranger is answered; their earlier messages were not read.
     channel.platform.say("bo", "bo", "hello")
-    await said(channel, "bo", "RemoteClaw's demo agent")
+    await wait_for_reply(channel, "bo", "RemoteClaw's demo agent")
     channel.platform.say("bo", "bo", "memory")
-    assert "are you there?" not in await said(channel, "bo", "- hello")
+    assert "are you there?" not in await wait_for_reply(channel, "bo", "- hello")
     assert len(channel.texts("bo")) == 4
 
 
@@ -69,19 +71,19 @@ async def test_commands_are_answered_while_a_turn_runs(stack: Stack, channel: Te
 
     await eventually(is_running)
     channel.platform.say("alice", "alice", "/status")
-    assert "Running for" in await said(channel, "alice", "Running")
+    assert "Running for" in await wait_for_reply(channel, "alice", "Running")
     channel.platform.say("alice", "alice", "/stop")
-    await said(channel, "alice", "topped")
+    await wait_for_reply(channel, "alice", "topped")
 
 
-async def test_of_two_processes_one_works_and_the_other_takes_over(
+async def test_a_second_channel_process_takes_over_when_the_first_ends(
     stack: Stack, channel: TestChannel
 ) -> None:
     first = channel.start()
     await eventually(channel.pollers)
     second = channel.start()
     channel.platform.say("alice", "alice", "/whoami")
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "an owner")
     assert set(channel.pollers()) == {first.pid}
 
     first.terminate()
@@ -89,31 +91,34 @@ async def test_of_two_processes_one_works_and_the_other_takes_over(
 
     await eventually(lambda: second.pid in channel.pollers())
     channel.platform.say("alice", "alice", "/status")
-    await said(channel, "alice", "Idle.")
+    await wait_for_reply(channel, "alice", "Idle.")
     assert len(channel.texts("alice")) == 2
 
 
-async def test_a_copy_that_was_frozen_does_nothing(stack: Stack, channel: TestChannel) -> None:
+async def test_a_frozen_channel_process_does_nothing_after_another_took_over(
+    stack: Stack, channel: TestChannel
+) -> None:
     frozen = channel.start()
     await eventually(channel.pollers)
     frozen.send_signal(signal.SIGSTOP)
     other = channel.start()
     await eventually(lambda: other.pid in channel.pollers())
     channel.platform.say("alice", "alice", "/whoami")
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "an owner")
     polls = channel.pollers().count(frozen.pid)
 
-    frozen.send_signal(signal.SIGCONT)  # its poll returns what the other one has taken in
-    seen = "nothing more is read here: another adapter reads"
-    await eventually(lambda: seen in channel.log_file.read_text())
+    # Its poll returns messages that the other process has accepted.
+    frozen.send_signal(signal.SIGCONT)
+    notice = "stops reading messages: another adapter reads"
+    await eventually(lambda: notice in channel.log_file.read_text())
     channel.platform.say("alice", "alice", "/status")
-    await said(channel, "alice", "Idle.")
+    await wait_for_reply(channel, "alice", "Idle.")
 
     assert channel.pollers().count(frozen.pid) == polls
     assert len(channel.texts("alice")) == 2
 
 
-async def test_while_redis_is_away_the_platform_keeps_what_comes(
+async def test_messages_written_while_redis_is_down_are_read_afterwards(
     stack: Stack, channel: TestChannel
 ) -> None:
     await stack.start_worker()
@@ -126,13 +131,13 @@ async def test_while_redis_is_away_the_platform_keeps_what_comes(
     stack.redis.start()
     channel.platform.say("alice", "alice", "memory")
 
-    told = await said(channel, "alice", "- number 2")
-    assert [line for line in told.splitlines() if "number" in line] == [
+    reply = await wait_for_reply(channel, "alice", "- number 2")
+    assert [line for line in reply.splitlines() if "number" in line] == [
         f"- number {number}" for number in range(3)
     ]
 
 
-async def test_what_can_not_be_read_is_put_aside_and_holds_nothing_up(
+async def test_an_unreadable_message_is_set_aside_and_blocks_no_other(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.start()
@@ -140,7 +145,7 @@ async def test_what_can_not_be_read_is_put_aside_and_holds_nothing_up(
     channel.platform.say("alice\n", "alice\n", "an id that is none")
     channel.platform.say("alice", "alice", "/whoami")
 
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "an owner")
 
     async def are_counted() -> bool:
         return (await stack.fleet.accounts.view("test", "default")).aside == 2
@@ -150,43 +155,43 @@ async def test_what_can_not_be_read_is_put_aside_and_holds_nothing_up(
     assert "secret words" not in channel.log_file.read_text()
 
 
-async def test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart(
+async def test_a_group_gets_access_as_a_whole_and_has_one_session(
     stack: Stack, channel: TestChannel
 ) -> None:
     await stack.start_worker()
     channel.start()
-    channel.platform.say("g1", "bo", "hello")  # nobody has let the group in: silence
+    channel.platform.say("g1", "bo", "hello")  # the group has no access yet: no answer
     channel.platform.say("g1", "alice", "hello")
-    await said(channel, "g1", "This group was not let in: `/pair` here")
+    await wait_for_reply(channel, "g1", "This group has no access yet: `/pair` here")
     channel.platform.say("g1", "alice", "/pair@the_bot")
-    await said(channel, "g1", "Everybody in this group may write to me now")
+    await wait_for_reply(channel, "g1", "Everybody in this group may write to me now")
 
     channel.platform.say("g1", "bo", "not for the bot", is_for_us=False)
     channel.platform.say("g1", "bo", "one", sender_name="Alice")
     channel.platform.say("g1", "alice", "memory", sender_name="Alice")
 
-    told = await said(channel, "g1", "- one")
-    assert "not for the bot" not in told
+    reply = await wait_for_reply(channel, "g1", "- one")
+    assert "not for the bot" not in reply
     (view,) = await stack.fleet.sessions.list(limit=9)
     assert view.key.conversation == "g1:*:_"
     assert len(channel.texts("g1")) == 4
 
 
-HEARD = {"groups": {"g1": {"require_mention": False}}}
+READ_IN_FULL = {"groups": {"g1": {"require_mention": False}}}
 
 
 async def entries(stack: Stack, conversation: str) -> list[Entry]:
-    """Return what has come for a conversation."""
+    """Return the accepted entries of a conversation."""
     sessions = await stack.fleet.sessions.list(limit=9)
     (sid,) = [view.sid for view in sessions if view.key.conversation == conversation] or [""]
     found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
     return [decode_entry(*entry) for entry in found]
 
 
-async def test_in_a_group_that_is_heard_whole_nothing_is_a_command_but_what_is_said_to_the_agent(
+async def test_in_a_group_read_in_full_only_messages_to_the_agent_are_commands(
     stack: Stack, channel: TestChannel
 ) -> None:
-    channel.configure(**HEARD)
+    channel.configure(**READ_IN_FULL)
     channel.start()
     among_people = ("hello", "stop", "/new@other_bot", "/help")
     for text in among_people:
@@ -194,7 +199,7 @@ async def test_in_a_group_that_is_heard_whole_nothing_is_a_command_but_what_is_s
     channel.platform.say("g1", "bo", files={"a.mp3": "sound"}, text="", is_for_us=False)
     channel.platform.say("g1", "bo", "/new", files={"a.txt": "text"}, is_for_us=False)
     channel.platform.say("g1", "bo", "/whoami")
-    await said(channel, "g1", "`bo`")
+    await wait_for_reply(channel, "g1", "`bo`")
 
     found = await entries(stack, "g1:*:_")
     assert [entry.message.text for entry in found] == [*among_people, "/new"]
@@ -202,10 +207,10 @@ async def test_in_a_group_that_is_heard_whole_nothing_is_a_command_but_what_is_s
     assert len(channel.texts("g1")) == 1
 
 
-async def test_an_entry_says_in_what_kind_of_chat_it_was_said_and_whether_to_the_agent(
+async def test_an_entry_has_its_kind_of_chat_and_whether_it_addresses_the_agent(
     stack: Stack, channel: TestChannel
 ) -> None:
-    channel.configure(**HEARD)
+    channel.configure(**READ_IN_FULL)
     channel.start()
     channel.platform.say("g1", "bo", "one", is_for_us=False)
     channel.platform.say("g1", "bo", "two")
@@ -213,7 +218,7 @@ async def test_an_entry_says_in_what_kind_of_chat_it_was_said_and_whether_to_the
     channel.platform.say("alice", "alice", "four")
     channel.platform.say("g2", "alice", "nobody has let the group in", is_for_us=False)
     channel.platform.say("alice", "alice", "/whoami")
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "an owner")
 
     def facts(entry: Entry) -> tuple[str, str | None, bool | None]:
         return entry.message.text, entry.message.chat_kind, entry.message.is_addressed
@@ -227,7 +232,7 @@ async def test_an_entry_says_in_what_kind_of_chat_it_was_said_and_whether_to_the
     assert not channel.texts("g2")
 
 
-async def test_a_bot_and_who_is_in_no_list_are_not_heard(
+async def test_messages_of_bots_and_in_unlisted_groups_are_ignored(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.configure(allow=["carol"])
@@ -236,13 +241,13 @@ async def test_a_bot_and_who_is_in_no_list_are_not_heard(
     channel.platform.say("g1", "carol", "/whoami")
     channel.platform.say("carol", "carol", "/status")
 
-    await said(channel, "carol", "Idle.")
+    await wait_for_reply(channel, "carol", "Idle.")
 
     assert channel.texts("g1") == []
     assert len(channel.texts("carol")) == 1
 
 
-async def test_files_come_in_and_one_that_is_too_large_is_refused_in_a_sentence(
+async def test_files_are_received_and_one_that_is_too_large_is_refused(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.configure(attachment_mb=1)
@@ -251,12 +256,14 @@ async def test_files_come_in_and_one_that_is_too_large_is_refused_in_a_sentence(
     files = {"plan.txt": "the plan", "large.txt": "x" * (1024 * 1024 + 1)}
     channel.platform.say("alice", "alice", "look", files=files)
 
-    await said(channel, "alice", "The file large.txt was not taken: files have 1 MB at most here.")
-    assert "plan.txt" in await said(channel, "alice", "demo agent")
+    await wait_for_reply(
+        channel, "alice", "The file large.txt was not taken: files have 1 MB at most here."
+    )
+    assert "plan.txt" in await wait_for_reply(channel, "alice", "demo agent")
     assert [event["name"] for event in channel.platform.did("fetched")] == ["plan.txt"]
 
 
-async def test_a_file_whose_size_is_not_told_is_refused_when_it_is_there(
+async def test_a_large_file_of_unknown_size_is_refused_after_its_download(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.configure(attachment_mb=1)
@@ -264,10 +271,12 @@ async def test_a_file_whose_size_is_not_told_is_refused_when_it_is_there(
     files = {"large.txt": "x" * (1024 * 1024 + 1)}
     channel.platform.say("alice", "alice", "", files=files, has_sizes=False)
 
-    await said(channel, "alice", "The file large.txt was not taken: files have 1 MB at most here.")
+    await wait_for_reply(
+        channel, "alice", "The file large.txt was not taken: files have 1 MB at most here."
+    )
 
 
-async def test_a_slow_file_holds_up_its_own_conversation_alone(
+async def test_a_slow_file_delays_only_its_own_conversation(
     stack: Stack, channel: TestChannel
 ) -> None:
     client: Any = stack.fleet.scripts.client
@@ -278,15 +287,15 @@ async def test_a_slow_file_holds_up_its_own_conversation_alone(
     await eventually(lambda: channel.platform.did("held"))
     channel.platform.say("alice", "alice", "/status")
     channel.platform.say("carol", "carol", "/whoami")
-    await said(channel, "carol", "carol")
-    channel.platform.say("carol", "carol", "/status")  # it comes with another poll
-    await said(channel, "carol", "Idle.")
+    await wait_for_reply(channel, "carol", "carol")
+    channel.platform.say("carol", "carol", "/status")  # it arrives with another poll
+    await wait_for_reply(channel, "carol", "Idle.")
 
     assert channel.texts("alice") == []
     assert await client.get(POSITION) is None
 
     channel.platform.tell()
-    await said(channel, "alice", "Waiting for a worker; one more waits.")
+    await wait_for_reply(channel, "alice", "Waiting for a worker; one more waits.")
 
     async def is_accepted() -> bool:
         return (await stack.fleet.accounts.view("test", "default")).accepted == 4
@@ -296,7 +305,7 @@ async def test_a_slow_file_holds_up_its_own_conversation_alone(
     assert len(channel.texts("carol")) == 2
 
 
-async def test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_change(
+async def test_a_message_under_a_groups_new_id_is_read_after_the_change_of_id(
     stack: Stack, channel: TestChannel
 ) -> None:
     await stack.fleet.pairings.add("test", "default", "g1", name="a group", by="alice")
@@ -308,37 +317,39 @@ async def test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_c
     await eventually(lambda: channel.platform.did("held"))
     channel.platform.tell()
 
-    assert "in the chat `g1`" in await said(channel, "g2", "bo")
+    assert "in the chat `g1`" in await wait_for_reply(channel, "g2", "bo")
 
 
-async def test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_minute(
+async def test_a_sender_over_the_rate_limit_is_told_once_and_read_again_a_minute_later(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.start()
-    for number in range(MOST + 3):
+    for number in range(MAX_PER_MINUTE + 3):
         channel.platform.say("alice", "alice", f"number {number}", at_ms=60_000 + number)
-    channel.platform.say("bo", "alice", "/whoami", at_ms=60_000)  # in another chat she is heard
+    channel.platform.say("bo", "alice", "/whoami", at_ms=60_000)  # another chat has its own limit
     channel.platform.say("alice", "alice", "/whoami", at_ms=120_000)
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "an owner")
 
-    (told,) = [post for post in channel.platform.chat("alice") if "more than" in post.text]
-    assert told.text.startswith(f"You have written more than {MOST} messages in a minute")
-    quoted = {post.id: post.text for post in channel.platform.chat("alice")}[str(told.quotes)]
-    assert quoted == f"number {MOST}"
+    (notice,) = [post for post in channel.platform.chat("alice") if "more than" in post.text]
+    assert notice.text.startswith(
+        f"You have written more than {MAX_PER_MINUTE} messages in a minute"
+    )
+    quoted = {post.id: post.text for post in channel.platform.chat("alice")}[str(notice.quotes)]
+    assert quoted == f"number {MAX_PER_MINUTE}"
     (session,) = await stack.fleet.sessions.list(limit=9)
     client: Any = stack.fleet.scripts.client
-    assert await client.xlen(keys.inbound(session.key.sid)) == MOST
+    assert await client.xlen(keys.inbound(session.key.sid)) == MAX_PER_MINUTE
 
 
-async def test_who_wrote_what_fails_here_is_told_and_others_go_on(
+async def test_a_message_that_fails_here_is_reported_to_its_sender_and_blocks_no_other(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.start()
     channel.platform.say("alice", "alice", "secret words", files={"odd": ""})
     channel.platform.say("alice", "alice", "/whoami")
 
-    await said(channel, "alice", "Your message was not taken: something failed here")
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "Your message was not taken: something failed here")
+    await wait_for_reply(channel, "alice", "an owner")
 
     async def is_counted() -> bool:
         return (await stack.fleet.accounts.view("test", "default")).aside == 1
@@ -348,18 +359,18 @@ async def test_who_wrote_what_fails_here_is_told_and_others_go_on(
     assert "secret words" not in channel.log_file.read_text()
 
 
-async def test_what_comes_while_redis_is_full_is_taken_in_once_it_has_room(
+async def test_a_message_written_while_redis_is_full_is_accepted_once_it_has_room(
     stack: Stack, channel: TestChannel
 ) -> None:
     client: Any = stack.fleet.scripts.client
     channel.start()
     await eventually(channel.pollers)
     used = (await client.info("memory"))["used_memory"]
-    await client.config_set("maxmemory", int(used / 0.9))  # it takes nothing beyond 0.8
+    await client.config_set("maxmemory", int(used / 0.9))  # it refuses messages above 0.8
     channel.platform.say("alice", "alice", "/whoami")
-    waits = "test/default takes nothing in for now"
-    await eventually(lambda: waits in channel.log_file.read_text())
+    notice = "test/default can't store messages for now"
+    await eventually(lambda: notice in channel.log_file.read_text())
     await client.config_set("maxmemory", 0)
 
-    await said(channel, "alice", "an owner")
+    await wait_for_reply(channel, "alice", "an owner")
     assert len(channel.texts("alice")) == 1

@@ -1,4 +1,4 @@
-"""Previews of turns that run, and typing, on a platform that can edit messages."""
+"""Previews and typing of running turns, on a platform that can edit messages."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.support.leases import postpone
 from tests.support.platform import Platform
 from tests.support.processes import children, is_alive
 from tests.support.stack import REPLIES, Stack, kill
-from tests.support.talks import Talk, heard
+from tests.support.talks import Talk, wait_for_live_text_listener
 from tests.support.waiting import eventually
 
 
@@ -33,18 +33,18 @@ def platform(directory: Path) -> Iterator[Platform]:
 
 @contextlib.asynccontextmanager
 async def served(stack: Stack, platform: Platform) -> AsyncIterator[None]:
-    """Have an adapter at work that hears live text."""
+    """Run an adapter that has subscribed to live text."""
     async with platform.served(stack.fleet):
-        await heard(stack.fleet)
+        await wait_for_live_text_listener(stack.fleet)
         yield
 
 
-async def settled(stack: Stack) -> None:
-    """Wait until every reply has its receipt, and no preview stands there."""
+async def wait_until_settled(stack: Stack) -> None:
+    """Wait until every reply has its receipt and no preview is noted."""
     client: Any = stack.fleet.scripts.client
 
     async def is_settled() -> bool:
-        left = keys.previews("test", "default"), keys.sending("test", "default")
+        left = keys.previews("test", "default"), keys.delivery_marks("test", "default")
         return not await client.xlen(REPLIES) and not await client.exists(*left)
 
     await eventually(is_settled)
@@ -67,7 +67,7 @@ async def test_one_message_shows_a_turn_and_becomes_its_answer(
             await turn.show(text)
             await eventually(partial(is_shown, platform, text))
         await turn.end("Let me see. Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["Let me see. Done."]
     assert [event["event"] for event in platform.events if event["event"] != "typing"] == [
@@ -78,24 +78,24 @@ async def test_one_message_shows_a_turn_and_becomes_its_answer(
     ]
 
 
-async def test_an_answer_that_takes_long_is_a_message_of_its_own(
+async def test_an_answer_long_after_its_preview_is_a_new_message(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So it notifies; the preview goes behind it."""
+    """A new message notifies people, unlike an edit; the preview is deleted after it."""
     monkeypatch.setattr(delivery, "FRESH_S", -1.0)
     async with served(stack, platform):
         turn = await Talk.begin(stack.fleet)
         await turn.show("Let me see.")
         await eventually(lambda: shown(platform) == ["Let me see."])
         await turn.end("Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
     names = [event["event"] for event in platform.events if event["event"] != "typing"]
     assert names == ["preview", "delivered", "delete"]
 
 
-async def test_each_message_of_a_turn_has_its_preview(stack: Stack, platform: Platform) -> None:
+async def test_each_message_of_a_turn_has_its_own_preview(stack: Stack, platform: Platform) -> None:
     async with served(stack, platform):
         turn = await Talk.begin(stack.fleet)
         await turn.show("One")
@@ -105,12 +105,12 @@ async def test_each_message_of_a_turn_has_its_preview(stack: Stack, platform: Pl
         await turn.show("Two", 1)
         await eventually(lambda: shown(platform) == ["One.", "Two"])
         await turn.end("Two.", 1)
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["One.", "Two."]
 
 
-async def test_a_turn_that_ends_without_words_leaves_no_preview(
+async def test_a_turn_that_ends_without_text_leaves_no_preview(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
@@ -118,12 +118,12 @@ async def test_a_turn_that_ends_without_words_leaves_no_preview(
         await turn.show("Hm")
         await eventually(lambda: shown(platform) == ["Hm"])
         await turn.end("")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == []
 
 
-async def test_tools_and_the_plan_are_a_line(stack: Stack, platform: Platform) -> None:
+async def test_tools_and_the_plan_are_shown_as_one_line(stack: Stack, platform: Platform) -> None:
     tool = {"tool": "Bash", "argument": "make", "since_ms": 0, "seconds": None}
     ended = {"tool": "Read", "argument": "x", "since_ms": 0, "seconds": 1.0}
     plan = [{"text": "Look", "state": "completed"}, {"text": "Build", "state": "in_progress"}]
@@ -134,7 +134,7 @@ async def test_tools_and_the_plan_are_a_line(stack: Stack, platform: Platform) -
         await eventually(lambda: shown(platform) == ["Bash make · 1/2 Build"])
 
 
-async def test_a_quiet_chat_shows_typing_and_answers_alone(
+async def test_a_quiet_chat_gets_only_typing_and_replies(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
@@ -144,12 +144,12 @@ async def test_a_quiet_chat_shows_typing_and_answers_alone(
         await eventually(lambda: len(platform.did("typing")) > 3)
         assert shown(platform) == []
         await turn.end("Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
 
 
-async def test_typing_is_shown_while_a_turn_runs_and_no_longer(
+async def test_typing_is_shown_only_while_a_turn_runs(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
@@ -159,16 +159,16 @@ async def test_typing_is_shown_while_a_turn_runs_and_no_longer(
         await eventually(lambda: len(platform.did("typing")) > 3)
         assert shown(platform) == []
         await turn.end("Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
         count = len(platform.did("typing"))
-        other = await Talk.begin(stack.fleet, "more")
-        await other.end("And more.")
-        await settled(stack)
+        other = await Talk.begin(stack.fleet, "more", chat="chat-2")
+        await other.show("")
+        await eventually(lambda: len(platform.did("typing")) > count + 3)
 
-        assert len(platform.did("typing")) == count
+        assert {event["chat"] for event in platform.did("typing")[count:]} == {"chat-2"}
 
 
-async def test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview(
+async def test_a_postponed_turn_shows_no_typing_and_leaves_no_preview(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
@@ -178,7 +178,7 @@ async def test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview(
         await turn.show("Let")
         await eventually(lambda: len(platform.did("typing")) > 3)
         await postpone(stack.fleet, turn.lease, 3_600_000)
-        await settled(stack)
+        await wait_until_settled(stack)
         count = len(platform.did("typing"))
         other = await Talk.begin(stack.fleet, "more", chat="chat-2")
         await other.show("")
@@ -188,7 +188,7 @@ async def test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview(
         assert shown(platform) == []
 
 
-async def test_late_news_of_a_turn_that_has_ended_shows_nothing(
+async def test_late_live_text_of_an_ended_turn_is_not_shown(
     stack: Stack, platform: Platform
 ) -> None:
     client: Any = stack.fleet.scripts.client
@@ -198,14 +198,14 @@ async def test_late_news_of_a_turn_that_has_ended_shows_nothing(
         await eventually(lambda: shown(platform) == ["Done"])
         late = await client.get(keys.live(turn.lease.sid))
         await turn.end("Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
         await client.publish(keys.live_of("test", "default"), late)
         other = await Talk.begin(stack.fleet, chat="chat-2")
         for text in ("And", "And so"):
             await other.show(text)
             await eventually(partial(is_shown, platform, text, chat="chat-2"))
         await other.end("And so on.")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
     assert len(platform.did("preview")) == 2
@@ -215,56 +215,56 @@ async def test_a_preview_is_taken_over_by_the_next_process(
     stack: Stack, platform: Platform
 ) -> None:
     first = platform.start_process(stack.redis.url)
-    await heard(stack.fleet)
+    await wait_for_live_text_listener(stack.fleet)
     turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
     await eventually(lambda: shown(platform) == ["Let"])
-    await noted(stack)
+    await wait_for_preview_note(stack)
     first.kill()
     first.wait()
     await turn.show("Let me see")
     platform.start_process(stack.redis.url)
     await eventually(lambda: shown(platform) == ["Let me see"])
     await turn.end("Let me see. Done.")
-    await settled(stack)
+    await wait_until_settled(stack)
 
     assert shown(platform) == ["Let me see. Done."]
 
 
-async def noted(stack: Stack) -> None:
-    """Wait until a preview is noted."""
+async def wait_for_preview_note(stack: Stack) -> None:
+    """Wait until a preview is noted in Redis."""
     client: Any = stack.fleet.scripts.client
     await eventually(lambda: client.exists(keys.previews("test", "default")))
 
 
-async def test_a_preview_goes_though_its_turn_has_ended_meanwhile(
+async def test_a_preview_of_a_killed_process_does_not_outlive_its_turn(
     stack: Stack, platform: Platform
 ) -> None:
     first = platform.start_process(stack.redis.url)
-    await heard(stack.fleet)
+    await wait_for_live_text_listener(stack.fleet)
     turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
-    await noted(stack)
+    await wait_for_preview_note(stack)
     first.kill()
     first.wait()
     await turn.end("Done.")
     platform.start_process(stack.redis.url)
-    await settled(stack)
+    await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_an_adapter_that_is_killed_around_the_receipt_of_a_preview(
+async def test_killing_an_adapter_around_a_previews_receipt_leaves_one_answer(
     stack: Stack, platform: Platform, side: Any
 ) -> None:
-    """The preview is the answer already; it stands there once, whatever the next one does."""
+    """The preview is already the answer, and the next adapter doesn't duplicate it."""
     proxy = await stack.proxied()
     first = platform.start_process(proxy.url)
-    await heard(stack.fleet)
+    await wait_for_live_text_listener(stack.fleet)
     turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
-    await noted(stack)
+    await wait_for_preview_note(stack)
     failpoint = proxy.arm("receipt", side)
     await turn.end("Done.")
     await failpoint.wait()
@@ -272,20 +272,20 @@ async def test_an_adapter_that_is_killed_around_the_receipt_of_a_preview(
     first.wait()
     failpoint.cut()
     platform.start_process(stack.redis.url)
-    await settled(stack)
+    await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
 
 
-async def test_a_preview_that_is_part_of_an_answer_stays_though_the_adapter_is_killed(
+async def test_a_preview_that_became_part_of_an_answer_stays_if_the_adapter_is_killed(
     stack: Stack, platform: Platform
 ) -> None:
     """The preview has become the first part; the second one is being sent."""
     first = platform.start_process(stack.redis.url)
-    await heard(stack.fleet)
+    await wait_for_live_text_listener(stack.fleet)
     turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
-    await noted(stack)
+    await wait_for_preview_note(stack)
     platform.tell(stops="file before")
     file = await stack.fleet.blobs.put(turn.lease.sid, "plan.txt", b"1, 2")
     await turn.end("Here.", attachments=(file,))
@@ -294,21 +294,21 @@ async def test_a_preview_that_is_part_of_an_answer_stays_though_the_adapter_is_k
     first.wait()
     platform.tell()
     platform.start_process(stack.redis.url)
-    await settled(stack)
+    await wait_until_settled(stack)
 
     (post,) = platform.chat("chat-1")
     assert (post.text, post.files) == ("Here.", {"plan.txt": "1, 2"})
 
 
-async def test_replies_go_before_live_text(stack: Stack, platform: Platform) -> None:
-    """While a reply waits for a chat, nothing else is asked there."""
+async def test_replies_are_sent_before_live_text(stack: Stack, platform: Platform) -> None:
+    """While a reply waits for a chat, no live text is sent there."""
     platform.tell(holds="chat-1")
     async with served(stack, platform):
         await stack.put_reply("test", "default", "first", chat="chat-1")
         await eventually(lambda: platform.did("held"))
         turn, other = await Talk.begin(stack.fleet), await Talk.begin(stack.fleet, chat="chat-2")
         await turn.show("Let")
-        for text in ("a", "b", "c"):  # elsewhere, live text goes on
+        for text in ("a", "b", "c"):  # other chats still get live text
             await other.show(text)
             await eventually(partial(is_shown, platform, text, chat="chat-2"))
         assert [event["what"] for event in platform.did("held")] == ["send"]
@@ -316,12 +316,12 @@ async def test_replies_go_before_live_text(stack: Stack, platform: Platform) -> 
         await eventually(lambda: shown(platform) == ["first", "Let"])
         await turn.end("Done.")
         await other.end("")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["first", "Done."]
 
 
-async def test_a_preview_is_noted_by_the_reader_alone(stack: Stack) -> None:
+async def test_only_the_current_reader_can_note_a_preview(stack: Stack) -> None:
     late, next_ = (stack.fleet.replies.reader("test", "default") for _ in range(2))
     assert await next_.claim()
 
@@ -330,10 +330,10 @@ async def test_a_preview_is_noted_by_the_reader_alone(stack: Stack) -> None:
     assert not await next_.previews()
 
 
-async def test_a_chat_that_takes_no_live_text_gets_its_answer(
+async def test_a_chat_too_busy_for_live_text_gets_its_answer(
     stack: Stack, platform: Platform
 ) -> None:
-    """Live text that is too much slows down live text."""
+    """A rate limit of live text delays only live text."""
     platform.tell(busy_s={"chat-1": 0.2})
     async with served(stack, platform):
         turn = await Talk.begin(stack.fleet)
@@ -341,42 +341,45 @@ async def test_a_chat_that_takes_no_live_text_gets_its_answer(
         await eventually(lambda: platform.did("busy"))
         await turn.end("Done.")
         platform.tell()
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
 
 
-async def test_a_chat_that_is_asked_too_often_is_asked_less_often(
+async def test_a_rate_limited_chat_gets_live_text_less_often(
     stack: Stack, platform: Platform
 ) -> None:
     platform.tell(busy_s={"chat-1": 0.01})
     async with served(stack, platform):
         turn = await Talk.begin(stack.fleet)
         await turn.show("Let")
-        await eventually(lambda: len(platform.did("busy")) > 2)  # typing, then after 0.25 s and 0.5
+        # Typing, then retries after 0.25 s and 0.5 s.
+        await eventually(lambda: len(platform.did("busy")) > 2)
         since = time.monotonic()
         platform.tell()
         await eventually(lambda: shown(platform) == ["Let"])
         await turn.show("Let me")
         await eventually(lambda: shown(platform) == ["Let me"])
-        assert time.monotonic() - since > 0.9  # a second after the first one, which came later
+        assert time.monotonic() - since > 0.9  # the second update follows a second after the first
         await turn.end("Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
 
 
-async def test_a_preview_that_is_refused_costs_no_answer(stack: Stack, platform: Platform) -> None:
+async def test_a_refused_edit_of_a_preview_does_not_lose_the_answer(
+    stack: Stack, platform: Platform
+) -> None:
     async with served(stack, platform):
         turn = await Talk.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: shown(platform) == ["Let"])
         platform.delete("chat-1", platform.chat("chat-1")[0].id)
         await turn.end("Done.")
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["Done."]
 
 
-#: An agent that uses a tool and says something, and goes on when it is told to.
+#: An agent that uses a tool and writes text, and waits for a file after each of the two.
 AT_WORK = """
 def until(name):
     while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
@@ -392,7 +395,7 @@ while True:
 """
 
 
-async def test_a_turn_of_a_real_worker_is_shown(
+async def test_the_live_text_of_a_real_worker_is_shown(
     stack: Stack, platform: Platform, directory: Path
 ) -> None:
     command = list(script(directory, AT_WORK.replace("DIRECTORY", str(directory))))
@@ -405,13 +408,13 @@ async def test_a_turn_of_a_real_worker_is_shown(
         (directory / "one").touch()
         await eventually(lambda: shown(platform) == ["It is made."])
         (directory / "two").touch()
-        await settled(stack)
+        await wait_until_settled(stack)
 
     assert shown(platform) == ["It is made. All is well."]
     assert len(platform.did("preview")) == 1
 
 
-#: An agent that says something and hangs the first time, and then answers.
+#: An agent that writes text and hangs at its first start, and answers at its second.
 HANGS = """
 turn()
 if not os.path.exists('begun'):
@@ -423,7 +426,7 @@ say(type='done')
 """
 
 
-async def test_a_worker_that_is_killed_while_its_turn_is_shown_leaves_its_second_try_alone(
+async def test_the_preview_of_a_killed_worker_gives_way_to_the_second_attempt(
     stack: Stack, platform: Platform, directory: Path
 ) -> None:
     command = list(script(directory, HANGS))
@@ -438,7 +441,7 @@ async def test_a_worker_that_is_killed_while_its_turn_is_shown_leaves_its_second
         await eventually(lambda: not is_alive(horse))
         await stack.fleet.sweeper.release_dead(stack.home.host_id, process.is_alive)
         await eventually(lambda: "Done." in platform.texts)
-        await settled(stack)
+        await wait_until_settled(stack)
     sweeping.cancel()
 
     assert shown(platform) == [SECOND_TRY, "Done."]

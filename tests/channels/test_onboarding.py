@@ -1,4 +1,4 @@
-"""`remoteclaw channel add telegram`, and the first day with the bot."""
+"""`remoteclaw channel add telegram`, and the first messages to the bot."""
 
 import re
 import tomllib
@@ -46,54 +46,59 @@ async def test_a_bot_is_added_with_its_owner_and_answers(
     bot.say("buy cheap watches", chat=8)
     bot.say("hello", chat=7)
 
-    # The token is checked, and who writes is asked for: the first one isn't the owner.
-    said = add(stack, "telegram", "--api-url", bot.api_url, typed=f"{bot.token}\nn\ny\n")
+    # The token is checked. Each person who has written is offered as owner; the first isn't it.
+    output = add(stack, "telegram", "--api-url", bot.api_url, typed=f"{bot.token}\nn\ny\n")
 
-    assert "Write /newbot to @BotFather" in said
-    assert "Warning" not in said
-    assert f"The token is that of @{bot.username}." in said
-    assert "id 7 has written. Is that you?" in said
-    assert bot.token not in said + stack.home.config_file.read_text()
+    assert "Write /newbot to @BotFather" in output
+    assert "Warning" not in output
+    assert f"The token is that of @{bot.username}." in output
+    assert "id 7 has written. Is that you?" in output
+    assert bot.token not in output + stack.home.config_file.read_text()
     assert configured(stack)["owners"] == ["7"]
     token_file = Path(configured(stack)["token_file"])
     assert token_file.stat().st_mode & 0o777 == 0o600
 
-    # Now it runs: what was written before is answered, and the stranger gets a code.
+    # Once it runs, the earlier messages are answered, and the stranger gets a code.
     await stack.start_worker()
     started("channel", "run")
     await eventually(lambda: any("RemoteClaw's demo agent" in text for text in bot.texts(7)))
-    (told,) = await eventually(lambda: bot.texts(8))
-    code, *_ = re.findall(r"[A-Z]{8}", told)
+    (pairing_text,) = await eventually(lambda: bot.texts(8))
+    code, *_ = re.findall(r"[A-Z]{8}", pairing_text)
     bot.say(f"/pair {code}", chat=7)
-    await eventually(lambda: any("You were let in" in text for text in bot.texts(8)))
+    await eventually(lambda: any("You have access now" in text for text in bot.texts(8)))
     bot.say("hello", chat=8)
     await eventually(lambda: any("RemoteClaw's demo agent" in text for text in bot.texts(8)))
     assert {"command": "status", "description": "Show what the session does now."} in bot.commands()
     assert bot.token not in (stack.home.logs / "channel.log").read_text()
 
 
-async def test_without_questions_it_takes_what_it_is_told(stack: Stack, bot: TelegramBot) -> None:
+async def test_channel_add_needs_no_input_if_options_give_everything(
+    stack: Stack, bot: TelegramBot
+) -> None:
     file = stack.home.path / "my-token"
     file.write_text(bot.token)
-    where = ("--api-url", bot.api_url, "--token-file", str(file), "--no-input")
+    options = ("--api-url", bot.api_url, "--token-file", str(file), "--no-input")
 
-    said = add(stack, "telegram", *where, "--owner", "7", "--account", "work")
+    output = add(stack, "telegram", *options, "--owner", "7", "--account", "work")
 
-    assert "telegram/work is in" in said
+    assert "telegram/work is in" in output
     assert configured(stack)["accounts"]["work"]["token_file"] == str(file)
     assert configured(stack)["owners"] == ["7"]
-    assert "is in" in add(stack, "telegram", *where, "--account", "work")
+    assert "is in" in add(stack, "telegram", *options, "--account", "work")
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("signal",), "No account of 'signal' can be added: there is telegram."),
+        (
+            ("signal",),
+            "No account of 'signal' can be added: `remoteclaw channel add` supports telegram.",
+        ),
         (("telegram", "--no-input"), "Say where the token is: --token-file FILE, or --token-env"),
         (("telegram", "--no-input", "--token-env", "NOPE"), "There is no token: $NOPE is empty."),
     ],
 )
-async def test_what_is_missing_is_a_sentence(
+async def test_channel_add_names_what_is_missing(
     stack: Stack, arguments: tuple[str, ...], problem: str
 ) -> None:
     assert problem in add(stack, *arguments)
@@ -103,15 +108,15 @@ async def test_what_is_missing_is_a_sentence(
 async def test_a_token_that_is_refused_leaves_nothing_behind(
     stack: Stack, telegram: Telegram
 ) -> None:
-    said = add(stack, "telegram", "--api-url", telegram.url, typed="123:wrong\n")
+    output = add(stack, "telegram", "--api-url", telegram.url, typed="123:wrong\n")
 
-    assert "token" in said.splitlines()[-1]
-    assert "Traceback" not in said
+    assert "token" in output.splitlines()[-1]
+    assert "Traceback" not in output
     assert configured(stack) is None
     assert list((stack.home.path / "tokens").iterdir()) == []
 
 
-async def test_a_library_that_is_missing_is_named_with_what_installs_it(
+async def test_a_missing_library_is_reported_with_the_command_that_installs_it(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from remoteclaw.channels.process import LibraryMissing, create_adapter

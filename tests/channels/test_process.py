@@ -23,34 +23,34 @@ async def channel(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     channel.end()
 
 
-def said(stack: Stack, *arguments: str) -> str:
+def output_of(stack: Stack, *arguments: str) -> str:
     done = run_command(*arguments, env=stack.env())
     return done.stdout + done.stderr
 
 
-async def test_an_account_that_is_refused_says_so_and_works_again(
+async def test_a_refused_account_is_reported_and_works_again_once_accepted(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.platform.tell(revoked="The token was revoked: ask for a new one.")
     channel.start()
 
     def is_shown() -> bool:
-        return "revoked" in said(stack, "channel", "list")
+        return "revoked" in output_of(stack, "channel", "list")
 
     await eventually(is_shown)
-    (shown,) = orjson.loads(said(stack, "channel", "list", "--json"))
-    assert shown["state"] == "refused"
-    assert "channel   test/default refused: The token was revoked" in said(stack, "status")
-    assert "The token was revoked: ask for a new one." in said(stack, "doctor")
+    (account,) = orjson.loads(output_of(stack, "channel", "list", "--json"))
+    assert account["state"] == "refused"
+    assert "channel   test/default refused: The token was revoked" in output_of(stack, "status")
+    assert "The token was revoked: ask for a new one." in output_of(stack, "doctor")
     assert channel.pollers() == []
 
     channel.platform.tell()
-    channel.configure(allow=["bo"])  # a changed account begins anew, without the 30 s
+    channel.configure(allow=["bo"])  # a changed account restarts at once, without a pause of 30 s
     await eventually(channel.pollers)
-    await eventually(lambda: "runs as the_bot" in said(stack, "status"))
+    await eventually(lambda: "runs as the_bot" in output_of(stack, "status"))
 
 
-async def test_an_account_whose_settings_change_begins_anew(
+async def test_an_account_restarts_when_its_settings_change(
     stack: Stack, channel: TestChannel, directory: Path
 ) -> None:
     other = Platform(directory / "other")
@@ -66,8 +66,10 @@ async def test_an_account_whose_settings_change_begins_anew(
     assert len(channel.pollers()) == polls
 
 
-async def test_an_account_that_nobody_runs_is_named(stack: Stack, channel: TestChannel) -> None:
-    assert "test/default stopped: No process runs it: `remoteclaw up`" in said(stack, "status")
+async def test_status_names_an_account_that_no_process_runs(
+    stack: Stack, channel: TestChannel
+) -> None:
+    assert "test/default stopped: No process runs it: `remoteclaw up`" in output_of(stack, "status")
 
 
 async def test_a_process_waits_until_an_account_is_configured(
@@ -82,33 +84,35 @@ async def test_a_process_waits_until_an_account_is_configured(
     await eventually(channel.pollers)
 
 
-async def test_a_name_that_is_none_is_a_sentence(stack: Stack, channel: TestChannel) -> None:
-    assert "There is no account 'tset' in the configuration" in said(
+async def test_channel_run_refuses_an_unknown_account(stack: Stack, channel: TestChannel) -> None:
+    assert "There is no account 'tset' in the configuration" in output_of(
         stack, "channel", "run", "tset"
     )
 
 
-async def test_a_stranger_is_let_in_and_removed_at_the_command_line(
+async def test_the_cli_grants_and_removes_a_strangers_access(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.start()
     channel.platform.say("bo", "bo", "hello", sender_name="Bo\x1b[31m")
     await eventually(lambda: "Your code is" in "".join(channel.texts("bo")))
-    (asks,) = orjson.loads(said(stack, "pairing", "list", "--json"))
-    assert asks["state"] == "asks"
+    (request,) = orjson.loads(output_of(stack, "pairing", "list", "--json"))
+    assert request["state"] == "asks"
 
-    told = said(stack, "pairing", "approve", asks["code"])
+    approval = output_of(stack, "pairing", "approve", request["code"])
 
-    assert "bo on test/default, may write from now on." in told
-    assert "\x1b" not in told + said(stack, "pairing", "list")
+    assert "bo on test/default, may write from now on." in approval
+    assert "\x1b" not in approval + output_of(stack, "pairing", "list")
     channel.platform.say("bo", "bo", "/whoami")
     await eventually(lambda: "no owner" in "".join(channel.texts("bo")))
-    assert "bo on test/default may not write any more." in said(stack, "pairing", "remove", "bo")
-    assert "Nobody with the id 'bo'" in said(stack, "pairing", "remove", "bo")
-    assert "There is no such code" in said(stack, "pairing", "approve", "ABCDEFGH")
+    assert "bo on test/default may not write any more." in output_of(
+        stack, "pairing", "remove", "bo"
+    )
+    assert "Nobody with the id 'bo'" in output_of(stack, "pairing", "remove", "bo")
+    assert "There is no such code" in output_of(stack, "pairing", "approve", "ABCDEFGH")
 
 
-async def test_the_channel_of_the_guide_runs_as_a_package_of_its_own(
+async def test_the_example_channel_of_the_guide_runs_as_a_package(
     stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
@@ -138,7 +142,7 @@ async def test_the_channel_of_the_guide_runs_as_a_package_of_its_own(
     assert process.wait() == 0
 
 
-async def test_a_platform_that_is_away_at_the_start_is_waited_for(
+async def test_a_channel_process_waits_for_a_platform_that_is_down_at_its_start(
     stack: Stack, channel: TestChannel
 ) -> None:
     channel.platform.tell(breaks=True)

@@ -5,40 +5,50 @@ from dataclasses import replace
 import pytest
 
 from remoteclaw.channels import rate
-from remoteclaw.channels.rate import MOST, Rate
+from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
 from remoteclaw.protocols import Incoming
 
 FIRST = Incoming(id="0", chat="c", sender="bo", at_ms=600_000, text="hi")
 
 
-def exceeded(counting: Rate, begin: int, end: int, *, at_ms: int = 600_000) -> list[int | None]:
-    several = (replace(FIRST, id=str(number), at_ms=at_ms) for number in range(begin, end))
-    return [counting.exceeded(one) for one in several]
+def exceeded(
+    limiter: RateLimiter, begin: int, end: int, *, at_ms: int = 600_000
+) -> list[int | None]:
+    messages = (replace(FIRST, id=str(number), at_ms=at_ms) for number in range(begin, end))
+    return [limiter.exceeded(message) for message in messages]
 
 
-def test_a_message_that_is_taken_again_counts_once() -> None:
-    counting = Rate()
+def test_a_repeated_message_counts_once_towards_the_rate_limit() -> None:
+    limiter = RateLimiter()
 
-    assert exceeded(counting, 0, MOST) + exceeded(counting, 0, MOST) == [None] * 2 * MOST
-    assert exceeded(counting, MOST, MOST + 2) == [10, 10]
-    assert exceeded(counting, 0, 1) == [None]
-
-
-def test_what_has_waited_for_the_process_is_no_burst() -> None:
-    counting = Rate()
-    several = [exceeded(counting, n * MOST, (n + 1) * MOST, at_ms=n * 60_000) for n in range(3)]
-
-    assert several == [[None] * MOST] * 3
-    # A time before the others' begins no minute anew.
-    assert exceeded(counting, 900, 901, at_ms=0) == [2]
+    assert (
+        exceeded(limiter, 0, MAX_PER_MINUTE) + exceeded(limiter, 0, MAX_PER_MINUTE)
+        == [None] * 2 * MAX_PER_MINUTE
+    )
+    assert exceeded(limiter, MAX_PER_MINUTE, MAX_PER_MINUTE + 2) == [10, 10]
+    assert exceeded(limiter, 0, 1) == [None]
 
 
-def test_only_so_many_people_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_limit_counts_by_when_messages_were_written() -> None:
+    limiter = RateLimiter()
+    minutes = [
+        exceeded(limiter, n * MAX_PER_MINUTE, (n + 1) * MAX_PER_MINUTE, at_ms=n * 60_000)
+        for n in range(3)
+    ]
+
+    assert minutes == [[None] * MAX_PER_MINUTE] * 3
+    # An earlier timestamp doesn't start a new minute.
+    assert exceeded(limiter, 900, 901, at_ms=0) == [2]
+
+
+def test_the_rate_limiter_remembers_a_bounded_number_of_senders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(rate, "MAX_KNOWN", 3)
-    counting = Rate()
-    exceeded(counting, 0, MOST)
+    limiter = RateLimiter()
+    exceeded(limiter, 0, MAX_PER_MINUTE)
     for name in ("a", "b", "d"):
-        assert counting.exceeded(replace(FIRST, sender=name)) is None
+        assert limiter.exceeded(replace(FIRST, sender=name)) is None
 
-    assert exceeded(counting, MOST, MOST + 1) == [None]
-    assert len(counting._windows) == 3
+    assert exceeded(limiter, MAX_PER_MINUTE, MAX_PER_MINUTE + 1) == [None]
+    assert len(limiter._windows) == 3

@@ -1,4 +1,4 @@
-"""What an agent asks a person for, in the chat of a terminal."""
+"""Requests of agents in the chat of a terminal."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ WAITS = "waits for your answer"
 @pytest.mark.parametrize(
     ("columns", "colour"), [(80, {}), (40, {"NO_COLOR": "1"})], ids=["colour", "plain"]
 )
-async def test_a_person_answers_in_the_chat(
+async def test_a_user_answers_a_permission_request_in_the_chat(
     stack: Stack, directory: Path, columns: int, colour: dict[str, str]
 ) -> None:
     agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
@@ -39,7 +39,7 @@ async def test_a_person_answers_in_the_chat(
         screen.see_words("allowed by")
         screen.see_words("a tool touch v")
         screen.type("/allow none\r")
-        screen.see_words("is asked for again.")
+        screen.see_words("is revoked: the agent asks again.")
         screen.type("touch v\r")
         screen.see_so_often("^touch v$", 2)
         screen.see(WAITS)
@@ -62,7 +62,9 @@ async def test_a_person_answers_in_the_chat(
         assert "no person can give" not in " ".join(screen.shown().split())
 
 
-async def test_a_person_answers_questions_in_the_chat(stack: Stack, directory: Path) -> None:
+async def test_a_user_answers_questions_of_an_agent_in_the_chat(
+    stack: Stack, directory: Path
+) -> None:
     agent = {"runtime": "claude", "command": list(claude_script(directory, QUESTIONS))}
     async with chatting(stack, agent, columns=80) as (screen, _):
         screen.type("go\r")

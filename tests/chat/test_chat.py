@@ -1,4 +1,4 @@
-"""A chat on a real screen."""
+"""The chat program on a real terminal."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ class Clock:
         return self.now
 
 
-def test_a_second_ctrl_c_soon_after_the_first_leaves() -> None:
+def test_a_second_ctrl_c_within_two_seconds_leaves_the_chat() -> None:
     clock = Clock()
     interrupts = Interrupts(clock)
 
@@ -48,18 +48,18 @@ def test_a_second_ctrl_c_soon_after_the_first_leaves() -> None:
     assert interrupts.press()
 
 
-def test_what_was_typed_between_them_makes_the_second_ctrl_c_a_first_one() -> None:
+def test_typing_between_two_ctrl_c_presses_keeps_the_chat_open() -> None:
     interrupts = Interrupts(Clock())
 
     assert not interrupts.press()
-    interrupts.forget()
+    interrupts.reset()
     assert not interrupts.press()
 
 
 # -- on a real screen -----------------------------------------------------------------------------
 
-#: An agent that says what a test has written into a file, once it is there.
-TOLD = """
+#: An agent that answers each turn once a test has created the file with the turn's number.
+ANSWERING = """
 number = 0
 while True:
     turn()
@@ -68,15 +68,15 @@ while True:
     say(type='text', text=f'Answer {number}.')
     say(type='done')
 """
-SIGN = "Ctrl-C stops\n"
-#: How long after Enter a person sees that something happens, in seconds.
+INDICATOR = "Ctrl-C stops\n"
+#: The maximum time from Enter until the indicator is shown, in seconds.
 AT_ONCE_S = 0.2
-#: How long a gateway may hang until a person reads of it, in seconds, on a busy machine.
+#: The maximum time until a hanging gateway is reported, in seconds, on a busy machine.
 SOON_S = 15.0
 
 
 def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
-    """Return the environment of a chat with an agent of the test's own."""
+    """Configure an agent with `command`; return the environment of a chat with it."""
     home.config_file.write_text(f"[agents.main]\ncommand = {json.dumps(command)}\n")
     return env(home)
 
@@ -84,26 +84,28 @@ def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
 def ten_turns(
     screen: Terminal, text: str, tool: str = "", let: Callable[[int], None] = lambda _: None
 ) -> None:
-    """See ten turns; each has a sign at once and throughout, and none afterwards."""
+    """Run ten turns; each has an indicator at once and throughout, and none afterwards."""
     delays = []
     for number in range(1, 11):
         screen.type(text)
         screen.see_so_often(rf"^› {re.escape(text)}$", number)
         pressed = time.monotonic()
         screen.type("\r")
-        screen.see(SIGN)
+        screen.see(INDICATOR)
         delays.append(time.monotonic() - pressed)
         if tool:
-            screen.see_match(rf"⎿ {re.escape(tool)}.*\n.*{SIGN.rstrip()}$")
+            screen.see_match(rf"⎿ {re.escape(tool)}.*\n.*{INDICATOR.rstrip()}$")
         let(number)
         screen.see_so_often(r"^\d+ s( · |$)", number)  # the line below each answer
-        screen.see_none(SIGN, for_s=0.3)
-    # Other processes of a busy machine may delay a few of them.
+        screen.see_none(INDICATOR, for_s=0.3)
+    # On a busy machine, other processes may delay a few of them.
     assert sorted(delays)[5] <= AT_ONCE_S, delays
 
 
-async def test_each_message_has_a_sign_until_it_is_answered(stack: Stack, directory: Path) -> None:
-    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+async def test_the_indicator_is_shown_from_enter_until_the_answer(
+    stack: Stack, directory: Path
+) -> None:
+    command = script(directory, ANSWERING.replace("DIRECTORY", str(directory)))
     async with chatting(stack, demo(command)) as (screen, _):
 
         def answer(number: int) -> None:
@@ -113,8 +115,8 @@ async def test_each_message_has_a_sign_until_it_is_answered(stack: Stack, direct
         ten_turns(screen, "hello", let=answer)
 
 
-async def test_what_claude_does_is_shown(stack: Stack, claude: AgentCli) -> None:
-    """Ten turns with a tool each, a secret in a command, a plan, and its tokens so far."""
+async def test_tools_plan_and_tokens_of_claude_are_shown(stack: Stack, claude: AgentCli) -> None:
+    """Ten turns with one tool each, a secret in a command, a plan, and the tokens so far."""
     async with chatting(stack, claude.config(permissions="auto")) as (screen, _):
         ten_turns(screen, "SHELL:sleep 1", "Bash sleep 1 (")
 
@@ -127,12 +129,12 @@ async def test_what_claude_does_is_shown(stack: Stack, claude: AgentCli) -> None
         screen.type(f"TOOL:TaskCreate:{task} SHELL:sleep 3\r")
         screen.see_match(r"^  ☐ look around\n[^›]* s · [\d,]+ tokens · .*Ctrl-C stops$")
         screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 12)
-        screen.see_gone(SIGN)
+        screen.see_gone(INDICATOR)
         screen.see_gone("☐")
 
 
-#: An agent that uses a tool, and another one beside its answer, each until a test lets it end.
-USES = """
+#: An agent that uses one tool, and another one during its answer. A test ends each by a file.
+USING_TOOLS = """
 def until(name):
     while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
 while True:
@@ -156,13 +158,15 @@ def seconds_of(shown: str) -> int:
     return int(seconds)
 
 
-async def test_a_running_tool_is_shown_with_its_seconds(stack: Stack, directory: Path) -> None:
-    agent = demo(script(directory, USES.replace("DIRECTORY", str(directory))))
+async def test_a_running_tool_is_shown_with_its_elapsed_seconds(
+    stack: Stack, directory: Path
+) -> None:
+    agent = demo(script(directory, USING_TOOLS.replace("DIRECTORY", str(directory))))
     async with chatting(stack, agent | {"env": {"DEPLOY_KEY": "swordfish-1234"}}) as (screen, _):
         screen.type("hello\r")
         line = r"^  ⎿ Bash deploy --key \[secret\] \({} s\)$"
         first = seconds_of(screen.see_match(line.format(r"\d+")))
-        # A busy machine may leave out a second.
+        # A busy machine may skip a second.
         screen.see_match(line.format(rf"(?!{first} )\d+"))
         assert seconds_of(screen.shown()) > first
         (directory / "one").touch()
@@ -180,20 +184,20 @@ async def test_a_running_tool_is_shown_with_its_seconds(stack: Stack, directory:
         assert b"swordfish" not in screen.raw
 
 
-#: An agent that says that it begins, and takes up what comes until a test lets it end.
+#: An agent that sends a first text, and accepts further messages until a test ends it by a file.
 STEERED = """
 import queue, threading
-heard = queue.Queue()
+messages = queue.Queue()
 def listen():
-    for line in sys.stdin: heard.put(json.loads(line))
+    for line in sys.stdin: messages.put(json.loads(line))
     os._exit(0)
 threading.Thread(target=listen, daemon=True).start()
 while True:
-    heard.get()
+    messages.get()
     say(type='text', text='I begin.\\n\\n')
     is_stopped = False
     while not is_stopped and not os.path.exists('DIRECTORY/go'):
-        try: message = heard.get(timeout=0.01)
+        try: message = messages.get(timeout=0.01)
         except queue.Empty: continue
         if message['type'] == 'interrupt': is_stopped = True
         else:
@@ -202,8 +206,8 @@ while True:
     if not is_stopped: say(type='text', text='Answer.')
     say(type='done', aborted=is_stopped)
 """
-#: An agent that plans, and works until a test lets it end.
-PLANS = """
+#: An agent that sends a plan, and uses a tool until a test ends it by a file.
+PLANNING = """
 prompt = begin()
 update('plan', entries=[dict(content='look for swordfish-1234', status='completed'),
     dict(content='mend', status='in_progress'), dict(content='test', status='pending')])
@@ -217,9 +221,11 @@ asked()
 PLAN = "  ☑ look for [secret]\n  ▸ mend\n  ☐ test\n  ⎿ Build it ("
 
 
-async def test_who_comes_in_mid_turn_sees_what_goes_on(stack: Stack, directory: Path) -> None:
-    """Also when the gateway was killed meanwhile: nothing new is said for a long time."""
-    command = acp_script(directory, PLANS.replace("DIRECTORY", str(directory)))
+async def test_a_chat_opened_during_a_turn_shows_its_plan_and_tools(
+    stack: Stack, directory: Path
+) -> None:
+    """Also after the gateway was killed, although the agent sends no new event."""
+    command = acp_script(directory, PLANNING.replace("DIRECTORY", str(directory)))
     agent = {"runtime": "acp", "command": list(command), "env": {"DEPLOY_KEY": "swordfish-1234"}}
     async with chatting(stack, agent) as (first, gateway):
         first.type("hello\r")
@@ -229,42 +235,42 @@ async def test_who_comes_in_mid_turn_sees_what_goes_on(stack: Stack, directory: 
         async with gateway_process(stack):
             with Terminal.running(REMOTECLAW, "chat", env=stack.env()) as second:
                 shown = second.see_match(rf"{re.escape(PLAN)}.*\n\S \d+ s · .*Ctrl-C stops$")
-                assert min(seconds_above(shown), seconds_of(shown)) >= begun
+                assert min(indicator_seconds(shown), seconds_of(shown)) >= begun
                 (directory / "go").touch()
                 for screen in (first, second):
                     assert screen.see("\nIt is mended.").count("main\nIt is mended.") == 1
-                    screen.see_gone(SIGN)
+                    screen.see_gone(INDICATOR)
                     screen.see_gone("☑")
         assert b"swordfish" not in first.raw
 
 
-def seconds_above(shown: str) -> int:
-    """Return the seconds of the indicator."""
+def indicator_seconds(shown: str) -> int:
+    """Return the elapsed seconds in the indicator."""
     return int(re.findall(r"^\S (\d+) s · .*Ctrl-C stops$", shown, re.MULTILINE)[-1])
 
 
-def test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written(
+def test_the_reply_of_a_cron_job_is_labelled_and_has_an_indicator(
     home: Home, directory: Path
 ) -> None:
-    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+    command = script(directory, ANSWERING.replace("DIRECTORY", str(directory)))
     environment = with_agent(home, command)
     with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
         screen.see("›")
         screen.type("hello\r")
         (directory / "1").touch()
         screen.see("main\nAnswer 1.")
-        screen.see_gone(SIGN)
+        screen.see_gone(INDICATOR)
         session = SessionKey("main", "console", home.host_id, "console", login_name())
         when = ("--every", "3600", "--name", "nightly", "--message", "Look.")
         job = succeeds(environment, "cron", "add", "--session", str(session), *when)
         succeeds(environment, "cron", "run", job)
-        # At once, and not with the first notice that its model is silent.
-        assert "No word from the model" not in screen.see(SIGN)
+        # The indicator is shown at once, before the first notice of a silent model.
+        assert "No word from the model" not in screen.see(INDICATOR)
         (directory / "2").touch()
 
         screen.see("main · cron job nightly\nAnswer 2.")
 
-        screen.see_gone(SIGN)
+        screen.see_gone(INDICATOR)
 
 
 def succeeds(environment: dict[str, str], *arguments: str) -> str:
@@ -276,8 +282,8 @@ def succeeds(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout.strip()
 
 
-#: What is shown of messages that wait, and what becomes of them, by the mode of the queue.
-BECOMES = {
+#: By queue mode: the text shown for waiting messages, and the texts after they were handled.
+SHOWN_BY_MODE = {
     "collect": ("2 before it", ["Answer.\n\nanswers 2 messages · "]),
     "steer": (
         "Heard.\n\nHeard.",
@@ -287,27 +293,27 @@ BECOMES = {
 }
 
 
-async def test_what_becomes_of_messages_that_come_in_mid_turn_is_said(
+async def test_the_chat_shows_how_messages_sent_during_a_turn_are_handled(
     stack: Stack, directory: Path
 ) -> None:
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
     async with chatting(stack, demo(command)) as (screen, _):
-        for mode, (waits, notes) in BECOMES.items():
+        for mode, (waiting, notes) in SHOWN_BY_MODE.items():
             screen.type(f"/queue {mode}\r")
             screen.see_words(f"From now on: {MODES[mode]}.")
             begun = screen.words().count("I begin.")
             screen.type("first\r")
             screen.see_words("I begin.", begun + 1)
             screen.type("second\rthird\r")
-            screen.see(waits)
+            screen.see(waiting)
             (directory / "go").touch()
             for note in notes:
                 screen.see(note)
-            screen.see_gone(SIGN)
+            screen.see_gone(INDICATOR)
             (directory / "go").unlink()
 
 
-async def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
+async def test_esc_stops_an_answer_but_alt_and_arrow_keys_do_not(
     stack: Stack, directory: Path
 ) -> None:
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
@@ -329,11 +335,11 @@ async def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
         screen.see_words("I begin.", 2)
         screen.type("\x1b")
         screen.see("Stopped.")
-        screen.see_gone(SIGN)
+        screen.see_gone(INDICATOR)
 
 
 def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -> None:
-    """With what `up` says above it: with less there, lines that stand twice are not seen."""
+    """With the output of `up` above it: in an emptier screen, doubled lines would not be seen."""
     command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
     with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
         screen.see("›")
@@ -343,11 +349,14 @@ def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -
         screen.see("› a line that is not sent yet")
         for columns in (60, 26, 20):
             screen.narrow(columns)
-            screen.see_match(r"^main\nI begin\.\n\S \d+ s · .*\n› a line that is")
-            screen.see_so_often(r"^main$|^I begin\.$| s · ", 3)
+            # After 20 s without output, a notice is between the text and the indicator.
+            screen.see_match(
+                r"^main\nI begin\.\n(main\n[^›]*)?\S [\d min]+ s · .*\n› a line that is"
+            )
+            screen.see_so_often(r"^I begin\.$| s · ", 2)
 
 
-async def test_two_terminals_are_in_one_chat(stack: Stack) -> None:
+async def test_two_terminals_share_one_chat(stack: Stack) -> None:
     async with chatting(stack) as (first, _):
         first.type("hello\r")
         first.see("what happens when an agent dies.")
@@ -363,7 +372,7 @@ async def test_two_terminals_are_in_one_chat(stack: Stack) -> None:
         assert first.leave() == 0
 
 
-async def test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_as_marks(
+async def test_the_input_line_has_line_breaks_and_completion_and_accepts_invalid_utf_8(
     stack: Stack, directory: Path
 ) -> None:
     (directory / "notes-of-ada.txt").touch()
@@ -384,10 +393,10 @@ async def test_lines_are_broken_words_completed_and_bytes_that_are_no_text_sent_
         screen.see("see @notes-of-ada.txt")
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------
 
 
-def test_a_chat_ends_with_a_signal_or_a_revoked_token_and_leaves_the_terminal_as_it_was(
+def test_a_signal_or_a_revoked_token_ends_the_chat_and_restores_the_terminal(
     home: Home,
 ) -> None:
     with running(home):
@@ -398,8 +407,8 @@ def test_a_chat_ends_with_a_signal_or_a_revoked_token_and_leaves_the_terminal_as
             assert screen.leave() == 0
             assert screen.is_sane
 
-        made = remoteclaw(home, "token", "create", "ada", "--scope", "admin").stdout
-        (token,) = re.findall(r"rc\w_\w+", made)
+        printed = remoteclaw(home, "token", "create", "ada", "--scope", "admin").stdout
+        (token,) = re.findall(r"rc\w_\w+", printed)
         url = address(home)
         environment = env(home, REMOTECLAW_GATEWAY_TOKEN=token)
         with Terminal.running(REMOTECLAW, "chat", "--url", url, env=environment) as screen:
@@ -412,12 +421,12 @@ def test_a_chat_ends_with_a_signal_or_a_revoked_token_and_leaves_the_terminal_as
             assert screen.is_sane
 
 
-def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, directory: Path) -> None:
-    """Each word once, also what was written before."""
-    tells = TOLD.replace(
+def test_an_answer_given_while_disconnected_is_shown_once(home: Home, directory: Path) -> None:
+    """Also the text that was shown before is not repeated."""
+    agent = ANSWERING.replace(
         "number += 1", "number += 1; say(type='text', text='Begun.\\n\\n# Then\\n\\nMore: ')"
     )
-    command = script(directory, tells.replace("DIRECTORY", str(directory)))
+    command = script(directory, agent.replace("DIRECTORY", str(directory)))
     environment = with_agent(home, command)
     with running(home) as up:
         (directory / "1").touch()
@@ -428,7 +437,7 @@ def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, director
             screen.type("hello\r")
             screen.see_so_often("^More:", 2)
             gateway = gateway_of(up.pid)
-            os.kill(up.pid, signal.SIGSTOP)  # else it starts another gateway
+            os.kill(up.pid, signal.SIGSTOP)  # otherwise it starts another gateway
             try:
                 os.kill(gateway, signal.SIGKILL)
                 (directory / "2").touch()
@@ -440,10 +449,10 @@ def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, director
                 os.kill(up.pid, signal.SIGCONT)
 
             screen.see("More: Answer 2.")
-            assert screen.see_gone(SIGN).count("Begun.") == 2
+            assert screen.see_gone(INDICATOR).count("Begun.") == 2
 
 
-async def test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_shown(
+async def test_an_answer_that_arrives_before_the_send_is_confirmed_is_shown(
     stack: Stack,
 ) -> None:
     await stack.start_worker()
@@ -466,11 +475,11 @@ async def test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_
             assert await stack.fleet.outcomes.wait(view.sid, view.last_entry, timeout_s=HANG_S)
             async with gateway_process(stack):
                 shown = await asyncio.to_thread(screen.see, "You said before:")
-                await asyncio.to_thread(screen.see_gone, SIGN)
+                await asyncio.to_thread(screen.see_gone, INDICATOR)
     assert shown.count("› memory") == 1
 
 
-async def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(
+async def test_a_hanging_gateway_is_reported_and_the_message_is_answered_once(
     stack: Stack,
 ) -> None:
     async with chatting(stack, columns=40) as (screen, gateway):
@@ -478,7 +487,7 @@ async def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once
         try:
             typed = time.monotonic()
             screen.type("hello\r")
-            screen.see(SIGN)
+            screen.see(INDICATOR)
             screen.see_words("(The gateway does not answer. Trying again.)")
             assert time.monotonic() - typed < SOON_S
         finally:
@@ -488,13 +497,13 @@ async def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once
         assert (shown.count("› hello"), shown.count("agent dies.")) == (1, 1)
 
 
-async def test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept(
+async def test_exit_during_a_turn_works_after_a_gateway_restart(
     stack: Stack, directory: Path
 ) -> None:
-    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+    command = script(directory, ANSWERING.replace("DIRECTORY", str(directory)))
     async with chatting(stack, demo(command)) as (screen, gateway):
         screen.type("hello\r")
-        screen.see(SIGN)
+        screen.see(INDICATOR)
         gateway.kill()
         async with gateway_process(stack):
             screen.type("/whoami\r")
@@ -504,12 +513,12 @@ async def test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept(
             assert screen.leave() == 0
 
 
-async def test_who_leaves_before_it_is_sent_reads_why_it_takes_time(stack: Stack) -> None:
+async def test_exit_before_a_message_is_sent_says_that_it_waits(stack: Stack) -> None:
     async with chatting(stack) as (screen, gateway):
         gateway.send_signal(signal.SIGSTOP)
         try:
             screen.type("hello\r")
-            screen.see(SIGN)
+            screen.see(INDICATOR)
             screen.type("exit\r")
             screen.see("(Waiting until it is sent. Ctrl-C leaves without that.)")
             screen.type("\x03")

@@ -1,4 +1,4 @@
-"""Commands in a terminal, from the keys to what is shown."""
+"""Chat commands in a terminal, from the typed keys to the shown answer."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def with_claude(home: Home, claude: AgentCli, **settings: object) -> dict[str, s
 
 
 def asked_by(cli: AgentCli, *texts: str) -> list[dict[str, Any]]:
-    """Return the model's first request about each of these texts."""
+    """Return the model's first request that ends with each of `texts`."""
     requests = [request for request in cli.model.requests() if not request["is_aside"]]
     return [next(each for each in requests if each["last"].endswith(text)) for text in texts]
 
@@ -30,11 +30,11 @@ def asked_by(cli: AgentCli, *texts: str) -> list[dict[str, Any]]:
 def test_commands_of_a_chat_with_claude(home: Home, claude: AgentCli) -> None:
     with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
         screen.see("›")
-        goes_on_with_a_copy_of_an_earlier_conversation(screen)
+        resume_an_earlier_conversation(screen)
         screen.type("/new SAY:commanded-1\r")
         screen.see("main\ncommanded-1")
-        takes_its_own_commands(screen)
-        takes_a_model_and_gives_it_back(screen)
+        run_commands_of_claude(screen)
+        change_and_reset_the_model(screen)
     first, second = asked_by(claude, "SAY:commanded-1", "SAY:commanded-2")
     assert (first["users"], second["users"]) == (1, 3)
     first, second, third = asked_by(claude, "SAY:modelled-1", "SAY:modelled-2", "SAY:modelled-3")
@@ -43,7 +43,7 @@ def test_commands_of_a_chat_with_claude(home: Home, claude: AgentCli) -> None:
     assert [each["users"] for each in (first, second, third)] == [4, 5, 6]  # one conversation
 
 
-def goes_on_with_a_copy_of_an_earlier_conversation(screen: Terminal) -> None:
+def resume_an_earlier_conversation(screen: Terminal) -> None:
     screen.type("SAY:apple\r")
     screen.see("main\napple")
     screen.type("/resume\r")
@@ -55,27 +55,27 @@ def goes_on_with_a_copy_of_an_earlier_conversation(screen: Terminal) -> None:
     screen.type("/resume 2\r")
     screen.see("Choose a number from 1 to 1")
     screen.type("/resume 1\r")
-    screen.see("Your next message goes on with a copy of SAY:apple")
+    screen.see("Your next message continues with a copy of SAY:apple")
     screen.type("RECALL\r")
     _, _, recalled = screen.see_match(r"RECALL \[[^›]*\n\d+ s · ").rpartition("RECALL [")
     assert "apple" in recalled
     assert "pear" not in recalled
     screen.type("/resume\r")
-    screen.see_match(r"^[12]\. SAY:pear")  # it is an earlier one, too
+    screen.see_match(r"^[12]\. SAY:pear")  # the previous conversation is listed now
 
 
-def takes_its_own_commands(screen: Terminal) -> None:
+def run_commands_of_claude(screen: Terminal) -> None:
     screen.type("/context\r")
     screen.see("Estimated usage by category")
     screen.type("/nonsense\r")
     screen.see("Unknown command: /nonsense")
-    screen.type("/review 7\r")  # claude writes a prompt of its own for it
+    screen.type("/review 7\r")  # claude sends its own prompt for this command
     screen.see("GitHub pull request")
     screen.type("SAY:commanded-2\r")
     screen.see("main\ncommanded-2")
 
 
-def takes_a_model_and_gives_it_back(screen: Terminal) -> None:
+def change_and_reset_the_model(screen: Terminal) -> None:
     screen.type("SAY:modelled-1\r")
     screen.see("main\nmodelled-1")
     screen.type("/model claude-haiku-4-5\r")
@@ -90,34 +90,34 @@ def takes_a_model_and_gives_it_back(screen: Terminal) -> None:
     screen.see("main\nmodelled-3")
 
 
-def test_commands_of_a_chat_with_agents_that_have_none_of_their_own(home: Home) -> None:
+def test_commands_of_a_chat_with_agents_without_own_commands(home: Home) -> None:
     home.config_file.write_text('[agents.other]\nruntime = "demo"\n')
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
         screen.see("›")
         screen.type("/model haiku\r")
         screen.see("The agent main is run by demo, which has no models to choose from.")
-        goes_on_from_our_record(screen)
-        moves_to_another_agent_and_back(screen)
+        resume_from_the_record(screen)
+        change_the_agent_and_back(screen)
 
 
-def goes_on_from_our_record(screen: Terminal) -> None:
-    """Where the CLI lists no conversations."""
+def resume_from_the_record(screen: Terminal) -> None:
+    """For a CLI that lists no conversations."""
     screen.type("/resume\r")
     screen.see("This session has no earlier conversation.")
     screen.type("my colour is green\r")
     screen.see("message 1 of our conversation")
-    screen.see("what happens when an agent dies.")  # else its end is stopped
+    screen.see("what happens when an agent dies.")  # otherwise /new stops the answer
     screen.type("/new\r")
     screen.see("A new conversation.")
     screen.type("/resume\r")
     screen.see("1. my colour is green, ")
     screen.type("/resume 1\r")
-    screen.see_words("goes on from notes of my colour is green")
+    screen.see_words("continues from notes of my colour is green")
     screen.type("memory\r")
     screen.see("• my colour is green")
 
 
-def moves_to_another_agent_and_back(screen: Terminal) -> None:
+def change_the_agent_and_back(screen: Terminal) -> None:
     screen.type("/agent\r")
     screen.see("• other: demo in")
     screen.type("/agent other\r")

@@ -1,4 +1,4 @@
-"""A whole day at the terminal, as a person sees it."""
+"""A working day at the terminal, as a user sees it."""
 
 import os
 import re
@@ -19,12 +19,13 @@ from tests.support.pictures import png
 from tests.support.terminal import Terminal, env
 from tests.support.up import parts_of
 
-#: The looks of text, and those without a colour: bold are the words of a search, reversed a choice.
-LOOKS = re.compile(rb"\x1b\[([0-9;]*)m")
+#: Text attributes.
+ATTRIBUTES = re.compile(rb"\x1b\[([0-9;]*)m")
+#: The attributes without a colour: bold for the words of a search, reverse for a choice.
 PLAIN = {b"", b"0", b"0;1", b"0;7"}
 
 
-#: Commands, and words of their answers.
+#: Commands, and a part of each answer.
 COMMANDS = {
     "/status": "one more waits.",
     "/queue": "2 messages without an",
@@ -36,51 +37,51 @@ COMMANDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What a person says to an agent during the day, and what is seen of the answers."""
+class Script:
+    """The messages of a user during the day, and the texts that are shown for them."""
 
     question: str
     tool: str
-    wait: str
-    waits: str
-    done: str = "the mail calls total()."
-    meanwhile: str
-    done_meanwhile: str = "All 31 tests pass."
+    long_task: str
+    long_task_shown: str
+    long_task_done: str = "the mail calls total()."
+    second_task: str
+    second_task_done: str = "All 31 tests pass."
     picture: str
-    seen: str
+    picture_shown: str
     report: str
     paste: str = ""
-    pasted: str
+    paste_shown: str
 
 
-SCRIPTED = Said(
+DEMO_SCRIPT = Script(
     question="why is there no discount?",
     tool="⎿ Grep total (",
-    wait="then do it.",
-    waits="I delete the copy",
-    meanwhile="and the tests?",
+    long_task="then do it.",
+    long_task_shown="I delete the copy",
+    second_task="and the tests?",
     picture="what is this",
-    seen="I see the picture.",
+    picture_shown="I see the picture.",
     report="the report",
-    pasted="You said 60 words.",
+    paste_shown="You said 60 words.",
 )
-#: What has the scripted model use claude's shell: a program waits for a file, and prints another.
-LED = Said(
+#: Messages for the scripted model: claude's shell waits for a file and prints another one.
+CLAUDE_SCRIPT = Script(
     question="why so? SHELL:../until look",
     tool="⎿ Bash ../until look (",
-    wait="do it. SHELL:../until wait",
-    waits="⎿ Bash ../until wait (",
-    meanwhile="the tests? SHELL:../until meanwhile",
+    long_task="do it. SHELL:../until wait",
+    long_task_shown="⎿ Bash ../until wait (",
+    second_task="the tests? SHELL:../until meanwhile",
     picture="IMAGES of",
-    seen='IMAGES ["image/png',
+    picture_shown='IMAGES ["image/png',
     report="SHELL:../until report",
     paste="LEN ",
-    pasted="main LEN ",
+    paste_shown="main LEN ",
 )
 
 
-def led(directory: Path) -> None:
-    """Write the program that claude runs, and what it prints; a model's first word is DONE."""
+def write_files_for_claude(directory: Path) -> None:
+    """Write the program that claude runs, and its outputs; the model adds DONE before them."""
     program = directory / "until"
     program.write_text(
         f"#!/bin/sh\nuntil test -e {directory}/$1; do sleep 0.02; done\ncat {directory}/$1.md\n"
@@ -98,41 +99,41 @@ def led(directory: Path) -> None:
 
 
 class Day:
-    """A person at work: each part ends with a screen at rest."""
+    """The day of a user: each part ends with an idle screen."""
 
-    def __init__(self, screen: Terminal, said: Said, directory: Path) -> None:
+    def __init__(self, screen: Terminal, script: Script, directory: Path) -> None:
         self.screen = screen
-        self.said = said
+        self.script = script
         self.directory = directory
 
     def let(self, name: str) -> None:
-        """Let the agent go on that waits for this."""
+        """Let the agent continue that waits for the file `name`."""
         (self.directory / name).touch()
 
     def ask(self, text: str, *seen: str) -> str:
-        """Say something; return what is shown once all of the answer has been seen."""
+        """Send a message; return the screen once the whole answer is shown."""
         self.screen.type(f"{text}\r")
-        for words in seen:
-            self.screen.see_words(words)
+        for text in seen:
+            self.screen.see_words(text)
         return at_rest(self.screen)
 
-    def a_long_answer(self) -> None:
-        screen, said = self.screen, self.said
-        screen.type(f"{said.question}\r")
-        screen.see(said.tool)
+    def get_a_long_answer(self) -> None:
+        screen, script = self.screen, self.script
+        screen.type(f"{script.question}\r")
+        screen.see(script.tool)
         screen.see(SIGN)
         self.let("look")
         screen.see_words(EXPLAINED.split()[-1])
         shown = at_rest(screen)
         whole_words(EXPLAINED, shown)
         assert shown.count("\nmain\n") == 1
-        assert said.tool not in shown
+        assert script.tool not in shown
 
-    def something_typed_meanwhile(self) -> None:
-        screen, said = self.screen, self.said
-        screen.type(f"{said.wait}\r")
-        screen.see_words(said.waits)
-        screen.type(f"{said.meanwhile}\r")
+    def type_during_a_turn(self) -> None:
+        screen, script = self.screen, self.script
+        screen.type(f"{script.long_task}\r")
+        screen.see_words(script.long_task_shown)
+        screen.type(f"{script.second_task}\r")
         screen.see_match(r"· one before it · .*Ctrl-C stops$")
         for command, answer in COMMANDS.items():
             screen.type(f"{command}\r")
@@ -140,24 +141,24 @@ class Day:
             screen.see_words(answer)
             screen.see(SIGN)
         self.let("wait")
-        screen.see_words(said.done)
+        screen.see_words(script.long_task_done)
         self.let("meanwhile")
-        screen.see_words(said.done_meanwhile)
+        screen.see_words(script.second_task_done)
         at_rest(screen)
-        for words in (said.done, said.done_meanwhile, *COMMANDS.values()):
-            screen.see_words(words)
+        for text in (script.long_task_done, script.second_task_done, *COMMANDS.values()):
+            screen.see_words(text)
 
-    def stops_and_begins_anew(self) -> None:
+    def stop_and_reset(self) -> None:
         screen = self.screen
         for file in ("wait", "meanwhile"):
             (self.directory / file).unlink()
-        screen.type(f"{self.said.wait}\r")
+        screen.type(f"{self.script.long_task}\r")
         screen.see(SIGN)
         self.ask("stop", "Stopped.")
         self.ask("/new", "A new conversation.")
 
-    def lines_words_and_files(self) -> None:
-        screen, said = self.screen, self.said
+    def edit_complete_and_send_files(self) -> None:
+        screen, script = self.screen, self.script
         screen.type("one\x1b\rtwo\x0athree")
         screen.see("› one\n  two\n  three")
         screen.type("\x03")
@@ -176,13 +177,13 @@ class Day:
         screen.see("› see @basket.py")
         screen.type("\x03")
         at_rest(screen)
-        self.ask(f"{said.picture} {self.directory}/shop/chart.png", said.seen)
-        self.ask(said.report, "The report is here.", '(A file: "report.txt", 12 bytes, saved as ')
+        self.ask(f"{script.picture} {self.directory}/shop/chart.png", script.picture_shown)
+        self.ask(script.report, "The report is here.", '(A file: "report.txt", 12 bytes, saved as ')
         screen.type(
-            f"{said.paste}\x1b[200~" + "\r".join(f"pasted {n}" for n in range(30)) + "\x1b[201~"
+            f"{script.paste}\x1b[200~" + "\r".join(f"pasted {n}" for n in range(30)) + "\x1b[201~"
         )
         screen.see("pasted 29")
-        shown = self.ask("", said.pasted)
+        shown = self.ask("", script.paste_shown)
         assert all(shown.count(f"pasted {n}\n") == 1 for n in range(30))
         screen.type("\x12whoa")
         screen.see("I-search backward: whoa")
@@ -192,37 +193,37 @@ class Day:
         screen.see_words("an owner", 3)
         at_rest(screen)
 
-    def a_worker_dies(self) -> None:
-        screen, said = self.screen, self.said
-        before = {words: screen.words().count(words) for words in (said.waits, said.done)}
-        screen.type(f"{said.wait}\r")
-        screen.see_words(said.waits, before[said.waits] + 1)
+    def survive_a_killed_worker(self) -> None:
+        screen, begun, done = self.screen, self.script.long_task_shown, self.script.long_task_done
+        before = {text: screen.words().count(text) for text in (begun, done)}
+        screen.type(f"{self.script.long_task}\r")
+        screen.see_words(begun, before[begun] + 1)
         (worker,) = parts_of(screen.pid, "worker")
         os.kill(worker, signal.SIGKILL)
         self.let("wait")
         self.let("meanwhile")
-        screen.see_words(said.done, before[said.done] + 1)
+        screen.see_words(done, before[done] + 1)
         at_rest(screen)
-        screen.see_words(said.done, before[said.done] + 1)
+        screen.see_words(done, before[done] + 1)
 
-    def leaves(self) -> None:
+    def leave(self) -> None:
         self.screen.type("exit\r")
         assert self.screen.leave() == 0
-        assert "Leaving. What isn't finished goes on" in self.screen.words()
+        assert "Unfinished work continues at the next start" in self.screen.words()
 
-    def comes_back(self) -> None:
+    def come_back(self) -> None:
         screen = self.screen
         screen.see("(earlier: ")
-        screen.see_words(self.said.done)
+        screen.see_words(self.script.long_task_done)
         at_rest(screen)
-        screen.see_words(self.said.done)
+        screen.see_words(self.script.long_task_done)
         screen.type("\x1b[A")
-        screen.see_words(f"› {self.said.wait}", 2)
+        screen.see_words(f"› {self.script.long_task}", 2)
         screen.type("\x03")
         at_rest(screen)
 
 
-#: Each width once, and each look.
+#: A wide terminal with colours, and a narrow one without.
 WINDOWS = pytest.mark.parametrize(
     ("columns", "colour"), [(80, {}), (40, {"NO_COLOR": "1"})], ids=["colour", "plain"]
 )
@@ -230,30 +231,34 @@ WINDOWS = pytest.mark.parametrize(
 
 @pytest.mark.thorough("plain")
 @WINDOWS
-def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]) -> None:
+def test_a_working_day_in_the_chat(
+    home: Home, directory: Path, columns: int, colour: dict[str, str]
+) -> None:
     agent = {"runtime": "demo", "command": list(day_agent(directory))}
-    a_day(home, directory, agent, SCRIPTED, columns, env(home, **colour))
+    spend_a_day(home, directory, agent, DEMO_SCRIPT, columns, env(home, **colour))
 
 
 @pytest.mark.thorough
-def test_a_day_with_claude(home: Home, directory: Path, claude: AgentCli) -> None:
+def test_a_working_day_in_the_chat_with_claude(
+    home: Home, directory: Path, claude: AgentCli
+) -> None:
     (directory / "shop").mkdir()
-    led(directory)
+    write_files_for_claude(directory)
     environment = env(home)
     del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
     agent = claude.config(permissions="auto")
-    a_day(home, directory, agent, LED, 80, environment)
+    spend_a_day(home, directory, agent, CLAUDE_SCRIPT, 80, environment)
 
 
-def a_day(
+def spend_a_day(
     home: Home,
     directory: Path,
     agent: dict[str, Any],
-    said: Said,
+    script: Script,
     columns: int,
     environment: dict[str, str],
 ) -> None:
-    """Spend a day with an agent, in a terminal of a width, and come back on the next one."""
+    """Spend a day with an agent in a terminal `columns` wide, and come back on the next day."""
     home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
     work = directory / "shop"
     work.mkdir(exist_ok=True)
@@ -261,19 +266,19 @@ def a_day(
     (work / "chart.png").write_bytes(png())
     command: dict[str, Any] = {"env": environment, "columns": columns, "directory": work}
     with Terminal.running(REMOTECLAW, "up", rows=24, **command) as screen:
-        screen.see_words("Does it work here")
+        screen.see_words("Should it work here")
         screen.type("\r")
-        day = Day(screen, said, directory)
+        day = Day(screen, script, directory)
         whole_words(HINT, at_rest(screen))
-        day.a_long_answer()
-        day.something_typed_meanwhile()
-        day.stops_and_begins_anew()
-        day.lines_words_and_files()
-        day.a_worker_dies()
-        day.leaves()
-        looks = set(LOOKS.findall(screen.raw))
-        assert (looks <= PLAIN) == ("NO_COLOR" in environment), looks
+        day.get_a_long_answer()
+        day.type_during_a_turn()
+        day.stop_and_reset()
+        day.edit_complete_and_send_files()
+        day.survive_a_killed_worker()
+        day.leave()
+        attributes = set(ATTRIBUTES.findall(screen.raw))
+        assert (attributes <= PLAIN) == ("NO_COLOR" in environment), attributes
     with Terminal.running(REMOTECLAW, "up", rows=24, **command) as screen:
-        day = Day(screen, said, directory)
-        day.comes_back()
-        day.leaves()
+        day = Day(screen, script, directory)
+        day.come_back()
+        day.leave()

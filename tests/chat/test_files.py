@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         r"~/shot\ one.png",
     ],
 )
-def test_a_picture_is_named_as_terminals_write_it(folder: Path, word: str) -> None:
+def test_a_dropped_picture_is_found_in_every_quoting_of_terminals(folder: Path, word: str) -> None:
     word = word.replace("{}", str(folder))
 
     (found,) = named_files(f"What is on {word} here?")
@@ -35,13 +35,13 @@ def test_a_picture_is_named_as_terminals_write_it(folder: Path, word: str) -> No
     assert found == (word, folder / "shot one.png")
 
 
-def test_several_pictures(folder: Path) -> None:
+def test_a_message_may_name_several_pictures(folder: Path) -> None:
     found = named_files(f'Compare {folder}/ü.pdf and "{folder}/it\'s.jpg"')
 
     assert [path.name for _, path in found] == ["ü.pdf", "it's.jpg"]
 
 
-def test_another_file_is_sent_only_where_its_path_is_the_whole_message(folder: Path) -> None:
+def test_another_file_is_sent_only_if_its_path_is_the_whole_message(folder: Path) -> None:
     assert [path.name for _, path in named_files(f" {folder}/notes.txt\n")] == ["notes.txt"]
     assert named_files(f"Read {folder}/notes.txt") == []
 
@@ -59,5 +59,5 @@ def test_another_file_is_sent_only_where_its_path_is_the_whole_message(folder: P
         "'",
     ],
 )
-def test_what_names_no_file(folder: Path, text: str) -> None:
+def test_a_text_without_an_existing_picture_sends_no_file(folder: Path, text: str) -> None:
     assert named_files(text.replace("{}", str(folder))) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.cli import without_stack
 
 
-def test_agents_lists_what_is_installed_and_warns_of_what_nobody_tried(directory: Path) -> None:
+def test_agents_lists_installed_clis_and_warns_of_untested_versions(directory: Path) -> None:
     for name, version in (("codex", "codex-cli 0.169.3"), ("gemini", "9.0.0")):
         program = directory / name
         program.write_text(f"#!/bin/sh\necho '{version}'\n")
@@ -18,11 +18,11 @@ def test_agents_lists_what_is_installed_and_warns_of_what_nobody_tried(directory
     assert rows["codex"][1:3] == ["0.169.3", "yes"]
     assert rows["gemini"][1:3] == ["9.0.0", "no"]
     assert result.stderr == (
-        "remoteclaw: gemini: tested with 0.61.0, so look at what it does first.\n"
+        "remoteclaw: gemini: tested with 0.61.0, so try this version with care.\n"
     )
 
 
-def test_agents_says_which_of_them_have_no_tools(directory: Path) -> None:
+def test_agents_warns_of_an_agent_without_tools(directory: Path) -> None:
     program = directory / "gemini"
     program.write_text("#!/bin/sh\necho 0.61.0\n")
     program.chmod(0o755)
@@ -35,17 +35,19 @@ def test_agents_says_which_of_them_have_no_tools(directory: Path) -> None:
 
     result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
 
-    assert result.stderr.startswith(f"remoteclaw: main has no tools: {work / '.gemini'} would")
+    assert result.stderr.startswith(
+        f"remoteclaw: main has no tools: gemini would obey {work / '.gemini'}"
+    )
     assert result.stderr.count("\n") == 1
 
 
-def test_without_any_agent_the_demo_is_named(directory: Path) -> None:
+def test_agents_names_the_demo_if_no_cli_is_installed(directory: Path) -> None:
     result = without_stack(directory, "agents", PATH="/usr/bin:/bin")
 
     assert result.stdout.startswith("No agent CLI is installed, so the demo answers")
 
 
-def test_agents_that_only_the_configuration_knows_are_listed_too(directory: Path) -> None:
+def test_agents_lists_clis_of_the_configuration(directory: Path) -> None:
     program = directory / "own"
     program.write_text("#!/bin/sh\necho 3.2.1\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Requests of agents at the command line: the operator sees each whole, and answers it."""
+"""Requests of agents at the command line: the operator sees each request in full and answers it."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.gateway.asks import shown as gateway_shown
+from remoteclaw.gateway.asks import ask_of
 from tests.support.asks import BODY, answered, open_request, put_request
 from tests.support.bridges import acp_script
 from tests.support.cli import refused, run
@@ -15,18 +15,18 @@ from tests.support.stack import Stack, said
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> Stack:
-    """A stack with a worker, whose agent asks for each message whether it may run it."""
+    """A stack with a worker, whose agent asks for permission to run each message."""
     stack.configure({"runtime": "acp", "command": list(acp_script(directory, BODY))})
     await stack.start_worker()
     return stack
 
 
-async def test_the_operator_sees_what_waits_and_allows_it(agent: Stack) -> None:
+async def test_an_operator_lists_shows_and_allows_a_request(agent: Stack) -> None:
     accepted = await agent.append("touch x")
     request = await open_request(agent)
 
-    heads, row = run(agent, "asks", "list").stdout.splitlines()
-    assert heads.split() == "REQUEST STATE AGE UNTIL SESSION AGENT TOOL WHAT".split()
+    header, row = run(agent, "asks", "list").stdout.splitlines()
+    assert header.split() == "REQUEST STATE AGE UNTIL SESSION AGENT TOOL WHAT".split()
     assert row.startswith(f"{request.id}  open ")
     assert row.endswith("  main   a tool  touch x")
     shown = run(agent, "asks", "show", request.id).stdout
@@ -39,7 +39,7 @@ async def test_the_operator_sees_what_waits_and_allows_it(agent: Stack) -> None:
     assert "touch x yes" in said(await agent.outcome(accepted))
 
 
-async def test_a_request_that_is_closed_is_found_with_who_has_answered(agent: Stack) -> None:
+async def test_a_closed_request_is_listed_with_its_answer(agent: Stack) -> None:
     accepted = await agent.append("touch x")
     request = await open_request(agent)
     run(agent, "asks", "answer", request.id, "deny", "--reason", "not now")
@@ -56,11 +56,11 @@ async def test_a_request_that_is_closed_is_found_with_who_has_answered(agent: St
     shown = run(agent, "asks", "show", request.id).stdout
     assert "answer   deny, by operator at " in shown
     assert "because  not now\n" in shown
-    (told,) = json.loads(run(agent, "asks", "list", "--all", "--json").stdout)
-    assert told["answer"]["words"] == "not now"
+    (item,) = json.loads(run(agent, "asks", "list", "--all", "--json").stdout)
+    assert item["answer"]["words"] == "not now"
 
 
-async def test_the_command_fails_if_its_answer_does_not_count(stack: Stack) -> None:
+async def test_asks_answer_fails_if_its_answer_does_not_count(stack: Stack) -> None:
     accepted = await stack.append("hello")
     request = await put_request(stack, accepted, tool="Bash", what="touch x")
 
@@ -78,17 +78,17 @@ async def test_the_command_fails_if_its_answer_does_not_count(stack: Stack) -> N
     refused(run(stack, "asks", "answer", "abc", "once"), "There is no request 'abc': none waits")
 
 
-async def test_the_operator_answers_a_question_in_own_words(stack: Stack) -> None:
+async def test_an_operator_answers_a_question_with_free_text(stack: Stack) -> None:
     accepted = await stack.append("hello")
     request = await put_request(stack, accepted, tool="Ask", what="Which?", choices=("red", "blue"))
 
     refused(run(stack, "asks", "answer", request.id, "once"), "That is a question")
-    told = run(stack, "asks", "answer", request.id, "words", "--words", "like the sea").stdout
-    assert "Answered by the operator at " in told
+    printed = run(stack, "asks", "answer", request.id, "words", "--words", "like the sea").stdout
+    assert "Answered by the operator at " in printed
     assert "because  like the sea\n" in run(stack, "asks", "show", request.id).stdout
 
 
-async def test_a_key_that_somebody_answers_with_is_in_no_list(stack: Stack) -> None:
+async def test_a_secret_in_an_answer_is_hidden_in_every_list(stack: Stack) -> None:
     accepted = await stack.append("hello")
     request = await put_request(stack, accepted, tool="Ask", what="Which key?", choices=("none",))
     key = f"sk-{'a1B2' * 6}"
@@ -98,11 +98,11 @@ async def test_a_key_that_somebody_answers_with_is_in_no_list(stack: Stack) -> N
     assert found is not None
     assert found.answer is not None
     assert key in found.answer.words  # the agent needs it
-    for words in (
+    for arguments in (
         ("asks", "show", request.id),
         ("asks", "list", "--all", "--json"),
         ("sessions", "trace", str(accepted.session)),
     ):
-        told = run(stack, *words).stdout
-        assert (key in told, "it is [secret]" in told) == (False, True), words
-    assert "[secret]" in str(gateway_shown(found).answer)
+        printed = run(stack, *arguments).stdout
+        assert (key in printed, "it is [secret]" in printed) == (False, True), arguments
+    assert "[secret]" in str(ask_of(found).answer)

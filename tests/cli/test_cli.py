@@ -1,4 +1,4 @@
-"""The command line: what people see, above all when something is wrong."""
+"""The command line: output, errors and exit statuses."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ async def test_send_reads_standard_input(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_a_failure_is_printed_with_how_to_trace_it(stack: Stack) -> None:
+async def test_send_prints_a_failure_and_the_command_that_traces_it(stack: Stack) -> None:
     await stack.start_worker()
 
     result = run(stack, "send", "fail", "--message-id", "7")
@@ -58,18 +58,18 @@ async def test_a_failure_is_printed_with_how_to_trace_it(stack: Stack) -> None:
 
     assert result.returncode == 1
     assert "main failed and couldn't finish your message" in result.stdout
-    told = re.fullmatch(
+    hint = re.fullmatch(
         r"remoteclaw: It failed: `remoteclaw (sessions trace \S+)` says why.\n", result.stderr
     )
-    assert told
-    assert "fatal: the demo fails when asked to" in run(stack, *told[1].split()).stdout
+    assert hint
+    assert "fatal: the demo fails when asked to" in run(stack, *hint[1].split()).stdout
     assert (outcome["status"], outcome["duplicate"]) == ("failed", True)
     assert outcome["error"]["category"] == "fatal"
     assert outcome["reply"][1]["is_error"] is True
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_send_gives_up_waiting_but_not_the_message(stack: Stack) -> None:
+async def test_send_stops_waiting_but_keeps_the_message(stack: Stack) -> None:
     result = run(stack, "send", "hello", "--wait", "0.1")
 
     assert result.returncode == 3
@@ -94,7 +94,7 @@ async def test_send_without_waiting_prints_the_reference(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_the_same_message_id_is_the_same_message(stack: Stack) -> None:
+async def test_send_with_the_same_message_id_sends_one_message(stack: Stack) -> None:
     command = ["send", "hello", "--wait", "0", "--message-id", "7", "--json"]
     results = [run(stack, *command) for _ in range(2)]
     first, second = (json.loads(result.stdout) for result in results)
@@ -103,24 +103,24 @@ async def test_the_same_message_id_is_the_same_message(stack: Stack) -> None:
     assert first["reference"] == second["reference"]
     assert second["status"] == "accepted"
     assert "accepted before" not in results[0].stderr
-    told = "A message with this id was accepted before: this text was not used"
-    assert told in results[1].stderr
+    warning = "A message with this id was accepted before: this text was not used"
+    assert warning in results[1].stderr
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_send_says_at_once_that_nobody_answers(stack: Stack) -> None:
+async def test_send_reports_at_once_that_no_worker_is_running(stack: Stack) -> None:
     with started(stack, "send", "hello") as waiting:
         assert waiting.stderr is not None
-        said = waiting.stderr.readline()
+        line = waiting.stderr.readline()
 
-    assert said == (
+    assert line == (
         "remoteclaw: no rq worker is running yet, so there is no answer: "
         "start some with `remoteclaw worker`. The message waits.\n"
     )
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(
+async def test_ctrl_c_during_send_prints_how_to_trace_and_stop_the_message(
     stack: Stack, directory: Path
 ) -> None:
     command = list(script(directory, "turn(); time.sleep(600)"))
@@ -129,17 +129,17 @@ async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(
     with started(stack, "send", "hello") as waiting:
         eventually_sync(lambda: "running" in run(stack, "sessions", "list").stdout)
         waiting.send_signal(signal.SIGINT)
-        _, said = waiting.communicate(timeout=HANG_S)
+        _, errors = waiting.communicate(timeout=HANG_S)
 
     assert waiting.returncode == 130
     sid = (await stack.fleet.sessions.list(limit=1))[0].sid
-    assert said.count("\n") == 1
-    assert f"`remoteclaw sessions trace {sid[:8]}-" in said
-    assert f"`remoteclaw stop {sid[:8]}`" in said
+    assert errors.count("\n") == 1
+    assert f"`remoteclaw sessions trace {sid[:8]}-" in errors
+    assert f"`remoteclaw stop {sid[:8]}`" in errors
 
 
 @pytest.mark.parametrize("wait", ["-1", "nan", "-inf", "soon"])
-async def test_a_time_that_is_none_is_wrong_usage(stack: Stack, wait: str) -> None:
+async def test_an_invalid_wait_time_is_wrong_usage(stack: Stack, wait: str) -> None:
     result = run(stack, "send", "hello", "--wait", wait)
 
     assert result.returncode == 2
@@ -147,7 +147,7 @@ async def test_a_time_that_is_none_is_wrong_usage(stack: Stack, wait: str) -> No
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_an_emoji_for_a_sender_is_fine(stack: Stack) -> None:
+async def test_a_sender_may_be_an_emoji(stack: Stack) -> None:
     assert run(stack, "send", "hello", "--wait", "0", "--from", "🦀").returncode == 0
     assert "%F0%9F%A6%80" in run(stack, "sessions", "list").stdout
 
@@ -174,42 +174,42 @@ async def test_an_emoji_for_a_sender_is_fine(stack: Stack) -> None:
     ],
 )
 @pytest.mark.usefixtures("gateway")
-async def test_bad_input_is_one_clear_line(
+async def test_bad_input_is_reported_in_one_line(
     stack: Stack, arguments: list[str], stdin: bytes, why: str
 ) -> None:
     refused(run(stack, *arguments, stdin=stdin), why)
 
 
-async def test_wrong_usage_is_told_apart(stack: Stack) -> None:
+async def test_wrong_usage_has_its_own_exit_status(stack: Stack) -> None:
     result = run(stack, "send")
 
     assert result.returncode == 2
     assert "Missing argument 'TEXT'" in result.stderr
 
 
-# -- without what it needs ------------------------------------------------------------------------
+# -- missing parts --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["status"], ["nonsense"], ["sessions"], ["send", "-"]]
 )
-def test_a_command_of_these_tests_is_as_one_that_is_started(
+def test_forked_commands_of_these_tests_behave_like_started_ones(
     directory: Path, arguments: list[str]
 ) -> None:
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "REMOTECLAW_HOME": str(directory)}
-    real = subprocess.run(
+    executed = subprocess.run(
         [REMOTECLAW, *arguments], env=env, capture_output=True, text=True, input="", check=False
     )
 
-    ours = run_command(*arguments, env=env)
+    forked = run_command(*arguments, env=env)
 
-    assert (ours.returncode, ours.stdout, ours.stderr) == (
-        *(real.returncode, real.stdout, real.stderr),
+    assert (forked.returncode, forked.stdout, forked.stderr) == (
+        *(executed.returncode, executed.stdout, executed.stderr),
     )
 
 
 @pytest.mark.parametrize("command", [["send", "hi"], ["status"], ["worker"], ["sessions", "list"]])
-def test_nothing_runs(directory: Path, command: list[str]) -> None:
+def test_a_command_says_that_remoteclaw_is_not_running(directory: Path, command: list[str]) -> None:
     refused(
         without_stack(directory, *command),
         f"RemoteClaw isn't running in {directory}: start it with `remoteclaw up`",
@@ -217,7 +217,7 @@ def test_nothing_runs(directory: Path, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [["up"], ["send", "hi"], ["doctor"]])
-def test_a_state_directory_that_cannot_be(command: list[str]) -> None:
+def test_an_impossible_state_directory_is_reported(command: list[str]) -> None:
     result = without_stack(Path("/dev/null/remoteclaw"), *command)
 
     assert result.returncode == 1
@@ -232,13 +232,15 @@ def test_a_state_directory_that_cannot_be(command: list[str]) -> None:
         ["config", "validate"],
     ],
 )
-def test_looking_makes_no_state_directory(directory: Path, command: list[str]) -> None:
+def test_reading_commands_do_not_create_a_state_directory(
+    directory: Path, command: list[str]
+) -> None:
     without_stack(directory / "home", *command)
 
     assert not (directory / "home").exists()
 
 
-def test_a_redis_that_is_not_there(directory: Path) -> None:
+def test_an_unreachable_redis_is_reported_without_its_password(directory: Path) -> None:
     url = "redis://127.0.0.1:1?password=hush"
 
     for command in ("up", "status", "worker"):
@@ -250,7 +252,7 @@ def test_a_redis_that_is_not_there(directory: Path) -> None:
         )
 
 
-def test_a_redis_address_that_cannot_be_used(directory: Path) -> None:
+def test_an_invalid_redis_url_is_refused_without_showing_its_password(directory: Path) -> None:
     result = without_stack(directory, "up", REMOTECLAW__REDIS__URL="redis://127.0.0.1:hush")
 
     refused(result, "REMOTECLAW__REDIS__URL: [redis] url is not valid: must ")
@@ -272,12 +274,12 @@ def listens(place: str) -> bool:
     return False
 
 
-def test_a_redis_that_is_loading_is_not_called_unfit(directory: Path) -> None:
-    """While it loads, its INFO says aof_enabled:0."""
+def test_a_redis_that_is_loading_its_data_is_reported_as_loading(directory: Path) -> None:
+    """A Redis that is loading its data reports aof_enabled:0, like one without a file."""
     with redis_on_a_port(directory) as (server, place), redis.Redis.from_url(server.url) as client:
         client.eval("for key = 1, 100000 do redis.call('SET', key, 'value') end", 0)
     command = server_command(server.program, directory, server.socket)
-    # It answers after each 1024 commands that it loads: five times a second, for 20 seconds.
+    # It answers after every 1024 loaded commands, which is five times a second for 20 seconds.
     slowly = ["--port", place.partition(":")[2], "--key-load-delay", "200"]
     with (
         (directory / "log").open("ab") as log,
@@ -290,9 +292,9 @@ def test_a_redis_that_is_loading_is_not_called_unfit(directory: Path) -> None:
     refused(result, f"The Redis at redis://{place} is still loading its data: try again soon.")
 
 
-def test_an_unexpected_error_is_one_line_and_a_file(directory: Path) -> None:
+def test_an_unexpected_error_prints_one_line_and_writes_a_crash_log(directory: Path) -> None:
     home = directory / ("x" * 200)
-    (home / "up.lock").mkdir(parents=True)  # as nobody would expect
+    (home / "up.lock").mkdir(parents=True)  # a directory instead of a file
     home.chmod(0o700)
 
     result = without_stack(home, "up", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")
@@ -309,7 +311,7 @@ def test_an_unexpected_error_is_one_line_and_a_file(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_sweeper_says_that_it_runs_and_ends_quietly(
+async def test_sweep_says_that_it_runs_and_ends_without_output(
     stack: Stack, number: signal.Signals
 ) -> None:
     with started(stack, "sweep") as sweeper:
@@ -323,19 +325,21 @@ async def test_a_sweeper_says_that_it_runs_and_ends_quietly(
     assert sweeper.returncode == 0
 
 
-# -- looking --------------------------------------------------------------------------------------
+# -- configuration, workers and help --------------------------------------------------------------
 
 
-async def test_the_configuration_is_validated_and_described(stack: Stack) -> None:
+async def test_config_validate_accepts_the_file_and_config_schema_describes_it(
+    stack: Stack,
+) -> None:
     validated = run(stack, "config", "validate")
     schema = json.loads(run(stack, "config", "schema").stdout)
 
     assert validated.stdout == f"{stack.home.config_file} is valid.\n"
     fleet = schema["$defs"]["FleetConfig"]["properties"]
-    assert fleet["workers"]["description"].startswith("How many `rq worker` processes")
+    assert fleet["workers"]["description"].startswith("The number of `rq worker` processes")
 
 
-async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
+async def test_worker_prints_and_executes_the_rq_command(stack: Stack) -> None:
     with subprocess.Popen(
         [REMOTECLAW, "worker"],
         env=stack.env(),
@@ -360,7 +364,7 @@ async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
     "command",
     [[], *([name] for name, command in main.commands.items() if isinstance(command, click.Group))],
 )
-def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
+def test_command_summaries_fit_into_80_columns(directory: Path, command: list[str]) -> None:
     result = without_stack(directory, *command, "--help", COLUMNS="80")
 
     summaries = result.stdout.partition("Commands:\n")[2]
@@ -368,18 +372,7 @@ def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
     assert "..." not in summaries
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """`--help` and completion answer at once; what talks to Redis is imported by what needs it."""
-    code = "import sys; import remoteclaw.cli; print(*sorted(sys.modules))"
-    python = Path(REMOTECLAW).with_name("python")
-    modules = subprocess.run(
-        [python, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-
-    assert not {"redis", "rq", "pydantic", "prompt_toolkit", "orjson"} & set(modules)
-
-
-def test_work_horses_fork_from_a_worker_that_knows_no_gateway() -> None:
+def test_workers_do_not_import_the_gateway() -> None:
     code = "import sys; import remoteclaw.session.drain; print(*sorted(sys.modules))"
     python = Path(REMOTECLAW).with_name("python")
     modules = subprocess.run(
@@ -389,10 +382,10 @@ def test_work_horses_fork_from_a_worker_that_knows_no_gateway() -> None:
     assert not {"mcp", "starlette", "prompt_toolkit", "remoteclaw.cli"} & set(modules)
 
 
-# -- what is decided about messages and replies ---------------------------------------------------
+# -- undelivered replies and dead letters ---------------------------------------------------------
 
 
-async def test_what_a_flood_left_on_a_full_redis_is_seen_and_dropped(stack: Stack) -> None:
+async def test_undelivered_replies_on_a_full_redis_are_listed_and_dropped(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.fleet.inbound.append(message("hello"), agent="main")
     other = await stack.fleet.inbound.append(message("hi", from_="bob"), agent="main")
@@ -411,12 +404,12 @@ async def test_what_a_flood_left_on_a_full_redis_is_seen_and_dropped(stack: Stac
     assert {each["session"] for each in listed} == sessions
     assert {(each["account"], each["is_read"]) for each in listed} == {("test/default", False)}
     count = sum(each["replies"] for each in listed)
-    assert "Say whose" in run(stack, "replies", "drop", "--yes").stderr
+    assert "Say which replies" in run(stack, "replies", "drop", "--yes").stderr
     gone = run(stack, "replies", "drop", "other/default", "--yes")
     assert gone.stdout == "There is no such reply.\n"
-    asked = run(stack, "replies", "drop", "test/default", stdin=b"n\n")
-    assert asked.returncode == 1
-    assert asked.stdout.startswith(f"Drop {count} of the replies, ")
+    declined = run(stack, "replies", "drop", "test/default", stdin=b"n\n")
+    assert declined.returncode == 1
+    assert declined.stdout.startswith(f"Drop {count} of the replies, ")
 
     dropped = run(stack, "replies", "drop", "--session", str(accepted.session), "--yes")
 
@@ -429,7 +422,7 @@ async def test_what_a_flood_left_on_a_full_redis_is_seen_and_dropped(stack: Stac
     assert run(stack, "replies", "list").stdout == "No reply waits to be delivered.\n"
 
 
-async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> None:
+async def test_a_dead_letter_is_listed_shown_and_retried(stack: Stack) -> None:
     accepted = await stack.append("a\x1b]0;title\x07 message that kills")
     await give_up(stack, accepted)
 
@@ -447,7 +440,7 @@ async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> No
     refused(run(stack, "deadletters", "show", "nonsense"), "There is no dead letter")
 
 
-async def test_a_send_that_was_given_up_is_tried_again_in_its_lane(stack: Stack) -> None:
+async def test_a_retried_dead_letter_stays_in_its_lane(stack: Stack) -> None:
     accepted = await stack.fleet.inbound.append(
         message("hello"), agent="main", deliver="caller", lane="background"
     )
@@ -462,10 +455,10 @@ async def test_a_send_that_was_given_up_is_tried_again_in_its_lane(stack: Stack)
     assert outcome is not None
     assert "demo agent" in said(outcome)
     state = await stack.fleet.scripts.client.hget(keys.state(accepted.session.sid), "lane")
-    assert state == b"background"  # people still go first
+    assert state == b"background"  # messages of people still have priority
 
 
-async def test_the_dashboard_is_rq_dashboards_own(stack: Stack) -> None:
+async def test_dashboard_runs_rq_dashboard(stack: Stack) -> None:
     result = run(stack, "dashboard", "--help")
 
     assert "rq-dashboard" in result.stdout.lower() or "RQ Dashboard" in result.stdout

@@ -1,4 +1,4 @@
-"""`remoteclaw config`: what a person sees and changes, whether anything runs or not."""
+"""`remoteclaw config`: reading and changing the configuration, also while nothing runs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def config(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
     return run_command("config", *arguments, env={**os.environ, **env})
 
 
-def test_what_holds_is_shown_without_secrets() -> None:
+def test_config_get_shows_values_without_secrets() -> None:
     everything = config("get")
 
     assert json.loads(everything.stdout)["queue"]["mode"] == "steer"
@@ -46,7 +46,7 @@ def test_what_holds_is_shown_without_secrets() -> None:
         ("agents.main.env.'A.B'", "x=y", '"A.B" = "x=y"'),
     ],
 )
-def test_a_value_is_set_and_comments_stay(home: Home, key: str, value: str, line: str) -> None:
+def test_config_set_keeps_comments(home: Home, key: str, value: str, line: str) -> None:
     result = config("set", key, value)
 
     assert result.returncode == 0, result.stderr
@@ -54,10 +54,10 @@ def test_a_value_is_set_and_comments_stay(home: Home, key: str, value: str, line
     text = home.config_file.read_text()
     assert line in text
     assert text.startswith("# ours\n[queue]\n")
-    assert config("set", key, value).stdout == f"{key} is that already.\n"
+    assert config("set", key, value).stdout == f"{key} already has this value.\n"
 
 
-def test_a_value_goes_again(home: Home) -> None:
+def test_config_unset_removes_a_value(home: Home) -> None:
     assert config("unset", "queue.mode").stdout == "queue.mode is gone.\n"
     assert config("unset", "queue.mode").stdout == "queue.mode is not in the file.\n"
     assert config("unset", "agents").returncode == 0
@@ -75,7 +75,7 @@ def test_a_value_goes_again(home: Home) -> None:
         (("set", "", "x"), "write it as in the file"),
     ],
 )
-def test_what_can_t_be_is_said_and_changes_nothing(
+def test_config_set_refuses_an_invalid_change(
     home: Home, arguments: tuple[str, ...], why: str
 ) -> None:
     result = config(*arguments)
@@ -86,28 +86,29 @@ def test_what_can_t_be_is_said_and_changes_nothing(
     assert home.config_file.read_text() == TEXT
 
 
-def test_what_has_to_be_started_anew_is_said() -> None:
-    told = config("set", "fleet.workers", "2").stdout
+def test_config_set_names_the_process_to_restart() -> None:
+    printed = config("set", "fleet.workers", "2").stdout
 
-    assert "It holds after a restart: fleet.workers: restart `remoteclaw up`.\n" in told
-
-
-def test_what_a_variable_hides_is_said() -> None:
-    told = config("set", "queue.mode", "collect", REMOTECLAW__QUEUE__MODE="steer").stderr
-
-    assert told == "remoteclaw: The variable REMOTECLAW__QUEUE__MODE hides it here.\n"
+    assert "It takes effect after a restart: fleet.workers: restart `remoteclaw up`.\n" in printed
 
 
-def test_behind_a_mistake_the_last_valid_version_is_named(home: Home) -> None:
+def test_config_set_warns_of_a_variable_that_overrides_the_value() -> None:
+    errors = config("set", "queue.mode", "collect", REMOTECLAW__QUEUE__MODE="steer").stderr
+
+    warning = "The environment variable REMOTECLAW__QUEUE__MODE overrides it here."
+    assert errors == f"remoteclaw: {warning}\n"
+
+
+def test_config_validate_names_the_last_valid_version(home: Home) -> None:
     config("set", "queue.mode", "collect")
     home.config_file.write_text("[queue\n")
-    told = config("validate").stderr
+    errors = config("validate").stderr
 
-    assert told.endswith(f"An earlier valid version is {home.config_file}.bak.\n")
+    assert errors.endswith(f"An earlier valid version is {home.config_file}.bak.\n")
     assert home.config_file.with_name("remoteclaw.toml.bak").read_text() == TEXT
 
 
-def test_a_wrong_value_can_be_set_right(home: Home) -> None:
+def test_config_set_can_correct_an_invalid_file(home: Home) -> None:
     home.config_file.write_text('[queue]\nmode = "loud"\n')
 
     assert config("set", "queue.mode", "steer").returncode == 0
@@ -117,14 +118,14 @@ def asks(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return run_command("asks", *arguments, env=os.environ)
 
 
-async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) -> None:
+async def test_an_operator_decides_about_configuration_changes_of_agents(stack: Stack) -> None:
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
-    asked = []
+    answers = []
     for chat in ("chat-1", "chat-2"):
         turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
-        asked.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
-    one, other = (answer["approvalId"] for answer in asked)
+        answers.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
+    one, other = (answer["approvalId"] for answer in answers)
     shown = asks("list").stdout
     rejected, approved = asks("answer", one, "deny"), asks("answer", other, "once")
     explained = run_command("policy", "explain", env=os.environ).stdout

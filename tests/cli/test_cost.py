@@ -1,4 +1,4 @@
-"""The cost of the command line: what a command imports before it does anything."""
+"""The cost of the command line: the modules that a command imports before it does anything."""
 
 from collections.abc import Iterator
 
@@ -8,25 +8,25 @@ from click.testing import CliRunner
 from remoteclaw.cli import main
 from tests.support.cli import loaded_by
 
-#: Half of a second of processor time, together.
-DEAR = ("asyncio", "pydantic", "prompt_toolkit", "redis", "rich", "rq", "starlette")
+#: Libraries whose import takes half a second of processor time, all together.
+SLOW_LIBRARIES = ("asyncio", "pydantic", "prompt_toolkit", "redis", "rich", "rq", "starlette")
 
 
-def test_help_loads_no_library_but_its_own() -> None:
-    assert not loaded_by("--help") & set(DEAR)
+def test_help_loads_no_slow_library() -> None:
+    assert not loaded_by("--help") & set(SLOW_LIBRARIES)
 
 
-def test_every_command_explains_itself_with_h() -> None:
-    for words in words_of(main):
-        result = CliRunner().invoke(main, [*words, "-h"])
+def test_every_command_has_the_option_h() -> None:
+    for path in command_paths(main):
+        result = CliRunner().invoke(main, [*path, "-h"])
 
-        assert result.exit_code == 0, words
-        assert result.output.startswith(" ".join(("Usage: main", *words)))
+        assert result.exit_code == 0, path
+        assert result.output.startswith(" ".join(("Usage: main", *path)))
 
 
-def words_of(group: click.Group) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command, groups included."""
+def command_paths(group: click.Group) -> Iterator[tuple[str, ...]]:
+    """Yield the names that lead to each command and group."""
     for name, command in group.commands.items():
         yield (name,)
         if isinstance(command, click.Group):
-            yield from ((name, *words) for words in words_of(command))
+            yield from ((name, *path) for path in command_paths(command))

@@ -1,4 +1,4 @@
-"""The commands `doctor` and `status`: what runs, and what is missing."""
+"""The commands `doctor` and `status`: running, missing and misconfigured parts."""
 
 import re
 import socket
@@ -11,7 +11,7 @@ from tests.support.cli import run, without_stack
 from tests.support.stack import Stack
 
 
-def test_a_redis_server_that_is_not_installed_comes_with_us(directory: Path) -> None:
+def test_without_an_installed_redis_the_bundled_server_is_used(directory: Path) -> None:
     result = without_stack(directory, "doctor", PATH="/nonexistent")
 
     assert re.search(r"ok  redis +Valkey \S+ would be started", result.stdout)
@@ -19,7 +19,7 @@ def test_a_redis_server_that_is_not_installed_comes_with_us(directory: Path) -> 
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_a_missing_cli_is_said_by_doctor_and_in_the_chat(stack: Stack) -> None:
+async def test_a_missing_cli_is_reported_by_doctor_and_in_the_reply(stack: Stack) -> None:
     stack.configure({"runtime": "claude", "command": ["no-such-claude"]})
     await stack.start_worker()
 
@@ -33,8 +33,8 @@ async def test_a_missing_cli_is_said_by_doctor_and_in_the_chat(stack: Stack) -> 
     assert "main can't be started: 'no-such-claude' was not found: install it" in sent.stdout
 
 
-def test_a_reason_for_a_broken_cli_is_found_where_the_bridge_looks(directory: Path) -> None:
-    """On the PATH of the agent's own environment."""
+def test_doctor_finds_the_cli_on_the_path_of_the_agent(directory: Path) -> None:
+    """The PATH is that of the agent's `env`, which the bridge uses as well."""
     (directory / "bin").mkdir()
     (directory / "bin" / "my-claude").write_text("#!/bin/sh\necho '9.9 \x1b[2J'\n")
     (directory / "bin" / "my-claude").chmod(0o755)
@@ -48,7 +48,7 @@ def test_a_reason_for_a_broken_cli_is_found_where_the_bridge_looks(directory: Pa
     assert re.search(r"^ok  agent main +claude 9.9 \(configured\)", result.stdout, re.MULTILINE)
 
 
-def test_hooks_are_checked(directory: Path) -> None:
+def test_doctor_and_config_validate_check_hooks(directory: Path) -> None:
     (directory / "broken_hook.py").write_text("1 / 0")
     (directory / "fine_hook.py").write_text("def ended(event): pass")
 
@@ -68,7 +68,7 @@ def test_hooks_are_checked(directory: Path) -> None:
     assert re.search(r"ok  hooks +all can be imported", checked("fine_hook:ended")[1])
 
 
-def test_what_overrides_the_file_is_named(directory: Path) -> None:
+def test_doctor_and_config_validate_name_overriding_variables(directory: Path) -> None:
     env = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo", "REMOTECLAW__FLEET__WORKERS": "2"}
 
     validated = without_stack(directory, "config", "validate", **env)
@@ -79,7 +79,7 @@ def test_what_overrides_the_file_is_named(directory: Path) -> None:
     assert f"no file, all defaults; overridden by {names}\n" in doctor.stdout
 
 
-async def test_status_says_what_runs(stack: Stack) -> None:
+async def test_status_shows_workers_and_running_sessions(stack: Stack) -> None:
     nothing = run(stack, "status")
     assert nothing.returncode == 1
     assert "No rq worker serves the queue" in nothing.stderr
@@ -96,7 +96,7 @@ async def test_status_says_what_runs(stack: Stack) -> None:
     assert f"running   {accepted.session.sid[:8]}" in result.stdout
 
 
-async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
+async def test_doctor_reports_a_healthy_installation(stack: Stack) -> None:
     await stack.start_worker()
     await stack.fleet.sweeper.sweep()
     async with stack.fleet.gateways.announced(stack.home.host_id, "http://127.0.0.1:1"):
@@ -107,41 +107,41 @@ async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
     assert "1 rq worker\n" in result.stdout
 
 
-async def test_doctor_names_a_port_that_another_program_has(stack: Stack, directory: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        alone = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT=port)
-        beside = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
-        here = stack.fleet.gateways.announced(stack.home.host_id, f"http://127.0.0.1:{port}")
-        async with here:
-            ours = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+async def test_doctor_reports_a_port_used_by_another_program(stack: Stack, directory: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        stopped = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+        running = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+        gateway = stack.fleet.gateways.announced(stack.home.host_id, f"http://127.0.0.1:{port}")
+        async with gateway:
+            with_gateway = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
 
-    for result in (alone, beside):
+    for result in (stopped, running):
         assert (
             f"NO  gateway          [gateway] can't listen on 127.0.0.1, port {port}"
             in result.stdout
         )
-    assert f"ok  gateway          http://127.0.0.1:{port}" in ours.stdout
+    assert f"ok  gateway          http://127.0.0.1:{port}" in with_gateway.stdout
 
 
-def test_doctor_says_what_other_computers_meet_at_the_page(directory: Path) -> None:
+def test_doctor_reports_how_other_computers_reach_the_page(directory: Path) -> None:
     remote = {"REMOTECLAW__GATEWAY__ALLOW_REMOTE": "true", "REMOTECLAW__GATEWAY__PORT": "0"}
-    anywhere = {**remote, "REMOTECLAW__GATEWAY__HOST": "0.0.0.0"}
-    named = {**anywhere, "REMOTECLAW__GATEWAY__HOSTS": '["claw.example.org"]'}
+    any_address = {**remote, "REMOTECLAW__GATEWAY__HOST": "0.0.0.0"}
+    named = {**any_address, "REMOTECLAW__GATEWAY__HOSTS": '["claw.example.org"]'}
 
-    refused = without_stack(directory, "doctor", **anywhere)
-    readable = without_stack(directory, "doctor", **named)
-    here = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT="0")
+    refused = without_stack(directory, "doctor", **any_address)
+    allowed = without_stack(directory, "doctor", **named)
+    local = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT="0")
 
     empty = (
         "[gateway] host is 0.0.0.0, any address, and hosts is empty: other computers are refused"
     )
     assert f"NO  page             {empty}" in refused.stdout
-    assert "ok  page             over http:// from another computer, logins" in readable.stdout
-    assert " page " not in here.stdout
+    assert "ok  page             over http:// from another computer, logins" in allowed.stdout
+    assert " page " not in local.stdout
 
 
-async def test_doctor_names_an_agent_that_is_not_signed_in(stack: Stack, directory: Path) -> None:
+async def test_doctor_reports_an_agent_that_is_not_signed_in(stack: Stack, directory: Path) -> None:
     program = directory / "claude"
     program.write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
     program.chmod(0o755)
@@ -150,28 +150,28 @@ async def test_doctor_names_an_agent_that_is_not_signed_in(stack: Stack, directo
     result = run(stack, "doctor")
 
     assert result.returncode == 1
-    told = "claude is not signed in: run `claude auth login`"
-    assert f"NO  agent main       {told}" in result.stdout
+    problem = "claude is not signed in: run `claude auth login`"
+    assert f"NO  agent main       {problem}" in result.stdout
 
 
-async def test_doctor_and_status_name_what_is_missing_or_strange(stack: Stack) -> None:
+async def test_doctor_and_status_report_missing_and_foreign_processes(stack: Stack) -> None:
     await stack.start_worker()
     stranger = await stack.start_stranger()
 
-    examined, looked = run(stack, "doctor"), run(stack, "status")
+    doctor, status = run(stack, "doctor"), run(stack, "status")
 
-    assert examined.returncode == 1
-    assert "NO  sweeper          none looks for lost hints" in examined.stdout
-    assert "NO  gateway          none on this host" in examined.stdout
-    assert f"process {stranger.pid} on" in examined.stdout
-    assert "1 rq worker\n" in examined.stdout
-    assert "sweeper   none" in looked.stdout
-    assert "gateway   none here" in looked.stdout
-    assert "not started as `remoteclaw worker`" in looked.stdout
+    assert doctor.returncode == 1
+    assert "NO  sweeper          no sweeper is running" in doctor.stdout
+    assert "NO  gateway          none on this host" in doctor.stdout
+    assert f"process {stranger.pid} on" in doctor.stdout
+    assert "1 rq worker\n" in doctor.stdout
+    assert "sweeper   none" in status.stdout
+    assert "gateway   none here" in status.stdout
+    assert "not started as `remoteclaw worker`" in status.stdout
 
 
-async def test_status_counts_all_sessions_that_have_work(stack: Stack) -> None:
-    """Also those behind a thousand with newer messages."""
+async def test_status_counts_every_session_that_has_work(stack: Stack) -> None:
+    """Also a session that more than a thousand sessions with newer messages precede."""
     await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
     await stack.append("waits", from_="cron", lane="background")
     client = stack.fleet.scripts.client

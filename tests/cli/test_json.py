@@ -1,4 +1,4 @@
-"""`--json`: every command that prints facts has it, and the names in it stay."""
+"""`--json`: every command that prints facts has it, and its keys never change."""
 
 import json
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ import pytest
 
 from remoteclaw.cli import main
 from remoteclaw.fleet.pairings import PairingRequest
-from remoteclaw.fleet.request_card import record_args
+from remoteclaw.fleet.request_card import request_args
 from tests.support.asks import change_request, put_request
 from tests.support.cli import give_up, run
 from tests.support.deeds import deed
-from tests.support.far import OF_TERMINALS
+from tests.support.remote import OF_TERMINALS
 from tests.support.stack import Stack
 
 USAGE = "turns inputTokens cacheReadTokens cacheWriteTokens outputTokens durationMs costUsd"
@@ -32,7 +32,7 @@ ASK = (
     "change where chat unshown people state asked_ms until_ms answer"
 )
 
-#: What is typed before `--json`, and the names in what it prints, or in the first thing of a list.
+#: By command line before `--json`: the keys of the printed object, or of the first one of a list.
 FACTS = {
     "send hello": "reference status reply files error usage duplicate",
     "status": "workers hints gateway has_sweeper busy_sessions sessions memory_problem "
@@ -80,7 +80,7 @@ WITHOUT = {
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that does something, with its words."""
+    """Yield every command that is no group, with the names that lead to it."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from commands(command, f"{path}{name} ")
@@ -89,22 +89,22 @@ def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Co
 
 
 def test_every_command_that_prints_facts_has_json() -> None:
-    found = dict(commands(main))
-    has_json = {
-        words
-        for words, command in found.items()
+    every = dict(commands(main))
+    with_json = {
+        name
+        for name, command in every.items()
         if any("--json" in parameter.opts for parameter in command.params)
     }
     facts = {**FACTS, **OF_TERMINALS}
-    excused = {words for line in WITHOUT.values() for words in line.split(", ")}
-    listed = {words for words in found if any(f"{fact} ".startswith(f"{words} ") for fact in facts)}
+    without_json = {name for line in WITHOUT.values() for name in line.split(", ")}
+    listed = {name for name in every if any(f"{fact} ".startswith(f"{name} ") for fact in facts)}
 
-    assert found.keys() - has_json == excused
-    assert has_json == listed
+    assert every.keys() - with_json == without_json
+    assert with_json == listed
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Path) -> None:
+async def test_the_keys_of_json_output_never_change(stack: Stack, directory: Path) -> None:
     claude = directory / "claude"
     claude.write_text("#!/bin/sh\necho 2.0.0\n")
     claude.chmod(0o755)
@@ -121,23 +121,22 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
         provider="webhook", account="default", id="bo", name="Bo", chat="bo", message="1"
     )
     assert await stack.fleet.pairings.ask(stranger)
-    waits = change_request(sent.session)
-    asked = record_args(waits, None, keep_ms=0)
-    await stack.fleet.calls.change(None, "asks", "", note=None, asked=asked)
+    arguments = request_args(change_request(sent.session), None, keep_ms=0)
+    await stack.fleet.calls.record_change(None, "asks", "", note=None, request_args=arguments)
     sid = sent.session.sid
-    added = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
-    job = run(stack, "cron", "add", *added).stdout.strip()
+    options = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
+    job = run(stack, "cron", "add", *options).stdout.strip()
     run(stack, "cron", "run", job)
     assert run(stack, "sessions", "reset", sid).returncode == 0
     names = {"SID": sid, "LETTER": letter.id, "JOB": job, "ASK": request.id}
 
-    for words, expected in FACTS.items():
-        typed = [names.get(word, word) for word in words.split()]
-        result = run(stack, *typed, "--json", PATH=f"{directory}:/usr/bin:/bin")
+    for line, expected in FACTS.items():
+        command = [names.get(word, word) for word in line.split()]
+        result = run(stack, *command, "--json", PATH=f"{directory}:/usr/bin:/bin")
         printed = json.loads(result.stdout)
-        assert known(printed) == expected.split(), (words, result.stderr)
+        assert keys_of(printed) == expected.split(), (line, result.stderr)
 
 
-def known(printed: Any) -> list[str]:
-    """Return the names in an object, or in the first one of a list."""
+def keys_of(printed: Any) -> list[str]:
+    """Return the keys of an object, or of the first one of a list."""
     return list(printed[0] if isinstance(printed, list) else printed)

@@ -1,4 +1,4 @@
-"""`send`: a message from a shell, by the gateway."""
+"""`send`: a message from a shell, through the gateway."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.support.stack import Stack, said
 from tests.support.terminal import Terminal
 from tests.support.waiting import HANG_S, eventually
 
-#: Says the end of its answer when it is told to.
+#: An agent that completes its answer once a file exists.
 SLOW = """
 def until(name):
     while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
@@ -57,7 +57,7 @@ HELLO = Order(
 
 @contextlib.asynccontextmanager
 async def answering(stack: Stack) -> AsyncIterator[None]:
-    """Have a worker and a gateway."""
+    """Run a worker and a gateway."""
     await stack.start_worker()
     async with gateway_process(stack):
         yield
@@ -68,8 +68,8 @@ def slow(stack: Stack, directory: Path) -> None:
     stack.configure({"runtime": "demo", "command": command})
 
 
-async def test_send_asks_the_gateway_that_is_there(stack: Stack) -> None:
-    """Which costs a third: redis, pydantic and rq stay unloaded."""
+async def test_send_uses_the_gateway_without_loading_redis(stack: Stack) -> None:
+    """Without redis, pydantic and rq, the command takes a third of the time."""
     async with answering(stack):
         modules = loaded_by("send", "hello", env=stack.env())
 
@@ -83,22 +83,24 @@ async def test_send_asks_the_gateway_that_is_there(stack: Stack) -> None:
     assert "RemoteClaw's demo agent" in said(outcome)
 
 
-async def test_a_file_goes_by_the_gateway_that_is_there(stack: Stack, directory: Path) -> None:
-    """At the same cost."""
+async def test_send_uploads_a_file_through_the_gateway(stack: Stack, directory: Path) -> None:
+    """An upload loads no further libraries."""
     (directory / "notes.txt").write_text("remember the milk")
     (directory / "none").mkdir()
     async with answering(stack):
         arguments = ("send", "look", "--attach", str(directory / "notes.txt"))
         sent = run(stack, *arguments)
         modules = loaded_by(*arguments, env=stack.env())
-        unfit = run(stack, "send", "look", "--attach", str(directory / "none"))
+        not_a_file = run(stack, "send", "look", "--attach", str(directory / "none"))
 
     assert "I have `notes.txt` (text/plain, 17 bytes)." in sent.stdout
     assert not modules & {"pydantic", "redis", "rq", "rich", "prompt_toolkit"}
-    refused(unfit, "none can't be attached, because it is no regular file")
+    refused(not_a_file, "none can't be attached, because it is no regular file")
 
 
-async def test_an_answer_is_printed_while_it_is_written(stack: Stack, directory: Path) -> None:
+async def test_send_stream_prints_the_answer_while_it_is_written(
+    stack: Stack, directory: Path
+) -> None:
     slow(stack, directory)
     async with answering(stack):
         with subprocess.Popen(
@@ -124,26 +126,26 @@ def live(text: str, *, turn: str = "2-0", attempt: int = 1, index: int = 0) -> d
     return {"turn": turn, "attempt": attempt, "index": index, "text": text}
 
 
-def test_only_ones_own_answer_is_printed_and_each_word_once(
+def test_a_stream_prints_only_the_answer_of_its_turn_and_each_text_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stream = AnswerStream()
     stream.live(live("too early"))
     stream.turn = "2-0"
-    for told in (
+    for event in (
         live("of the turn before", turn="1-0"),
         live("One"),
         {**live("One."), "is_complete": True},
-        live("Three", index=2),  # the second one was missed
+        live("Three", index=2),  # the event of the second message is missing
         live("\x1b[2JTwo", index=1),
     ):
-        stream.live(told)
+        stream.live(event)
     stream.end(["One.", "\x1b[2JTwo.", "Three."])
 
     assert capsys.readouterr().out == "One.\n\n\\u001b[2JTwo.\n\nThree.\n"
 
 
-def test_what_an_agent_takes_back_is_followed_by_the_whole_answer(
+def test_a_stream_prints_the_whole_answer_after_a_changed_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stream = AnswerStream()
@@ -155,7 +157,7 @@ def test_what_an_agent_takes_back_is_followed_by_the_whole_answer(
     assert capsys.readouterr().out == "It is\n\nNo.\n"
 
 
-async def test_on_a_terminal_the_markdown_is_painted(stack: Stack, directory: Path) -> None:
+async def test_send_paints_markdown_on_a_terminal(stack: Stack, directory: Path) -> None:
     slow(stack, directory)
     (directory / "go").touch()
     async with answering(stack):
@@ -168,8 +170,8 @@ async def test_on_a_terminal_the_markdown_is_painted(stack: Stack, directory: Pa
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_commands_of_chats_are_answered_at_once(stack: Stack) -> None:
-    """No worker is needed, and no turn is paid."""
+async def test_send_answers_chat_commands_without_a_worker(stack: Stack) -> None:
+    """No worker is running, and no turn begins."""
     status = run(stack, "send", "/status")
     as_json = json.loads(run(stack, "send", "/help", "--json").stdout)
 
@@ -180,7 +182,7 @@ async def test_commands_of_chats_are_answered_at_once(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_two_slashes_send_a_command_to_the_agent(stack: Stack) -> None:
+async def test_send_with_two_slashes_passes_a_command_to_the_agent(stack: Stack) -> None:
     assert run(stack, "send", "//status", "--wait", "0").returncode == 0
     (view,) = await stack.fleet.sessions.list(limit=2)
     entries: Any = await stack.fleet.scripts.client.xrange(keys.inbound(view.sid))
@@ -188,7 +190,7 @@ async def test_two_slashes_send_a_command_to_the_agent(stack: Stack) -> None:
     assert b'"text":"/status"' in fields[b"entry"]
 
 
-async def test_send_repeats_what_redis_does_not_answer(
+async def test_send_repeats_the_message_until_redis_answers(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
@@ -198,7 +200,7 @@ async def test_send_repeats_what_redis_does_not_answer(
     def keeps_trying() -> bool:
         nonlocal stderr
         stderr += capsys.readouterr().err
-        return "I keep trying. If you end this: With `--message-id m1` it counts once." in stderr
+        return "still trying to send. If you repeat it, add `--message-id m1`, so that" in stderr
 
     with contextlib.ExitStack() as frozen:
 
@@ -218,17 +220,17 @@ async def test_send_repeats_what_redis_does_not_answer(
             sending.cancel()
             await asyncio.wait((sending,))
     assert view.waiting == 1
-    assert stderr.count("I keep trying") == 1
+    assert stderr.count("still trying to send") == 1
 
 
-async def test_what_is_piped_in_stands_behind_the_words(stack: Stack) -> None:
+async def test_send_appends_piped_input_to_its_text(stack: Stack) -> None:
     async with answering(stack):
         result = run(stack, "send", "explain", "this", stdin=b"x" * 1000)
 
     assert "You wrote 1014 characters" in result.stdout
 
 
-async def test_a_session_is_named_by_its_label(stack: Stack) -> None:
+async def test_send_finds_a_session_by_its_label(stack: Stack) -> None:
     alice = (await stack.append("hello", from_="alice")).session
     assert run(stack, "sessions", "label", alice.sid[:8], "the plan").returncode == 0
     async with answering(stack):
@@ -244,8 +246,8 @@ async def test_a_session_is_named_by_its_label(stack: Stack) -> None:
 # -- titles ---------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_called_after_its_first_words(stack: Stack) -> None:
-    """Until a new conversation begins; a command is no title."""
+async def test_the_title_of_a_session_is_its_first_message(stack: Stack) -> None:
+    """A new conversation has a new title; a command is no title."""
     sid = (await stack.append("/status please")).session.sid
     titles = []
     for text in ("Mend the\nred tests", "and the others", "/new", "a plan", "/new write docs"):
@@ -261,22 +263,22 @@ async def test_a_session_is_called_after_its_first_words(stack: Stack) -> None:
     assert (listed["id"], listed["title"], listed["state"]) == (sid, "write docs", "scheduled")
 
 
-async def test_a_title_that_two_sessions_have_names_neither(stack: Stack) -> None:
+async def test_a_title_of_two_sessions_is_ambiguous(stack: Stack) -> None:
     for user in ("alice", "bob"):
         await stack.append("look", from_=user, channel_id=user)
 
     refused(run(stack, "sessions", "show", "look"), "'look' fits 2 sessions: give more of its id")
 
 
-async def test_a_conversation_is_exported_as_a_text(stack: Stack) -> None:
+async def test_a_conversation_is_exported_as_markdown(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.append("hello **you**")
     await stack.outcome(accepted)
     exported = run(stack, "sessions", "export", accepted.session.sid, "--format", "markdown").stdout
 
-    head, said_first, *_, last = exported.split("\n\n")
-    assert head.startswith("## alice, 20")
-    assert said_first == "hello **you**"
+    header, first, *_, last = exported.split("\n\n")
+    assert header.startswith("## alice, 20")
+    assert first == "hello **you**"
     assert "## Agent, 20" in exported
     assert last.startswith("Send `slow`")
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from remoteclaw.cli.sessions import HEADS, queue_of_session
+from remoteclaw.cli.sessions import HEADERS, queue_of_session
 from remoteclaw.config.model import DropPolicy, QueueMode
 from remoteclaw.fleet import keys
 from tests.support.cli import refused, run
@@ -14,12 +14,14 @@ from tests.support.leases import started_task
 from tests.support.stack import Stack, message
 
 
-async def test_a_session_has_a_label(stack: Stack) -> None:
+async def test_a_session_can_be_labelled(stack: Stack) -> None:
     alice = (await stack.append("hello")).session
     bob = (await stack.append("hello", from_="bob")).session
 
     assert run(stack, "sessions", "label", alice.sid[:8], "plan").returncode == 0
-    refused(run(stack, "sessions", "label", bob.sid, "plan"), "is called 'plan' already: choose")
+    refused(
+        run(stack, "sessions", "label", bob.sid, "plan"), "already has the label 'plan': choose"
+    )
     (row,) = [
         line for line in run(stack, "sessions", "list").stdout.split("\n") if str(alice) in line
     ]
@@ -32,7 +34,7 @@ async def test_a_session_has_a_label(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_a_session_has_the_model_that_was_chosen_for_it(stack: Stack) -> None:
+async def test_lists_show_the_model_chosen_for_a_session(stack: Stack) -> None:
     stack.configure({"runtime": "demo", "model": "haiku"})
     alice = (await stack.append("hello")).session
     bob = (await stack.append("hello", from_="bob")).session
@@ -48,17 +50,17 @@ async def test_a_session_has_the_model_that_was_chosen_for_it(stack: Stack) -> N
     ]
     assert " opus " in row
     assert "opus" in run(stack, "sessions", "show", bob.sid).stdout
-    told = run(stack, "send", "/sessions").stdout
-    assert ("| opus |" in told, "| haiku |" in told) == (True, True)
+    table = run(stack, "send", "/sessions").stdout
+    assert ("| opus |" in table, "| haiku |" in table) == (True, True)
 
 
-async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
+async def test_sessions_show_names_parent_and_tasks(stack: Stack) -> None:
     alice = (await stack.append("hello")).session
     child, _ = await started_task(stack.fleet, alice, message("look"), call="call")
 
-    above, below = (run(stack, "sessions", "show", key.sid).stdout for key in (alice, child))
-    assert f"has started   {child.sid[:8]} (scheduled)" in above
-    assert f"started by    {alice}" in below
+    of_parent, of_child = (run(stack, "sessions", "show", key.sid).stdout for key in (alice, child))
+    assert f"has started   {child.sid[:8]} (scheduled)" in of_parent
+    assert f"started by    {alice}" in of_child
 
 
 async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
@@ -72,7 +74,7 @@ async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
     shown = run(stack, "sessions", "show", sid[:8]).stdout
     traced = run(stack, "sessions", "trace", str(accepted.session)).stdout
 
-    assert listed.split("\n")[0].split() == [*HEADS]
+    assert listed.split("\n")[0].split() == [*HEADERS]
     assert re.search(rf"\n{sid[:8]}  hello +main +idle +0 +0 +\d+ s  main/test/default/", listed)
     assert re.search(rf"^id +{sid}$", shown, re.MULTILINE)
     values = [re.search(r"(?<=  )\S", line) for line in shown.splitlines()]
@@ -87,7 +89,7 @@ async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
     assert run(stack, "sessions", "trace", f"{sid[:8]}-{accepted.entry_id}").stdout == traced
 
 
-async def test_the_start_of_an_id_names_a_session(stack: Stack) -> None:
+async def test_an_unambiguous_prefix_of_an_id_names_a_session(stack: Stack) -> None:
     sids = [(await stack.append("hello", from_=f"user-{n}")).session.sid for n in range(17)]
     shared = next(sid[0] for sid in sids if sum(other[0] == sid[0] for other in sids) > 1)
     count = sum(sid[0] == shared for sid in sids)
@@ -102,7 +104,7 @@ async def test_the_start_of_an_id_names_a_session(stack: Stack) -> None:
             break
 
 
-async def test_stop_stops_a_session(stack: Stack) -> None:
+async def test_stop_ends_the_turn_of_a_session(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.append("slow")
     await stack.reached(accepted, "output")
@@ -114,7 +116,7 @@ async def test_stop_stops_a_session(stack: Stack) -> None:
     assert run(stack, "stop", accepted.session.sid[:8]).stdout == "There was nothing to stop.\n"
 
 
-async def test_a_record_outlives_its_sessions_state(stack: Stack) -> None:
+async def test_a_record_can_be_exported_after_its_session_state_is_gone(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.append("hello")
     await stack.outcome(accepted)
@@ -128,7 +130,7 @@ async def test_a_record_outlives_its_sessions_state(stack: Stack) -> None:
     refused(run(stack, "sessions", "export", "a" * 32), "is no session")
 
 
-async def test_a_session_gets_queue_settings_of_its_own(stack: Stack) -> None:
+async def test_sessions_queue_changes_the_settings_of_one_session(stack: Stack) -> None:
     accepted = await stack.append("hello")
     sid = accepted.session.sid[:8]
 
@@ -142,17 +144,17 @@ async def test_a_session_gets_queue_settings_of_its_own(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_the_background_waits_behind_people(stack: Stack) -> None:
+async def test_background_messages_wait_for_messages_of_people(stack: Stack) -> None:
     await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
 
-    behind = run(stack, "send", "hello", "--from", "cron", "--background", "--wait", "1")
+    background = run(stack, "send", "hello", "--from", "cron", "--background", "--wait", "1")
 
-    assert behind.returncode == 3
+    assert background.returncode == 3
     assert run(stack, "send", "hello").returncode == 0
 
 
-def test_the_choices_of_a_sessions_queue_are_the_configurations() -> None:
-    """They are written twice, because `--help` must not load the configuration."""
+def test_the_choices_of_sessions_queue_match_the_configuration() -> None:
+    """The code has them twice, because `--help` must not load the configuration."""
     choices = {p.name: getattr(p.type, "choices", None) for p in queue_of_session.params}
 
     assert tuple(choices["mode"] or ()) == get_args(QueueMode)

@@ -11,20 +11,22 @@ from remoteclaw.cli.service import PARTS
 from remoteclaw.config.home import Home
 from tests.support.cli import refused
 from tests.support.command import REMOTECLAW, run_command
-from tests.support.far import OF_TERMINALS, SID, FarGateway
+from tests.support.remote import OF_TERMINALS, SID, RemoteGateway
 from tests.support.terminal import env
 
 
 @pytest.fixture
-def gateway(home: Home) -> Iterator[FarGateway]:
-    gateway = FarGateway()
+def gateway(home: Home) -> Iterator[RemoteGateway]:
+    gateway = RemoteGateway()
     gateway.show({0: [["a \x1b[2Jscreen"]], 2: [["below"]]})
     gateway.open_privately(home)
     yield gateway
     gateway.close()
 
 
-def test_terminals_are_listed_and_read(gateway: FarGateway, home: Home) -> None:
+def test_terminals_are_listed_and_their_screens_are_printed(
+    gateway: RemoteGateway, home: Home
+) -> None:
     gateway.record |= {"activity": "waiting", "waitingFor": "Bash: make", "writer": "Ada"}
     listed = run_command("terminals", "list", env=env(home)).stdout
     assert listed.splitlines()[1].split()[:5] == ["5e555e55", "main", "live", "waiting:", "Bash:"]
@@ -37,7 +39,9 @@ def test_terminals_are_listed_and_read(gateway: FarGateway, home: Home) -> None:
         assert list(printed[0] if isinstance(printed, list) else printed) == names.split()
 
 
-def test_terminals_are_typed_in_and_ended(gateway: FarGateway, home: Home) -> None:
+def test_terminals_get_keys_and_text_and_are_parked_and_ended(
+    gateway: RemoteGateway, home: Home
+) -> None:
     for words, stdin in (
         (("key", "5e55", "esc", "ctrl+c"), b""),
         (("input", "5e55", "-"), b"two\nlines\n"),
@@ -54,7 +58,9 @@ def test_terminals_are_typed_in_and_ended(gateway: FarGateway, home: Home) -> No
     ]
 
 
-def test_a_refusal_is_one_sentence(gateway: FarGateway, home: Home) -> None:
+def test_a_refusal_of_the_gateway_is_printed_in_one_line(
+    gateway: RemoteGateway, home: Home
+) -> None:
     gateway.refuses["terminals.end"] = ("NOT_FOUND", "There is no such terminal.")
     refused(run_command("terminals", "end", "x", env=env(home)), "There is no such terminal.")
     gateway.close()
@@ -62,7 +68,9 @@ def test_a_refusal_is_one_sentence(gateway: FarGateway, home: Home) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_unit_starts_this_installation_and_spares_what_works(part: str, home: Home) -> None:
+def test_a_systemd_unit_starts_this_installation_and_spares_its_children(
+    part: str, home: Home
+) -> None:
     printed = run_command("service", part, env=env(home, REMOTECLAW_HOME='/s p/a"b%c')).stdout
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment]

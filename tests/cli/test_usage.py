@@ -1,4 +1,4 @@
-"""Tokens, time and cost of turns, as an operator sees them."""
+"""Tokens, time and cost of turns in commands and metrics."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.support.stack import Stack
 
 
-async def test_the_usage_of_a_real_claude_is_kept(stack: Stack, claude: AgentCli) -> None:
+async def test_the_usage_of_the_real_claude_is_stored(stack: Stack, claude: AgentCli) -> None:
     stack.configure(claude.config())
     await stack.start_worker()
     for text in ("SAY:one", "SAY:two"):
@@ -30,8 +30,8 @@ async def test_the_usage_of_a_real_claude_is_kept(stack: Stack, claude: AgentCli
     assert row["session"] == str(reference.session)
     (row,) = json.loads(run(stack, "usage", "--by", "day", "--json").stdout)
     assert row["turns"] == 3
-    words = f"{INPUT_TOKENS:,} tokens read (0 from the cache), {OUTPUT_TOKENS} written, "
-    assert words in run(stack, "sessions", "trace", str(reference.session)).stdout
+    text = f"{INPUT_TOKENS:,} tokens read (0 from the cache), {OUTPUT_TOKENS} written, "
+    assert text in run(stack, "sessions", "trace", str(reference.session)).stdout
     assert "usage         3 turns, " in run(stack, "sessions", "show", reference.session.sid).stdout
 
 
@@ -52,6 +52,6 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
     assert any(line.startswith("remoteclaw_agent_turn_seconds_total{") for line in lines)
 
 
-async def test_without_turns_there_is_nothing_to_add_up(stack: Stack) -> None:
+async def test_usage_without_turns_says_so(stack: Stack) -> None:
     assert run(stack, "usage").stdout == "No agent has taken a turn in these days.\n"
     assert run(stack, "usage", "--json").stdout == "[]\n"

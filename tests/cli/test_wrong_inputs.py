@@ -1,4 +1,4 @@
-"""What a person types wrong at the command line, what it says, and the exit status."""
+"""Wrong inputs at the command line: the error and the exit status."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.command import run_command
 
-AWAY = "RemoteClaw isn't running in {home}: start it with `remoteclaw up`, or"
+NOT_RUNNING = "RemoteClaw isn't running in {home}: start it with `remoteclaw up`, or"
 NO_CHAT = "A chat needs a terminal; `remoteclaw send -` sends what is piped, and prints the answer."
 
-#: What is typed, the exit status, and words of the one sentence that it says.
+#: The typed line, the exit status, and a part of the sentence that is printed.
 TABLE = [
     ("nonsense", 2, "No such command 'nonsense'."),
     ("worker --nope", 2, "No such option '--nope'."),
@@ -21,11 +21,11 @@ TABLE = [
     ("up --workspace /nowhere", 2, "Directory '/nowhere' does not exist."),
     ("up --runtime nosuch", 1, "[agents.main] runtime is not valid: Input should be 'claude', "),
     ("send", 2, "Missing argument 'TEXT'."),
-    ("send hello", 1, AWAY),
+    ("send hello", 1, NOT_RUNNING),
     ("send hello --wait soon", 2, "Invalid value for '--wait': 'soon' is not a valid float"),
     ("send hello --attach=", 2, "--attach needs the name of a file, or a URL."),
-    ("stop bob", 1, AWAY),
-    ("sessions show bob", 1, AWAY),
+    ("stop bob", 1, NOT_RUNNING),
+    ("sessions show bob", 1, NOT_RUNNING),
     ("sessions queue", 2, "Missing argument 'SESSION'."),
     ("config get x", 1, "The configuration has no key 'x'; it has 'redis', 'gateway', "),
     ("config set agents.main.permissions all", 1, "permissions is not valid: Input should be"),
@@ -44,7 +44,7 @@ def test_a_group_without_a_command_shows_its_help(directory: Path, typed: list[s
     assert (bare.returncode, bare.stderr) == (2, run_command(*typed, "--help", env=env).stdout)
 
 
-def test_a_setting_is_kept_before_the_first_start(directory: Path) -> None:
+def test_config_set_works_before_the_first_start(directory: Path) -> None:
     home = directory / "home"
     env = {"PATH": os.environ["PATH"], "HOME": str(directory), "REMOTECLAW_HOME": str(home)}
 
@@ -52,9 +52,9 @@ def test_a_setting_is_kept_before_the_first_start(directory: Path) -> None:
     assert run_command("config", "get", "queue.mode", env=env).stdout == "steer\n"
 
 
-@pytest.mark.parametrize(("typed", "status", "words"), TABLE, ids=[row[0] for row in TABLE])
-def test_what_is_typed_wrong_is_answered_by_one_sentence(
-    directory: Path, typed: str, status: int, words: str
+@pytest.mark.parametrize(("typed", "status", "error"), TABLE, ids=[row[0] for row in TABLE])
+def test_wrong_input_is_answered_with_one_sentence(
+    directory: Path, typed: str, status: int, error: str
 ) -> None:
     home = directory / "home"
     home.mkdir()
@@ -63,6 +63,6 @@ def test_what_is_typed_wrong_is_answered_by_one_sentence(
     result = run_command(*typed.split(), env=env, stdin=b"hello")
 
     *usage, sentence = result.stderr.strip().split("\n")
-    assert words.format(home=home) in sentence
+    assert error.format(home=home) in sentence
     assert (result.returncode, result.stdout) == (status, "")
-    assert bool(usage) == (status == 2), "wrong usage says how it is used; nothing else does"
+    assert bool(usage) == (status == 2), "wrong usage prints the usage; no other error does"

@@ -1,4 +1,4 @@
-"""/diff: the changes of a workspace, whatever its repository says."""
+"""/diff: the changes of a workspace, also in a hostile repository."""
 
 import os
 import subprocess
@@ -28,12 +28,12 @@ def workspace(directory: Path) -> Path:
 
 
 def state(workspace: Path) -> list[tuple[str, bytes]]:
-    """Return what git itself keeps."""
+    """Return the files that git keeps in `.git`."""
     files = sorted(path for path in (workspace / ".git").rglob("*") if path.is_file())
     return [(str(path), path.read_bytes()) for path in files]
 
 
-def test_changed_and_new_files_are_shown_and_nothing_is_touched(workspace: Path) -> None:
+def test_diff_shows_changed_and_new_files_and_changes_nothing(workspace: Path) -> None:
     (workspace / "plan.txt").write_text("one\nthree\n")
     (workspace / "new one.txt").write_text("hello\n")
     (workspace / ".gitignore").write_text("*.log\n")
@@ -52,7 +52,7 @@ def test_changed_and_new_files_are_shown_and_nothing_is_touched(workspace: Path)
     assert state(workspace) == before
 
 
-def test_only_the_workspace_s_own_part_of_a_repository_is_shown(workspace: Path) -> None:
+def test_diff_shows_only_the_part_of_a_repository_below_the_workspace(workspace: Path) -> None:
     (workspace / "part").mkdir()
     (workspace / "part/own.txt").write_text("own\n")
     (workspace / "plan.txt").write_text("other\n")
@@ -63,13 +63,15 @@ def test_only_the_workspace_s_own_part_of_a_repository_is_shown(workspace: Path)
     assert "plan.txt" not in shown
 
 
-def test_nothing_to_show_is_a_sentence(workspace: Path, directory: Path) -> None:
+def test_diff_says_that_nothing_has_changed_or_that_there_is_no_repository(
+    workspace: Path, directory: Path
+) -> None:
     assert _changes(workspace).startswith(f"Nothing has changed in `{workspace}` since `")
     assert "is in no git repository" in _changes(directory)
     assert "is in no git repository" in _changes(directory / "not there")
 
 
-def test_before_the_first_commit_everything_is_new(directory: Path) -> None:
+def test_diff_shows_every_file_as_new_before_the_first_commit(directory: Path) -> None:
     git(directory, "init", "-q")
     (directory / "first.txt").write_text("first\n")
 
@@ -79,13 +81,15 @@ def test_before_the_first_commit_everything_is_new(directory: Path) -> None:
     assert "+first" in shown
 
 
-def test_without_git_it_says_so(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_says_that_git_is_not_installed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(workspace))
 
     assert _changes(workspace).startswith("git is not installed")
 
 
-def test_much_is_cut_at_the_end_of_a_line(workspace: Path) -> None:
+def test_a_long_diff_is_cut_at_the_end_of_a_line(workspace: Path) -> None:
     (workspace / "plan.txt").write_text("".join(f"line {n}\n" for n in range(50_000)))
 
     shown = _changes(workspace)
@@ -94,7 +98,7 @@ def test_much_is_cut_at_the_end_of_a_line(workspace: Path) -> None:
     assert shown.endswith("\n```\n\nThere is more: `git diff` shows all of it.")
 
 
-def test_a_fence_in_a_file_does_not_end_the_block(workspace: Path) -> None:
+def test_a_code_fence_in_a_file_does_not_end_the_diff_block(workspace: Path) -> None:
     (workspace / "plan.txt").write_text("````\nnot code\n````\n")
 
     shown = _changes(workspace)
@@ -103,7 +107,9 @@ def test_a_fence_in_a_file_does_not_end_the_block(workspace: Path) -> None:
     assert shown.endswith("\n`````")
 
 
-def test_no_program_that_a_repository_names_is_run(workspace: Path, directory: Path) -> None:
+def test_diff_runs_no_program_that_the_repository_configures(
+    workspace: Path, directory: Path
+) -> None:
     program = directory / "evil"
     program.write_text(f"#!/bin/sh\necho ran >> {directory}/ran\ncat\n")
     program.chmod(0o755)
@@ -136,7 +142,7 @@ def test_no_program_that_a_repository_names_is_run(workspace: Path, directory: P
     assert not (directory / "ran").exists()
 
 
-def test_a_repository_within_is_not_looked_into(workspace: Path, directory: Path) -> None:
+def test_diff_does_not_enter_a_nested_repository(workspace: Path, directory: Path) -> None:
     inner = workspace / "inner"
     inner.mkdir()
     (inner / "a.txt").write_text("a\n")
@@ -156,7 +162,7 @@ def test_a_repository_within_is_not_looked_into(workspace: Path, directory: Path
     assert not (directory / "ran").exists()
 
 
-def test_an_index_that_never_ends_is_not_read(workspace: Path) -> None:
+def test_diff_does_not_block_on_an_index_that_is_a_fifo(workspace: Path) -> None:
     (workspace / ".git/index").unlink()
     os.mkfifo(workspace / ".git/index")
 

@@ -1,26 +1,26 @@
-"""Which messages are commands."""
+"""Parsing of messages as commands."""
 
 import pytest
 
-from remoteclaw.commands.parse import Command, parse, unescaped
+from remoteclaw.commands.parse import ParsedCommand, parse, unescaped
 from tests.support.rows import for_each
 
 
 @for_each(
     ("text", "command"),
     [
-        ("/status", Command("status")),
-        ("  /STATUS  ", Command("status")),
-        ("/new fix the tests", Command("new", "fix the tests")),
-        ("/new\nfix\nit", Command("new", "fix\nit")),
-        ("/new@its_bot now", Command("new", "now")),
-        ("/unknown-one", Command("unknown-one")),
-        ("stop", Command("stop")),
-        ("Stop!", Command("stop")),
-        (" stop. ", Command("stop")),
+        ("/status", ParsedCommand("status")),
+        ("  /STATUS  ", ParsedCommand("status")),
+        ("/new fix the tests", ParsedCommand("new", "fix the tests")),
+        ("/new\nfix\nit", ParsedCommand("new", "fix\nit")),
+        ("/new@its_bot now", ParsedCommand("new", "now")),
+        ("/unknown-one", ParsedCommand("unknown-one")),
+        ("stop", ParsedCommand("stop")),
+        ("Stop!", ParsedCommand("stop")),
+        (" stop. ", ParsedCommand("stop")),
     ],
 )
-def test_a_command(text: str, command: Command) -> None:
+def test_a_chat_command_is_parsed(text: str, command: ParsedCommand) -> None:
     assert parse(text) == command
 
 
@@ -43,7 +43,7 @@ def test_a_command(text: str, command: Command) -> None:
         "/new@not-a-bot",
     ],
 )
-def test_no_command(text: str) -> None:
+def test_other_text_is_not_parsed_as_a_command(text: str) -> None:
     assert parse(text) is None
 
 
@@ -51,5 +51,5 @@ def test_no_command(text: str) -> None:
     ("text", "sent"),
     [("//new", "/new"), (" //x y", " /x y"), ("///x", "//x"), ("a //b", "a //b"), ("/x", "/x")],
 )
-def test_two_slashes_are_one_for_the_agent(text: str, sent: str) -> None:
+def test_two_slashes_become_one_for_the_agent(text: str, sent: str) -> None:
     assert unescaped(text) == sent

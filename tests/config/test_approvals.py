@@ -1,4 +1,4 @@
-"""Who may answer what agents ask people for, and where they are asked."""
+"""The people who may answer requests of agents, and the chats that show the requests."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_the_narrowest_table_decides_each_setting(home: Home) -> None:
     topic = ChatPlace("telegram", "work", "-5", "3")
     owner = ChatPlace("telegram", "default", "7")
 
-    found = {
+    approvals = {
         place: approvals_of(config, place)
         for place in (
             session("ann", channel="test", user="ann"),
@@ -66,7 +66,7 @@ def test_the_narrowest_table_decides_each_setting(home: Home) -> None:
         )
     }
 
-    assert [*found.values()] == [
+    assert [*approvals.values()] == [
         Approvals(who="sender", hold_s=60, chat=owner),
         Approvals(who="sender", hold_s=60, chat=topic),
         Approvals(who=("telegram:9",), hold_s=60, chat=topic),
@@ -75,18 +75,18 @@ def test_the_narrowest_table_decides_each_setting(home: Home) -> None:
         Approvals(who="sender", hold_s=60, chat=None),
         Approvals(who=("telegram:8",), hold_s=60, chat=topic),
     ]
-    assert [can_be_asked(config, place) for place in found] == [True] * 4 + [False, True, True]
+    assert [can_be_asked(config, place) for place in approvals] == [True] * 4 + [False, True, True]
     assert approvals_of(Config(), session("8")) == Approvals()
 
 
-def test_without_any_setting_people_can_be_asked_on_the_page() -> None:
-    """Whoever logs in there with the scope admin is an owner."""
+def test_without_settings_requests_can_be_answered_on_the_page() -> None:
+    """A user of the page with the scope admin is an owner."""
     page, telegram = session("admin.ada", channel="web"), session("8")
 
     assert [can_be_asked(Config(), place) for place in (page, telegram)] == [True, False]
 
 
-def test_who_answers_is_decided_for_each_conversation(home: Home) -> None:
+def test_each_conversation_has_its_own_approvers(home: Home) -> None:
     config = load(home, TABLES)
 
     def may(place: SessionKey, who: str, *, is_owner: bool = False) -> bool:
@@ -100,7 +100,7 @@ def test_who_answers_is_decided_for_each_conversation(home: Home) -> None:
     assert may(session("-1"), "operator")
 
 
-def test_in_the_chat_itself_nobody_is_asked_elsewhere(home: Home) -> None:
+def test_a_request_from_the_approvals_chat_stays_in_that_chat(home: Home) -> None:
     config = load(home, f'[approvals]\nchat = "telegram:7"\n{BOTS}')
 
     assert approvals_of(config, session("7", user="7")).chat is None
@@ -113,7 +113,7 @@ def test_in_the_chat_itself_nobody_is_asked_elsewhere(home: Home) -> None:
         ("[approvals]\nchat = '7'", "chat is not valid: is '7': write CHANNEL:CHAT or CHANNEL/"),
         ("[approvals]\nchat = 'telegram/:7'", "write CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT"),
         ("[approvals]\nchat = 'Telegram:7'", "has the channel 'Telegram'"),
-        ("[approvals]\nthread = '7'", "has a thread and no chat: name the chat that it is of"),
+        ("[approvals]\nthread = '7'", "has a thread and no chat: name the chat of the thread"),
         (
             "[approvals]\nchat = 'telegram:7'",
             'approvals.chat is "telegram:7", but nothing is sent there: there is no account '
@@ -133,7 +133,7 @@ def test_in_the_chat_itself_nobody_is_asked_elsewhere(home: Home) -> None:
         (f"[agents.main]{BOTS}[channels.telegram.approvals]\nchat = 'test:7'", "account test/def"),
     ],
 )
-def test_a_chat_that_nothing_is_sent_to_is_refused(home: Home, text: str, why: str) -> None:
+def test_an_approvals_chat_without_an_account_is_refused(home: Home, text: str, why: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load(home, text)
     assert why in str(refusal.value)

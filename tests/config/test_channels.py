@@ -1,4 +1,4 @@
-"""Settings that a channel brings, and the accounts in them."""
+"""Settings that a channel defines, and its accounts."""
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -20,13 +20,13 @@ from tests.support.rows import for_each
 
 
 class ChatAccount(TokenConfig):
-    """An account of a channel that there is in this file alone."""
+    """An account of the channel `chat`, which exists only in this file."""
 
     api_url: Annotated[str, BY_PEOPLE] = "https://chat.example"
 
 
 class ChatConfig(ChannelConfig, ChatAccount):
-    """The settings of that channel."""
+    """The settings of the channel `chat`."""
 
     accounts: Annotated[dict[str, ChatAccount], BY_PEOPLE] = Field(default_factory=dict)
 
@@ -44,7 +44,7 @@ def load(home: Home, text: str) -> Config:
     return load_config(home.config_file, {})
 
 
-def test_a_channel_brings_the_model_of_its_settings(home: Home) -> None:
+def test_a_channel_defines_the_model_of_its_settings(home: Home) -> None:
     config = load(
         home,
         "[channels.chat]\ntoken = 'x'\nowners = ['1']\nchunk_limit = 99\n"
@@ -57,7 +57,7 @@ def test_a_channel_brings_the_model_of_its_settings(home: Home) -> None:
     assert redacted(config)["channels"]["chat"]["token"] == "***"
 
 
-def test_a_channel_without_a_token_of_its_own_has_only_its_other_accounts(home: Home) -> None:
+def test_a_channel_without_a_token_has_only_its_named_accounts(home: Home) -> None:
     config = load(home, "[channels.chat.accounts.work]\ntoken = 'x'\n[channels.console]\n")
 
     assert [*config.accounts()] == [("chat", "work")]
@@ -80,7 +80,9 @@ def test_a_channel_without_a_token_of_its_own_has_only_its_other_accounts(home: 
         ("[channels.chat]\ntoken = 7", "[channels.chat] token is not valid"),
     ],
 )
-def test_a_mistake_in_such_settings_is_one_sentence(home: Home, text: str, problem: str) -> None:
+def test_a_mistake_in_channel_settings_is_reported_in_one_line(
+    home: Home, text: str, problem: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         load(home, text)
 
@@ -88,7 +90,7 @@ def test_a_mistake_in_such_settings_is_one_sentence(home: Home, text: str, probl
     assert "\n" not in str(error.value)
 
 
-def test_a_change_of_such_settings_is_looked_up_in_their_model() -> None:
+def test_differences_in_channel_settings_use_the_channel_s_model() -> None:
     (place,) = differences(
         Config,
         {"channels": {"chat": {"token": "x", "accounts": {"a": {"token": "y"}}}}},
@@ -96,12 +98,12 @@ def test_a_change_of_such_settings_is_looked_up_in_their_model() -> None:
     )
 
     assert place.name == "channels.chat.accounts.a.token"
-    assert place.setting is not None
-    assert place.setting.secret
-    assert not place.setting.agents_may
+    assert place.declaration is not None
+    assert place.declaration.secret
+    assert not place.declaration.agents_may
 
 
-def test_a_token_is_read_from_where_it_is(directory: Path) -> None:
+def test_a_token_is_read_from_the_setting_a_variable_or_a_file(directory: Path) -> None:
     file = directory / "token"
     file.write_text("from-file\n")
 
@@ -117,11 +119,13 @@ def test_a_token_is_read_from_where_it_is(directory: Path) -> None:
         (TokenConfig(token_file="/nowhere/t"), "/nowhere/t can't be read: No such file"),
         (
             TokenConfig(token="two words"),
-            "token doesn't contain a token: one is printable ASCII, without spaces.",
+            "token doesn't contain a token: a token is printable ASCII, without spaces.",
         ),
     ],
 )
-def test_a_token_that_is_not_there_is_one_sentence(account: TokenConfig, problem: str) -> None:
+def test_an_unusable_token_is_reported_without_showing_it(
+    account: TokenConfig, problem: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         account.read_token({})
 
@@ -136,7 +140,7 @@ def test_a_token_that_is_not_there_is_one_sentence(account: TokenConfig, problem
         (f"{__name__}:ChatConfig", "is no Channel"),
     ],
 )
-def test_a_channel_of_another_package_that_is_broken_is_named(
+def test_a_broken_channel_of_another_package_is_named(
     home: Home, monkeypatch: pytest.MonkeyPatch, value: str, problem: str
 ) -> None:
     found = [EntryPoint("broken", value, profiles.ENTRY_POINTS)]

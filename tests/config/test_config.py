@@ -1,4 +1,4 @@
-"""Mistakes in the configuration are one line that says where, what, and what would be right."""
+"""Errors in the configuration: one line that names the place, the mistake and the correction."""
 
 import os
 from pathlib import Path
@@ -39,11 +39,11 @@ def test_without_a_file_there_is_one_agent(home: Home) -> None:
         ("[agents.main.mcp_servers.files]\ncomand = 'x'", "did you mean 'command'?"),
     ],
 )
-def test_an_unknown_key_names_the_nearest(home: Home, text: str, why: str) -> None:
-    told = refusal(home, text)
+def test_an_unknown_key_suggests_the_nearest_key(home: Home, text: str, why: str) -> None:
+    error = refusal(home, text)
 
-    assert told.startswith(f"{home.config_file}: ")
-    assert why in told
+    assert error.startswith(f"{home.config_file}: ")
+    assert why in error
 
 
 @for_each(
@@ -65,10 +65,10 @@ def test_an_unknown_key_names_the_nearest(home: Home, text: str, why: str) -> No
         ("[agents.main]\nworkspace = ''", "workspace is not valid: must begin with / or ~"),
         ("[projects]\nweb = 'code'", "projects is not valid: web must begin with / or ~"),
         ("[projects]\nnone = '/code'", "has the name 'none', by which a chat leaves its project"),
-        ("[agents.main]\nworkspace = '~nobody-of-that-name'", "its ~ leads nowhere"),
+        ("[agents.main]\nworkspace = '~nobody-of-that-name'", "its ~ names no home directory"),
     ],
 )
-def test_a_wrong_value(home: Home, text: str, why: str) -> None:
+def test_an_invalid_value_is_refused_with_the_reason(home: Home, text: str, why: str) -> None:
     assert why in refusal(home, text)
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_value(home: Home, text: str, why: str) -> None:
         "unix://",
     ],
 )
-def test_a_redis_address_that_cannot_be_used(home: Home, url: str) -> None:
+def test_an_invalid_redis_url_is_refused_without_showing_its_password(home: Home, url: str) -> None:
     text = refusal(home, f"[redis]\nurl = '{url}'")
 
     assert "[redis] url is not valid: must be redis://[USER:PASSWORD@]HOST" in text
@@ -121,23 +121,25 @@ def test_a_redis_address_is_shown_without_its_secrets(home: Home, url: str, show
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("text", "size"),
     [("100m", 100_000_000), ("100MB", 104_857_600), ("20000000", 20_000_000), ("2g", 2 * 10**9)],
 )
-def test_a_size_is_written_as_for_redis(home: Home, written: str, meant: int) -> None:
-    home.config_file.write_text(f"[redis]\nmaxmemory = '{written}'")
+def test_a_size_has_the_units_of_redis(home: Home, text: str, size: int) -> None:
+    home.config_file.write_text(f"[redis]\nmaxmemory = '{text}'")
 
-    assert load_config(home.config_file, {}).redis.memory_limit == meant
+    assert load_config(home.config_file, {}).redis.memory_limit == size
 
 
-def test_a_file_that_is_not_text(home: Home) -> None:
+def test_a_binary_configuration_file_is_refused(home: Home) -> None:
     home.config_file.write_bytes(b"\xff\xfe\x00")
 
     with pytest.raises(ConfigError, match="is not valid TOML"):
         load_config(home.config_file, {})
 
 
-def test_a_named_file_that_is_not_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_named_by_the_variable_is_refused(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REMOTECLAW_CONFIG", "/nonexistent.toml")
 
     with pytest.raises(ConfigError, match=r"names /nonexistent\.toml, which does not exist"):
@@ -162,7 +164,7 @@ def test_a_variable_overrides_the_file(home: Home) -> None:
     assert config.agents["main"].model == "opus"
 
 
-def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
+def test_an_unknown_agent_error_lists_the_existing_agents(home: Home) -> None:
     home.config_file.write_text("[agents.a]\n[agents.b]")
     config = load_config(home.config_file, {})
 
@@ -178,7 +180,7 @@ def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
         ("[agents.a]\n[agents.main]", "main"),
     ],
 )
-def test_main_is_the_default_agent_else_the_first_one(
+def test_the_default_agent_is_main_or_else_the_first_one(
     home: Home, agents: str, default: str
 ) -> None:
     home.config_file.write_text(agents)
@@ -198,7 +200,7 @@ def test_an_empty_state_directory_is_made_private(directory: Path) -> None:
     assert home.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_directory_in_use_that_others_may_enter_is_refused_and_left_alone(home: Home) -> None:
+def test_a_state_directory_open_to_other_users_is_refused_and_unchanged(home: Home) -> None:
     home.path.chmod(0o755)
 
     for use in (home.create, home.check):
@@ -213,14 +215,14 @@ def test_a_directory_in_use_that_others_may_enter_is_refused_and_left_alone(home
     assert home.path.stat().st_mode & 0o777 == 0o755
 
 
-def test_what_an_agent_does_to_the_mode_of_its_workspace_costs_nothing(home: Home) -> None:
+def test_a_workspace_whose_mode_an_agent_changed_is_still_usable(home: Home) -> None:
     agent = load_config(home.config_file, {}).agents["main"]
     home.workspace("main", agent).chmod(0o755)
 
     assert home.workspace("main", agent).is_dir()
 
 
-def test_looking_at_a_state_directory_makes_none(directory: Path) -> None:
+def test_checking_a_state_directory_does_not_create_it(directory: Path) -> None:
     home = Home(directory / "home").check()
     agent = load_config(home.config_file, {}).agents["main"]
 
@@ -230,7 +232,7 @@ def test_looking_at_a_state_directory_makes_none(directory: Path) -> None:
     assert not home.path.exists()
 
 
-def test_a_relative_state_directory_is_the_same_everywhere(
+def test_a_relative_state_directory_becomes_absolute(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(directory)
@@ -239,7 +241,7 @@ def test_a_relative_state_directory_is_the_same_everywhere(
     assert Home.default().path == directory / "home"
 
 
-def test_a_home_directory_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_in_remoteclaw_home_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMOTECLAW_HOME", "~nobody-of-that-name/home")
 
     with pytest.raises(StateDirectoryError, match="set REMOTECLAW_HOME to an absolute path"):
@@ -247,7 +249,7 @@ def test_a_home_directory_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a (b)", "a[b]", "a\\b"])
-def test_sockets_lie_where_a_url_and_a_rule_can_name_them(directory: Path, name: str) -> None:
+def test_socket_paths_are_valid_in_urls_and_rules(directory: Path, name: str) -> None:
     home = Home(directory / name)
 
     url = home.redis_url(load_config(home.config_file, {}))
@@ -257,19 +259,19 @@ def test_sockets_lie_where_a_url_and_a_rule_can_name_them(directory: Path, name:
 
 
 @pytest.mark.parametrize("path", ["/proc/remoteclaw", "/dev/null/remoteclaw", "/dev/null"])
-def test_a_state_directory_that_cannot_be_made(path: str) -> None:
+def test_a_state_directory_that_cannot_be_created_is_refused(path: str) -> None:
     with pytest.raises(StateDirectoryError, match=f"{path} can't be used .*REMOTECLAW_HOME"):
         Home(Path(path)).create()
 
 
-def test_a_directory_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 12345)
 
     with pytest.raises(StateDirectoryError, match="belongs to user 0, not to you"):
         private_directory(Path("/"))
 
 
-def test_a_link_in_its_place_is_refused(directory: Path) -> None:
+def test_a_symlink_instead_of_a_private_directory_is_refused(directory: Path) -> None:
     (directory / "link").symlink_to("/")
 
     with pytest.raises(StateDirectoryError, match="can't be used"):
@@ -284,11 +286,13 @@ def test_a_long_path_still_leaves_room_for_sockets(directory: Path) -> None:
     home.sockets.rmdir()
 
 
-def test_the_host_id_stays(home: Home) -> None:
-    assert home.host_id == home.host_id
+def test_the_host_id_is_read_from_its_file_once_it_exists(home: Home) -> None:
+    (home.path / "host-id").write_text("laptop-1\n")
+
+    assert home.host_id == "laptop-1"
 
 
-def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home) -> None:
+def test_other_settings_of_a_channel_keep_its_default_chunk_limit(home: Home) -> None:
     home.config_file.write_text('[channels.console]\ninstructions = "Be brief."')
 
     config = load_config(home.config_file, {})
@@ -298,7 +302,7 @@ def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home)
     assert config.channel("without-a-profile").chunk_limit == 4000
 
 
-def test_what_the_file_says_of_a_channel_goes_before_its_profile(home: Home) -> None:
+def test_settings_in_the_file_override_the_channel_profile(home: Home) -> None:
     home.config_file.write_text("[channels.console]\nchunk_limit = 200\nformatting = []")
 
     channel = load_config(home.config_file, {}).channel("console")
@@ -315,7 +319,7 @@ def test_what_the_file_says_of_a_channel_goes_before_its_profile(home: Home) -> 
         ("REMOTECLAW__AGENTS__MAIN__WARM_S", "inf", "[agents.main] warm_s"),
     ],
 )
-def test_a_mistake_in_a_variable_is_not_blamed_on_the_file(
+def test_a_mistake_in_an_environment_variable_names_the_variable(
     home: Home, name: str, value: str, named: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -325,7 +329,9 @@ def test_a_mistake_in_a_variable_is_not_blamed_on_the_file(
     assert named in str(refused.value)
 
 
-def test_opencode_needs_trust_where_there_are_plugins(home: Home, directory: Path) -> None:
+def test_opencode_needs_trust_workspace_if_the_workspace_has_plugins(
+    home: Home, directory: Path
+) -> None:
     work = directory / "work"
     work.mkdir()
     (work / "opencode.json").write_text('{"plugin": ["./evil.js"]}')
@@ -338,7 +344,9 @@ def test_opencode_needs_trust_where_there_are_plugins(home: Home, directory: Pat
     assert problem(trust_workspace=True) is None
 
 
-def test_gemini_has_no_tools_where_trust_would_obey_something(home: Home, directory: Path) -> None:
+def test_gemini_has_no_tools_in_an_untrusted_workspace_with_an_env_file(
+    home: Home, directory: Path
+) -> None:
     work = directory / "work"
     work.mkdir()
 
@@ -351,4 +359,4 @@ def test_gemini_has_no_tools_where_trust_would_obey_something(home: Home, direct
     (work / ".env").touch()
     assert str(work / ".env") in str(problem())
     assert problem(trust_workspace=True) is None
-    assert problem(permissions="deny") is None  # which can't use any
+    assert problem(permissions="deny") is None  # such an agent can't use tools anyway

@@ -1,4 +1,4 @@
-"""A change of the configuration file: checked before, made in one step, nothing else changed."""
+"""Changes of the configuration file: checked first, atomic, and the rest of the file is kept."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from remoteclaw.config.edit import MAX_BYTES, ConfigFile, FileChanged, PlannedChange
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.config.merge_patch import edited, merged
+from remoteclaw.config.merge_patch import apply_patch, patch_toml
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
@@ -54,7 +54,7 @@ def file(home: Home) -> ConfigFile:
 
 async def patch(file: ConfigFile, change: dict[str, Any]) -> PlannedChange:
     async with file.locked():
-        plan = file.patched(file.read(), change)
+        plan = file.plan_patch(file.read(), change)
         await file.write(plan)
         return plan
 
@@ -62,7 +62,7 @@ async def patch(file: ConfigFile, change: dict[str, Any]) -> PlannedChange:
 # -- what changes ---------------------------------------------------------------------------------
 
 
-async def test_comments_and_order_stay(file: ConfigFile) -> None:
+async def test_a_change_keeps_comments_and_order(file: ConfigFile) -> None:
     await patch(file, {"queue": {"mode": "steer", "cap": 3}, "agents": {"main": {"model": "x"}}})
 
     wanted = COMMENTED.replace('"collect"', '"steer"').replace("followup\n", "followup\ncap = 3\n")
@@ -80,14 +80,14 @@ async def test_null_removes_and_an_array_replaces(file: ConfigFile) -> None:
     assert plan.paths == ("queue.drop", "channels.test.owners")
 
 
-async def test_a_new_table_is_made(file: ConfigFile) -> None:
+async def test_a_change_can_add_a_table(file: ConfigFile) -> None:
     await patch(file, {"queue": {"channels": {"web": {"mode": "steer", "cap": None}}}})
 
     assert load_config(file.file, {}).queue.of("web").mode == "steer"
     assert file.file.read_text().startswith(COMMENTED[:40])
 
 
-async def test_a_file_that_was_not_there_is_private(home: Home) -> None:
+async def test_a_new_configuration_file_is_private(home: Home) -> None:
     file = ConfigFile(home.config_file)
     await patch(file, {"queue": {"mode": "steer"}})
 
@@ -96,7 +96,7 @@ async def test_a_file_that_was_not_there_is_private(home: Home) -> None:
     assert not file.backup.exists()
 
 
-async def test_mode_and_link_stay(home: Home, directory: Path) -> None:
+async def test_a_change_keeps_the_file_mode_and_the_symlink(home: Home, directory: Path) -> None:
     real = directory / "elsewhere" / "real.toml"
     real.parent.mkdir()
     real.write_text(COMMENTED)
@@ -130,17 +130,15 @@ PATCHES = st.recursive(
 
 
 @given(TREES, PATCHES)
-def test_whatever_changes_the_file_says_what_rfc_7396_says(
-    tree: dict[str, Any], change: dict[str, Any]
-) -> None:
+def test_a_change_has_the_result_of_rfc_7396(tree: dict[str, Any], change: dict[str, Any]) -> None:
     content = tomlkit.dumps(tree).encode()
     if tomllib.loads(content.decode()) != tree:
         return
     try:
-        result = edited(content, change)
+        result = patch_toml(content, change)
     except ConfigError:
-        return  # said, and nothing was changed
-    assert tomllib.loads(result.decode()) == merged(tree, change)
+        return  # refused, and nothing was changed
+    assert tomllib.loads(result.decode()) == apply_patch(tree, change)
 
 
 @for_each(
@@ -160,9 +158,9 @@ def test_files_as_people_write_them_can_be_changed(text: str) -> None:
     change: dict[str, Any] = {}
     change["queue"] = {"mode": "collect", "cap": None, "channels": {"web": {"cap": 1}}}
     change["agents"] = {"main": {"model": "z", "timezone": "UTC"}}
-    result = edited(text.encode(), change).decode()
+    result = patch_toml(text.encode(), change).decode()
 
-    assert tomllib.loads(result) == merged(tomllib.loads(text), change)
+    assert tomllib.loads(result) == apply_patch(tomllib.loads(text), change)
     assert [line for line in text.splitlines() if line.startswith("#")] == [
         line for line in result.splitlines() if line.startswith("#")
     ]
@@ -188,7 +186,7 @@ def test_files_as_people_write_them_can_be_changed(text: str) -> None:
         ({"agents": {"main": {"env": {"NEW": "***"}}}}, "'agents.main.env.NEW' has *** in it"),
     ],
 )
-async def test_nothing_is_written_that_could_not_be_read(
+async def test_an_invalid_change_is_refused_and_writes_nothing(
     file: ConfigFile, change: dict[str, Any], why: str | None
 ) -> None:
     if why is None:
@@ -203,14 +201,14 @@ async def test_nothing_is_written_that_could_not_be_read(
     assert not file.backup.exists()
 
 
-async def test_a_file_that_would_be_too_large_is_refused(file: ConfigFile) -> None:
+async def test_a_change_that_makes_the_file_too_large_is_refused(file: ConfigFile) -> None:
     file.file.write_text(COMMENTED + f"# {'x' * MAX_BYTES}\n")
     with pytest.raises(ConfigError, match="would be larger than 256 KB"):
         await patch(file, {"queue": {"mode": "steer"}})
 
 
 @pytest.mark.parametrize("depth", [200, 900])
-async def test_a_patch_too_deep_is_refused(file: ConfigFile, depth: int) -> None:
+async def test_a_change_nested_too_deeply_is_refused(file: ConfigFile, depth: int) -> None:
     deep: dict[str, Any] = {}
     for _ in range(depth):
         deep = {"a": deep}
@@ -218,11 +216,11 @@ async def test_a_patch_too_deep_is_refused(file: ConfigFile, depth: int) -> None
         await patch(file, {"x": {"y": deep | {"b": 1}}} | deep)
     async with file.locked():
         with pytest.raises(ConfigError, match=r"has no key|can't be written"):
-            file.replaced(file.read(), deep | {"b": {"c": deep}})
+            file.plan_replacement(file.read(), deep | {"b": {"c": deep}})
 
 
-async def test_a_file_that_needs_an_override_can_be_changed(home: Home) -> None:
-    """Some keep an agent's command, which may have a secret in it, in the environment alone."""
+async def test_a_file_that_is_valid_only_with_a_variable_can_be_changed(home: Home) -> None:
+    """An agent's command may be only in the environment, because it can contain a secret."""
     home.config_file.write_text('[agents.main]\nruntime = "acp"\n')
     environment = {"REMOTECLAW__AGENTS__MAIN__COMMAND": '["x"]'}
     file = ConfigFile(home.config_file, environment)
@@ -233,26 +231,26 @@ async def test_a_file_that_needs_an_override_can_be_changed(home: Home) -> None:
     assert load_config(file.file, environment).queue.mode == "steer"
 
 
-# -- what was shown without its secrets -----------------------------------------------------------
+# -- configurations with hidden secrets -----------------------------------------------------------
 
 
-async def test_what_get_shows_sent_back_changes_nothing(file: ConfigFile) -> None:
+async def test_writing_back_the_shown_configuration_changes_nothing(file: ConfigFile) -> None:
     shown = json.loads(json.dumps(redacted(load_config(file.file))))
     async with file.locked():
-        plan = file.replaced(file.read(), shown)
+        plan = file.plan_replacement(file.read(), shown)
 
     assert plan.paths == ()
     assert plan.after.data == COMMENTED.encode()
 
 
-async def test_a_whole_configuration_changes_what_differs(file: ConfigFile) -> None:
+async def test_writing_a_whole_configuration_changes_only_the_differences(file: ConfigFile) -> None:
     shown = json.loads(json.dumps(redacted(load_config(file.file))))
     shown["queue"]["mode"] = "steer"
     del shown["queue"]["drop"]
     shown["agents"]["main"]["env"]["B"] = "3"
     del shown["channels"]["test"]
     async with file.locked():
-        plan = file.replaced(file.read(), shown)
+        plan = file.plan_replacement(file.read(), shown)
         await file.write(plan)
 
     assert set(plan.paths) == {
@@ -264,7 +262,7 @@ async def test_a_whole_configuration_changes_what_differs(file: ConfigFile) -> N
     assert (config.queue.mode, config.queue.drop, config.channels) == ("steer", "summarize", {})
 
 
-async def test_a_secret_repeated_as_it_was_shown_stays(home: Home) -> None:
+async def test_a_secret_written_back_in_hidden_form_is_kept(home: Home) -> None:
     text = "[redis]\nurl = 'redis://me:canary@localhost/1'\n[agents.main]\nruntime = 'acp'\n"
     home.config_file.write_text(f"{text}command = ['x', 'canary']\n")
     file = ConfigFile(home.config_file)
@@ -273,17 +271,17 @@ async def test_a_secret_repeated_as_it_was_shown_stays(home: Home) -> None:
         "agents": {"main": {"command": ["***", "***"]}},
     }
     async with file.locked():
-        assert file.patched(file.read(), change).paths == ()
+        assert file.plan_patch(file.read(), change).paths == ()
         change["agents"]["main"]["command"] = ["y", "***"]
         with pytest.raises(ConfigError, match=r"agents\.main\.command"):
-            file.patched(file.read(), change)
+            file.plan_patch(file.read(), change)
 
 
-# -- several at once, and an end in the middle ----------------------------------------------------
+# -- concurrent changes, and kills in the middle --------------------------------------------------
 
 
-async def test_two_who_change_it_at_once_lose_nothing(file: ConfigFile) -> None:
-    """Each has a process of its own, and changes what the other doesn't."""
+async def test_concurrent_changes_of_two_processes_are_all_kept(file: ConfigFile) -> None:
+    """Two processes change different keys."""
     program = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
@@ -293,7 +291,7 @@ async def test_two_who_change_it_at_once_lose_nothing(file: ConfigFile) -> None:
         "    for number in range(8):\n"
         "        async with file.locked():\n"
         "            change = {'queue': {'channels': {f'{sys.argv[2]}{number}': {'cap': 1}}}}\n"
-        "            await file.write(file.patched(file.read(), change))\n"
+        "            await file.write(file.plan_patch(file.read(), change))\n"
         "asyncio.run(main())\n"
     )
     processes = [
@@ -305,9 +303,9 @@ async def test_two_who_change_it_at_once_lose_nothing(file: ConfigFile) -> None:
     assert len(load_config(file.file, {}).queue.channels) == 16
 
 
-async def test_what_an_editor_wrote_meanwhile_is_not_lost(file: ConfigFile) -> None:
+async def test_a_concurrent_change_by_an_editor_is_not_overwritten(file: ConfigFile) -> None:
     async with file.locked():
-        plan = file.patched(file.read(), {"queue": {"mode": "steer"}})
+        plan = file.plan_patch(file.read(), {"queue": {"mode": "steer"}})
         file.file.write_text(f"{COMMENTED}# from an editor\n")
         with pytest.raises(FileChanged, match="has changed meanwhile"):
             await file.write(plan)
@@ -316,7 +314,7 @@ async def test_what_an_editor_wrote_meanwhile_is_not_lost(file: ConfigFile) -> N
     assert not list(file.file.parent.glob(".*.new"))
 
 
-async def test_whoever_holds_the_lock_for_long_is_named(
+async def test_a_configuration_lock_held_too_long_is_reported(
     file: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.config.edit.LOCK_S", 0.05)
@@ -328,8 +326,8 @@ async def test_whoever_holds_the_lock_for_long_is_named(
         pass
 
 
-#: For each number that it reads, a child that kills itself before the system call with that
-#: number, counted from the first that writes; prints how the child ended.
+#: Forks a child for each number that it reads. The child kills itself before the system call with
+#: that number, counted from the first one of the write. The program prints the child's exit code.
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
@@ -348,7 +346,7 @@ def counted(name):
 async def main():
     file = ConfigFile(Path(sys.argv[1]))
     async with file.locked():
-        plan = file.patched(file.read(), {"queue": {"mode": "steer"}})
+        plan = file.plan_patch(file.read(), {"queue": {"mode": "steer"}})
         for name in ("open", "write", "fsync", "fchmod", "rename", "unlink", "close"):
             counted(name)
         await file.write(plan)
@@ -363,9 +361,9 @@ for line in sys.stdin:
 """
 
 
-def test_killed_at_any_step_there_is_the_old_file_or_the_new_one(file: ConfigFile) -> None:
+def test_a_write_killed_at_any_step_leaves_the_old_or_the_new_file(file: ConfigFile) -> None:
     old, new = COMMENTED, COMMENTED.replace('"collect"', '"steer"')
-    found = []
+    texts = []
     argv = [sys.executable, "-c", KILLED, str(file.file)]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as killing:
@@ -382,47 +380,47 @@ def test_killed_at_any_step_there_is_the_old_file_or_the_new_one(file: ConfigFil
             assert file.backup.read_text() in ("# an earlier one\n", old)
             if text == new:
                 assert file.backup.read_text() == old
-            found.append(text)
+            texts.append(text)
             if code == 0:
                 break
             assert code == -signal.SIGKILL
         else:
-            pytest.fail("it never came to its end")
+            pytest.fail("the write never finished")
 
-    assert len(found) > 14  # two files, each of seven steps at least
-    assert (found[0], found[-1]) == (old, new)
-    assert found == sorted(found, key=lambda text: text == new)
+    assert len(texts) > 14  # two files, each with at least seven steps
+    assert (texts[0], texts[-1]) == (old, new)
+    assert texts == sorted(texts, key=lambda text: text == new)
 
 
-def test_the_disk_has_the_content_before_the_name(
+def test_a_new_configuration_file_is_synced_before_it_is_renamed(
     file: ConfigFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power failure behind a rename must not leave an empty file."""
-    done: list[str] = []
+    """A power failure after a rename must not leave an empty file."""
+    calls: list[str] = []
 
-    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def recorded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **more: Any) -> Any:
             if name == "fsync":
                 assert os.fstat(arguments[0]).st_size, "its content is written"
-            done.append(name)
+            calls.append(name)
             return real(*arguments, **more)
 
         return call
 
     for name in ("fsync", "rename"):
-        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+        monkeypatch.setattr(os, name, recorded(name, getattr(os, name)))
 
     async def change() -> None:
         async with file.locked():
-            plan = file.patched(file.read(), {"queue": {"mode": "steer"}})
-            done.clear()
+            plan = file.plan_patch(file.read(), {"queue": {"mode": "steer"}})
+            calls.clear()
             file._write(plan)
 
     asyncio.run(change())
-    assert done == ["fsync", "rename", "fsync"] * 2
+    assert calls == ["fsync", "rename", "fsync"] * 2
 
 
-async def test_a_directory_that_cannot_be_written_is_named(file: ConfigFile) -> None:
+async def test_an_unwritable_configuration_directory_is_reported(file: ConfigFile) -> None:
     if os.geteuid() == 0:
         file.file.unlink()
         file.file.mkdir()
@@ -438,7 +436,7 @@ async def test_a_directory_that_cannot_be_written_is_named(file: ConfigFile) -> 
 # -- an earlier valid version ---------------------------------------------------------------------
 
 
-async def test_the_last_valid_version_is_kept_and_named(file: ConfigFile) -> None:
+async def test_an_invalid_file_names_the_backup_of_the_last_valid_version(file: ConfigFile) -> None:
     await patch(file, {"queue": {"mode": "steer"}})
     file.file.write_text("[queue\n")
 
@@ -449,8 +447,8 @@ async def test_the_last_valid_version_is_kept_and_named(file: ConfigFile) -> Non
     assert file.backup.read_text() == COMMENTED
 
 
-def test_a_change_between_the_reading_and_the_watching_is_noticed(home: Home) -> None:
-    """A worker imports hooks in between, and a gateway asks Redis: that takes seconds."""
+def test_a_change_between_loading_and_watching_the_file_is_noticed(home: Home) -> None:
+    """In between, a worker imports hooks and a gateway connects to Redis, which takes seconds."""
     home.config_file.write_text(COMMENTED)
     config = load_config(home.config_file)
     home.config_file.write_text('[queue]\nmode = "steer"\n')

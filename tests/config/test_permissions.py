@@ -1,4 +1,4 @@
-"""What an agent may do without asking, decided for requests as the CLIs' own tools make them."""
+"""Permission decisions for the requests that the tools of agent CLIs make."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from remoteclaw.config.model import AgentConfig
-from remoteclaw.config.permissions import Rule, Ruling, decide
+from remoteclaw.config.permissions import PermissionRule, PermissionRuling, decide
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec
@@ -17,7 +17,7 @@ from tests.support.rows import for_each
 
 @pytest.fixture
 def workspace(directory: Path) -> Path:
-    """A workspace with a link out of it, and one deep into it, by which `..` means two things."""
+    """A workspace with symlinks that lead out of it, and one after which `..` is ambiguous."""
     workspace = directory / "work"
     (workspace / "a" / "b" / "c").mkdir(parents=True)
     (workspace / "out").symlink_to(directory)
@@ -62,7 +62,7 @@ def edit(*paths: str) -> Intent:
 @pytest.mark.parametrize(
     "path", ["new.txt", "{work}/new.txt", "a/b/new.txt", "a/../new.txt", "deep/x", "docs/CLAUDE.md"]
 )
-def test_edits_are_files_of_the_workspace(workspace: Path, path: str) -> None:
+def test_permission_edits_allows_edits_in_the_workspace(workspace: Path, path: str) -> None:
     intent = edit(path.format(work=workspace))
 
     assert verdict(workspace, intent, permissions="edits") == "allow"
@@ -107,12 +107,12 @@ def test_edits_are_files_of_the_workspace(workspace: Path, path: str) -> None:
         ".ssh/authorized_keys",
     ],
 )
-def test_edits_are_nothing_else(workspace: Path, path: str) -> None:
+def test_permission_edits_asks_for_any_other_path(workspace: Path, path: str) -> None:
     intent = edit(path.format(work=workspace))
-    among = edit("new.txt", path.format(work=workspace))
+    mixed = edit("new.txt", path.format(work=workspace))
 
     assert verdict(workspace, intent, permissions="edits") == "ask"
-    assert verdict(workspace, among, permissions="edits") == "ask"
+    assert verdict(workspace, mixed, permissions="edits") == "ask"
     assert verdict(workspace, intent, "Edit(/**)") == "ask"
 
 
@@ -131,18 +131,18 @@ def test_edits_are_nothing_else(workspace: Path, path: str) -> None:
         Intent("Read"),
     ],
 )
-def test_edits_allow_no_commands_no_network_and_no_other_files(
+def test_permission_edits_asks_for_commands_network_and_other_files(
     workspace: Path, intent: Intent | None
 ) -> None:
     assert verdict(workspace, intent, permissions="edits") == "ask"
 
 
-def test_files_of_the_workspace_and_those_that_people_send_are_read(workspace: Path) -> None:
+def test_reading_the_workspace_and_received_files_is_allowed(workspace: Path) -> None:
     for path in ("a/x", str(workspace), str(workspace.parent / "files" / "x"), ".git/config"):
         assert verdict(workspace, Intent("Read", paths=(path,))) == "allow"
 
 
-def test_all_and_nothing_stay_what_they_are(workspace: Path) -> None:
+def test_auto_allows_and_deny_refuses_every_request(workspace: Path) -> None:
     for intent in (None, bash("rm -rf /"), edit("/etc/passwd")):
         assert verdict(workspace, intent, permissions="auto") == "allow"
         assert verdict(workspace, intent, permissions="deny") == "refuse"
@@ -155,12 +155,12 @@ def test_all_and_nothing_stay_what_they_are(workspace: Path) -> None:
 # -- branches -------------------------------------------------------------------------------------
 
 
-def test_a_branch_reads_what_its_parent_may_read_and_nothing_more(workspace: Path) -> None:
+def test_a_branch_may_only_read_and_only_what_its_parent_may_read(workspace: Path) -> None:
     for permissions in ("auto", "edits", "ask"):
         inside = Intent("Read", paths=("a/x",))
         assert verdict(workspace, inside, permissions=permissions, branch="read") == "allow"
         own = verdict(workspace, None, permissions=permissions, branch="read", server="remoteclaw")
-        assert own == "allow"  # its call decides
+        assert own == "allow"  # the tool policy decides about the call
         for intent in (None, bash("ls"), edit("new.txt")):
             assert verdict(workspace, intent, permissions=permissions, branch="read") == "refuse"
         other = verdict(workspace, None, permissions=permissions, branch="read", server="another")
@@ -171,21 +171,21 @@ def test_a_branch_reads_what_its_parent_may_read_and_nothing_more(workspace: Pat
     assert verdict(workspace, inside, permissions="deny", branch="read") == "refuse"
 
 
-def test_a_branch_may_more_where_that_is_configured_and_never_more_than_its_parent(
+def test_a_branch_with_more_permissions_never_exceeds_its_parent(
     workspace: Path,
 ) -> None:
     for permissions, as_ask, as_auto in (
         *(("auto", "ask", "allow"), ("edits", "ask", "allow"), ("ask", "ask", "ask")),
         ("deny", "refuse", "refuse"),
     ):
-        asked, free = (
+        of_ask, of_auto = (
             verdict(workspace, edit("new.txt"), permissions=permissions, branch=branch)
             for branch in ("ask", "auto")
         )
-        assert (asked, free) == (as_ask, as_auto)
+        assert (of_ask, of_auto) == (as_ask, as_auto)
 
 
-def test_a_branch_asks_for_tools_of_other_servers(workspace: Path) -> None:
+def test_a_branch_may_not_use_other_mcp_servers_without_asking(workspace: Path) -> None:
     servers = {name: McpServerConfig(command="x") for name in ("remoteclaw", "other")}
     spec = AgentSpec("claude", ("claude",), str(workspace), env={}, mcp_servers=servers)
 
@@ -224,7 +224,7 @@ def test_a_branch_asks_for_tools_of_other_servers(workspace: Path) -> None:
         ("mcp__github__list_issues", Intent("mcp__github__list_issues")),
     ],
 )
-def test_a_rule_allows_what_it_says(workspace: Path, rule: str, intent: Intent) -> None:
+def test_an_allow_rule_allows_matching_requests(workspace: Path, rule: str, intent: Intent) -> None:
     assert verdict(workspace, intent, "Bash(other)", rule) == "allow"
     assert verdict(workspace, intent, "Bash(other)", rule, permissions="edits") == "allow"
 
@@ -261,7 +261,9 @@ def test_a_rule_allows_what_it_says(workspace: Path, rule: str, intent: Intent) 
         "",
     ],
 )
-def test_no_other_command_hides_behind_an_allowed_one(workspace: Path, command: str) -> None:
+def test_an_allowed_command_does_not_allow_commands_chained_to_it(
+    workspace: Path, command: str
+) -> None:
     assert verdict(workspace, bash(command), "Bash(git status)") == "ask"
     assert verdict(workspace, bash(command), "Bash(git status:*)") == "ask"
 
@@ -298,31 +300,33 @@ def test_no_other_command_hides_behind_an_allowed_one(workspace: Path, command: 
         ("WebSearch", None),
     ],
 )
-def test_a_rule_allows_nothing_else(workspace: Path, rule: str, intent: Intent | None) -> None:
+def test_an_allow_rule_does_not_allow_other_requests(
+    workspace: Path, rule: str, intent: Intent | None
+) -> None:
     assert verdict(workspace, intent, rule) == "ask"
 
 
 @for_each(
     ("rule", "why"),
     [
-        ("Bsh", "is no rule: there are Bash, Bash(COMMAND)"),
+        ("Bsh", "is no rule: write one of Bash, Bash(COMMAND)"),
         ("Bash()", "is no rule"),
         ("Bash(git status) ", "is no rule"),
         ("Task(x)", "is no rule"),
         ("WebSearch(x)", "is no rule"),
-        ("Bash(:*)", "a * stands only in :* behind"),
-        ("Bash(*)", "a * stands only in :* behind"),
-        ("Bash(npm run *)", "a * stands only in :* behind"),
+        ("Bash(:*)", "a * is valid only in :* after"),
+        ("Bash(*)", "a * is valid only in :* after"),
+        ("Bash(npm run *)", "a * is valid only in :* after"),
         ("Bash(cd a && npm:*)", "no operators of a shell"),
-        ("Read(**/*.py)", "a directory with /** behind it"),
+        ("Read(**/*.py)", "a directory followed by /**"),
         ("Read(//**)", "for every file, write Read"),
-        ("Read(/**/x)", "a directory with /** behind it"),
+        ("Read(/**/x)", "a directory followed by /**"),
         ("WebFetch(example.org)", "write WebFetch(domain:NAME)"),
         ("WebFetch(domain:*.example.org)", "write WebFetch(domain:NAME)"),
         ("mcp__github__*", "is no rule"),
     ],
 )
-def test_what_is_no_rule_is_refused_at_the_start(rule: str, why: str) -> None:
+def test_an_invalid_allow_rule_is_refused_with_the_reason(rule: str, why: str) -> None:
     with pytest.raises(ValueError, match="allow") as refused:
         AgentConfig.model_validate({"allow": ["Read", rule]})
 
@@ -330,12 +334,12 @@ def test_what_is_no_rule_is_refused_at_the_start(rule: str, why: str) -> None:
     assert why in str(refused.value)
 
 
-def test_nothing_can_be_allowed_of_nothing() -> None:
+def test_allow_rules_with_permissions_deny_are_refused() -> None:
     with pytest.raises(ValueError, match='set permissions = "ask", or take allow out'):
         AgentConfig.model_validate({"permissions": "deny", "allow": ["Read"]})
 
 
-# -- what a refusal says --------------------------------------------------------------------------
+# -- remedies that a refusal names ----------------------------------------------------------------
 
 
 @for_each(
@@ -355,19 +359,21 @@ def test_nothing_can_be_allowed_of_nothing() -> None:
         Intent("mcp__github__list"),
     ],
 )
-def test_a_refusal_names_the_rule_that_allows_it(workspace: Path, intent: Intent) -> None:
+def test_a_refusal_names_the_rule_that_would_allow_the_request(
+    workspace: Path, intent: Intent
+) -> None:
     spec = AgentSpec("claude", ("claude",), str(workspace), env={}, permissions="edits")
     remedy = decide(PermissionEvent("1", "", {}, None, intent), spec, workspace).remedy
 
     assert remedy.startswith("allow = [")
     if "…" not in remedy:
         rules = json.loads(remedy.removeprefix("allow = "))
-        assert all(map(Rule.parse, rules))
+        assert all(map(PermissionRule.parse, rules))
         assert verdict(workspace, intent, *rules) == "allow"
     assert ("…" in remedy) == ("~user/x" in intent.paths)
 
 
-def test_a_refusal_names_the_permissions_that_allow_it(workspace: Path) -> None:
+def test_a_refusal_names_the_permissions_that_would_allow_the_request(workspace: Path) -> None:
     spec = AgentSpec("claude", ("claude",), str(workspace), env={})
 
     def remedy(intent: Intent | None) -> str:
@@ -384,4 +390,4 @@ def test_no_setting_answers_a_question(workspace: Path, permissions: str) -> Non
     spec = AgentSpec("claude", ("claude",), str(workspace), {}, permissions=permissions)
     event = PermissionEvent("1", "AskUserQuestion", {}, questions=(Question("Which?"),))
 
-    assert decide(event, spec, workspace) == Ruling("ask")
+    assert decide(event, spec, workspace) == PermissionRuling("ask")

@@ -1,4 +1,4 @@
-"""What is secret in the configuration is not shown, also in what is added to it later."""
+"""Secrets in the configuration are hidden, also those of settings that are added later."""
 
 import types
 import typing
@@ -15,8 +15,8 @@ from remoteclaw.config.rights import BY_PEOPLE, declared, fields
 from remoteclaw.config.secrets import HIDDEN, part, redacted
 from remoteclaw.profiles import CHANNELS
 
-#: The texts that are no secrets; what is not here must not be shown. Whoever adds a field to the
-#: configuration decides: is it one for this list?
+#: The text fields that contain no secrets. All others must be hidden. Add a new field of the
+#: configuration here only if its text can be shown to anybody.
 SHOWN = {
     *(
         "AgentConfig.allow",
@@ -37,7 +37,7 @@ SHOWN = {
     *("HooksConfig.before_runtime_spawn", "HooksConfig.session_resumed"),
     *("HooksConfig.after_runtime_exit", "HooksConfig.agent_end"),
 }
-#: All that is hidden.
+#: The text fields that are hidden.
 SECRET = {
     *("AgentConfig.command", "AgentConfig.env", "ChannelConfig.transcribe", "RedisConfig.url"),
     *("McpServerSettings.args", "McpServerSettings.env"),
@@ -46,29 +46,29 @@ SECRET = {
 
 
 class Canaries:
-    """Fills a configuration: every text is a name that can be found again."""
+    """Fills a configuration: every text is a unique canary, so that a search can find it."""
 
     def __init__(self) -> None:
         self.hidden: dict[str, str] = {}
         self.shown: dict[str, str] = {}
 
     def model(self, kind: type[BaseModel]) -> BaseModel:
-        """Return a section with something in every field. It need not be valid."""
+        """Return a section with a value in every field. It need not be valid."""
         fields = {
             name: self.value(field.annotation, f"{kind.__name__}.{name}")
             for name, field in kind.model_fields.items()
         }
-        made = kind.__new__(kind)  # nothing may look whether it is valid
-        object.__setattr__(made, "__dict__", fields)
-        return made
+        section = kind.__new__(kind)  # without validation
+        object.__setattr__(section, "__dict__", fields)
+        return section
 
     def value(self, kind: Any, field: str) -> Any:
-        """Return a value of a field's type."""
+        """Return a value of the type `kind`."""
         origin, inner = get_origin(kind), get_args(kind)
         if origin is typing.Annotated:
             return self.value(inner[0], field)
         if origin in (types.UnionType, typing.Union):
-            return self.value(next(one for one in inner if one is not type(None)), field)
+            return self.value(next(each for each in inner if each is not type(None)), field)
         if origin is Literal:
             return inner[0]
         if origin is dict:
@@ -81,17 +81,17 @@ class Canaries:
             return Path("/", self.text(field))
         if kind is str:
             return self.text(field)
-        assert kind in (int, float, bool), f"{field} is of a kind that is new here: {kind}"
+        assert kind in (int, float, bool), f"{field} has a type that this test can't fill: {kind}"
         return kind(7)
 
     def text(self, field: str) -> str:
-        """Return the text of a field."""
-        kept = self.shown if field in SHOWN else self.hidden
-        canary = kept[field] = f"canary{len(self.shown) + len(self.hidden)}of{id(self)}"
+        """Return a canary for a text field."""
+        canaries = self.shown if field in SHOWN else self.hidden
+        canary = canaries[field] = f"canary{len(self.shown) + len(self.hidden)}of{id(self)}"
         return canary
 
 
-def test_no_text_that_may_be_a_secret_is_shown() -> None:
+def test_only_texts_known_to_be_harmless_are_shown() -> None:
     canaries = Canaries()
     text = orjson.dumps(redacted(canaries.model(Config))).decode()
 
@@ -102,7 +102,7 @@ def test_no_text_that_may_be_a_secret_is_shown() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, each in CHANNELS.items() if each.settings])
-def test_what_a_channel_brings_is_declared_and_its_token_is_hidden(name: str) -> None:
+def test_channel_settings_are_declared_and_tokens_are_hidden(name: str) -> None:
     model, canaries = ChannelConfig.named(name), Canaries()
 
     shown = orjson.dumps(redacted(canaries.model(model))).decode()
@@ -113,7 +113,7 @@ def test_what_a_channel_brings_is_declared_and_its_token_is_hidden(name: str) ->
     assert not any(canary in shown for canary in tokens)
 
 
-def test_what_is_not_declared_is_hidden() -> None:
+def test_undeclared_settings_are_hidden() -> None:
     class Later(BaseModel):
         token: str = "canary"
         passwords: tuple[str, ...] = ("canary",)
@@ -130,13 +130,13 @@ def test_what_is_not_declared_is_hidden() -> None:
     }
 
 
-def test_a_name_with_dots_is_found() -> None:
+def test_a_path_may_contain_names_with_dots() -> None:
     senders = {"@ada:example": "another", "@ada:example.org": {"tools": {"deny": ["cron_add"]}}}
 
     assert part({"senders": senders}, "senders.@ada:example.org.tools.deny") == ["cron_add"]
 
 
-def test_names_are_shown_and_hide_nothing_else() -> None:
+def test_table_names_are_shown_even_if_they_look_secret() -> None:
     config = Config.model_validate(
         {
             "agents": {

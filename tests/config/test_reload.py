@@ -1,4 +1,4 @@
-"""A running worker takes a changed configuration with its next turn, and a broken one never."""
+"""A running worker uses a changed configuration from its next turn, and never an invalid one."""
 
 import asyncio
 from pathlib import Path
@@ -16,15 +16,15 @@ from tests.support.up import remoteclaw, running
 
 
 def configure(stack: Stack, directory: Path, mark: str, **more: Any) -> None:
-    """Have an agent that answers with what the configuration has put into its environment."""
+    """Configure an agent that answers with its environment variable MARK."""
     body = "import os\nwhile True:\n turn()\n"
     body += " say(type='text', text=os.environ['MARK'])\n say(type='done')\n"
     command = list(script(directory, body))
     stack.configure({"runtime": "demo", "command": command, "env": {"MARK": mark}}, **more)
 
 
-async def test_the_next_turn_has_it(stack: Stack, directory: Path) -> None:
-    """Agents, channels, the queue and what is new; the worker is the same all the time."""
+async def test_the_next_turn_uses_a_changed_configuration(stack: Stack, directory: Path) -> None:
+    """Changes of agents, channels and the queue, and a new agent, without a restart."""
     configure(stack, directory, "one")
     worker = await stack.start_worker()
     before = await stack.ask("hello")
@@ -45,7 +45,7 @@ async def test_the_next_turn_has_it(stack: Stack, directory: Path) -> None:
     assert worker.poll() is None
 
 
-async def test_a_drain_that_lingers_leaves_the_next_turn_to_one_that_knows_it(
+async def test_a_lingering_drain_with_an_old_configuration_leaves_the_next_turn(
     stack: Stack, directory: Path
 ) -> None:
     configure(stack, directory, "one", linger_s=30)
@@ -60,7 +60,7 @@ async def test_a_drain_that_lingers_leaves_the_next_turn_to_one_that_knows_it(
     assert await stack.ask("hello") == "two"
 
 
-async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -> None:
+async def test_a_drain_stops_after_a_turn_if_its_configuration_is_old(stack: Stack) -> None:
     accepted = [await stack.append(text) for text in ("one", "two")]
     config = load_config(stack.home.config_file, {})
     drain = Drain(stack.fleet, config, stack.home, Hooks(), config_has_changed=lambda: True)
@@ -79,8 +79,10 @@ async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -
     assert await stack.fleet.workers.waiting() > 0
 
 
-async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stack) -> None:
-    """Whoever typed meanwhile is answered by a drain that knows it, not by the one that waited."""
+async def test_a_configuration_change_during_the_debounce_pause_counts_for_the_next_turn(
+    stack: Stack,
+) -> None:
+    """A new drain answers messages that arrive during the pause, with the new configuration."""
     stack.configure(queue={"mode": "followup", "debounce_ms": 60_000, "cap": 2})
     first, second = [await stack.append(text) for text in ("one", "two")]
     config = load_config(stack.home.config_file, {})
@@ -89,7 +91,7 @@ async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stac
     draining = asyncio.create_task(drain.run(first.session.sid))
     await stack.outcome(first)
     changed.set()
-    await stack.append("three")  # as many wait now as may, so the pause ends
+    await stack.append("three")  # the queue is full now, which ends the pause
     await draining
 
     outcome = await stack.fleet.outcomes.read(second.session.sid, second.entry_id)
@@ -99,7 +101,7 @@ async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stac
     assert view.status == "scheduled"
 
 
-async def test_a_warm_agent_stays_whose_settings_have_not_changed(stack: Stack) -> None:
+async def test_a_warm_agent_survives_a_change_of_other_settings(stack: Stack) -> None:
     await stack.start_worker()
     first = await stack.append("hello")
     pid = int((await stack.reached(first, "spawned")).rpartition(" ")[2])
@@ -110,7 +112,7 @@ async def test_a_warm_agent_stays_whose_settings_have_not_changed(stack: Stack) 
     assert is_alive(pid)
 
 
-async def test_a_broken_file_changes_nothing_and_is_said_once(
+async def test_an_invalid_file_is_logged_once_and_keeps_the_old_configuration(
     stack: Stack, directory: Path
 ) -> None:
     configure(stack, directory, "one")
@@ -136,8 +138,8 @@ async def test_a_broken_file_changes_nothing_and_is_said_once(
     assert "Traceback" not in logs
 
 
-async def test_what_is_read_once_stays_as_it_was(stack: Stack) -> None:
-    """A worker's Redis, and how long its leases last, are those of its start."""
+async def test_settings_read_at_the_start_keep_their_values(stack: Stack) -> None:
+    """A worker keeps the Redis and the length of leases that it has started with."""
     await stack.start_worker()
     text = stack.home.config_file.read_text()
     url = f"unix://{stack.home.path / 'nowhere.sock'}"
@@ -156,14 +158,14 @@ async def test_what_is_read_once_stays_as_it_was(stack: Stack) -> None:
     await stack.until_idle(accepted)
 
 
-def test_what_runs_goes_on_and_the_mistake_is_said(home: Home) -> None:
+def test_an_invalid_file_is_reported_while_running_processes_continue(home: Home) -> None:
     with running(home):
         home.config_file.write_text("[queue\n")
         status, doctor = remoteclaw(home, "status"), remoteclaw(home, "doctor")
         home.config_file.write_text("")
-        told = remoteclaw(home, "send", "hello")
+        sent = remoteclaw(home, "send", "hello")
 
     for text in (status.stderr, doctor.stdout):
         assert "is not valid TOML" in text
         assert "Running processes keep the configuration that they had" in text
-    assert "RemoteClaw's demo agent" in told.stdout
+    assert "RemoteClaw's demo agent" in sent.stdout

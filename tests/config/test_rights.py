@@ -1,4 +1,4 @@
-"""What is declared of settings: that everything is, and what agents may change."""
+"""Declarations of settings: every setting has one, and agents may change only some settings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,8 +7,8 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.rights import BY_PEOPLE, declared, differences, fields
 from tests.support.rows import for_each
 
-#: All that agents may change, for an owner. Whoever adds to this asks: could it start a program, is
-#: it secret, does it say who may do what, does it tell an agent what to do?
+#: The settings that agents may change for an owner. Add a setting only if it can't start a program,
+#: contain a secret, grant rights, or instruct an agent.
 FOR_AGENTS = {
     *("agents.*.model", "agents.*.timezone", "agents.*.warm_s"),
     *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
@@ -18,7 +18,7 @@ FOR_AGENTS = {
     *("queue.channels.*.cap", "queue.channels.*.drop", "queue.gather_ms", "queue.gather_most_ms"),
     *("queue.channels.*.gather_ms", "queue.channels.*.gather_most_ms"),
 }
-#: All that is read once, at a start.
+#: The settings that processes read only at their start.
 AT_START = {
     *("redis.url", "redis.appendfsync", "redis.maxmemory", "fleet.lease_s", "fleet.workers"),
     *("gateway.host", "gateway.port", "gateway.allow_remote", "gateway.hosts", "gateway.origins"),
@@ -28,18 +28,18 @@ AT_START = {
 
 
 @for_each("path", [".".join(path) for path, _ in fields(Config)])
-def test_every_setting_is_declared(path: str) -> None:
+def test_every_setting_declares_who_may_change_it(path: str) -> None:
     field = {".".join(path): field for path, field in fields(Config)}[path]
 
     assert declared(field) is not None, (
         f"{path} has no declaration: write its type as Annotated[…, BY_PEOPLE] where it is defined "
         "(remoteclaw/config/model/), or as Annotated[…, by_people(restart=…)]"
-        " if a process reads it at its start alone, which is then also named in AT_START here. "
-        "BY_AGENTS lets a model change it: name it in FOR_AGENTS here, which says what to ask first"
+        " if a process reads it only at its start; then add it to AT_START here. "
+        "BY_AGENTS lets a model change it: add it to FOR_AGENTS here, whose comment has conditions"
     )
 
 
-def test_agents_may_change_these_and_nothing_else() -> None:
+def test_agents_may_change_only_the_listed_settings() -> None:
     found = {
         ".".join(path)
         for path, field in fields(Config)
@@ -49,8 +49,8 @@ def test_agents_may_change_these_and_nothing_else() -> None:
     assert found == FOR_AGENTS
 
 
-def test_every_number_has_bounds() -> None:
-    """A larger one than JSON's could not be shown any more, nor sent to Redis."""
+def test_every_numeric_setting_has_a_minimum_and_a_maximum() -> None:
+    """A number beyond the range of JSON could not be shown or sent to Redis."""
     schema = Config.model_json_schema()
 
     def numbers(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,11 +65,11 @@ def test_every_number_has_bounds() -> None:
 
     found = dict(numbers(schema, ""))
     assert len(found) > 20
-    assert [path for path, one in found.items() if "maximum" not in one] == []
-    assert [path for path, one in found.items() if "minimum" not in one] == []
+    assert [path for path, schema in found.items() if "maximum" not in schema] == []
+    assert [path for path, schema in found.items() if "minimum" not in schema] == []
 
 
-def test_these_need_a_restart_and_nothing_else() -> None:
+def test_only_the_listed_settings_need_a_restart() -> None:
     found = {
         ".".join(path) for path, field in fields(Config) if (declared(field) or BY_PEOPLE).restart
     }
@@ -77,7 +77,7 @@ def test_these_need_a_restart_and_nothing_else() -> None:
     assert found == AT_START
 
 
-def test_the_schema_says_so_too() -> None:
+def test_the_schema_contains_the_declarations() -> None:
     section = Config.model_json_schema()["$defs"]["FleetConfig"]["properties"]["workers"]
 
     assert section["agentsMayChange"] is False
@@ -85,7 +85,7 @@ def test_the_schema_says_so_too() -> None:
 
 
 @for_each(
-    ("before", "after", "found"),
+    ("before", "after", "expected"),
     [
         ({}, {"queue": {"mode": "steer"}}, {"queue.mode": True}),
         ({"queue": {"mode": "steer"}}, {}, {"queue.mode": True}),
@@ -114,12 +114,12 @@ def test_the_schema_says_so_too() -> None:
         ({"agents": {"a": {"command": ["x"]}}}, {"agents": {"a": {"command": ["x"]}}}, {}),
     ],
 )
-def test_differences_are_named_with_what_is_declared(
-    before: dict[str, Any], after: dict[str, Any], found: dict[str, bool]
+def test_differences_name_each_setting_and_whether_agents_may_change_it(
+    before: dict[str, Any], after: dict[str, Any], expected: dict[str, bool]
 ) -> None:
-    told = {
-        one.name: bool(one.setting and one.setting.agents_may)
-        for one in differences(Config, before, after)
+    found = {
+        setting.name: bool(setting.declaration and setting.declaration.agents_may)
+        for setting in differences(Config, before, after)
     }
 
-    assert told == found
+    assert found == expected

@@ -1,4 +1,4 @@
-"""Which tools an agent may use: every step narrows, and what isn't understood allows nothing."""
+"""The tools that an agent may use: every step narrows them, and an unknown name allows nothing."""
 
 import json
 import re
@@ -16,7 +16,13 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_lists import check_tools
-from remoteclaw.config.tool_policy import Subject, allowed, is_owner, listed, rule
+from remoteclaw.config.tool_policy import (
+    Subject,
+    allowed_tools,
+    is_owner,
+    listed_tools,
+    rule_on_tools,
+)
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
 from remoteclaw.profiles import CHANNELS, Channel, profile_of
@@ -34,7 +40,7 @@ MODERATES = {"message_delete", "message_pin"}
 MESSAGING = {name for name in ALL if name.startswith("message_")}
 SESSIONS = {name for name in ALL if name.startswith("session")} | {"subagents"}
 
-#: An owner in a group chat, where every step has something to say.
+#: An owner in a group chat, where every step applies.
 OWNER = Subject(agent="main", channel="telegram", chat_id="-100", is_group=True, senders=("4711",))
 STRANGER = replace(OWNER, senders=("666",))
 
@@ -47,14 +53,14 @@ def configured(text: str) -> Config:
 
 def why(config: Config, subject: Subject, tool: str) -> str:
     """Return a ruling as `+ rule` or `- rule`."""
-    ruling = next(one for one in rule(config, subject, TOOLS) if one.tool == tool)
+    ruling = next(each for each in rule_on_tools(config, subject, TOOLS) if each.tool == tool)
     return f"{'+' if ruling.allowed else '-'} {ruling.rule}"
 
 
 # -- the tools ------------------------------------------------------------------------------------
 
 
-def test_the_tools_are_those_that_are_promised_in_their_groups() -> None:
+def test_the_catalog_has_the_promised_tools_in_their_groups() -> None:
     def group(name: str) -> set[str]:
         return {tool.tool for tool in TOOLS if f"group:{name}" in tool.group_names}
 
@@ -93,7 +99,7 @@ PROFILES: dict[Profile, set[str]] = {
     "minimal": {"session_status"},
 }
 
-#: Every place of a `tools` table that concerns `OWNER`, as its key, in the order of the steps.
+#: The key of every `tools` table that applies to `OWNER`, in the order of the steps.
 PLACES = (
     "tools",
     "agents.main.tools",
@@ -108,36 +114,36 @@ def at(place: str, **table: Any) -> str:
     return "".join(f"{place}.{key} = {json.dumps(value)}\n" for key, value in table.items())
 
 
-def test_every_profile_is_tried() -> None:
+def test_the_table_of_profiles_has_every_profile() -> None:
     assert set(PROFILES) == set(get_args(Profile))
 
 
 @for_each("place", PLACES)
 @for_each("profile", PROFILES)
-def test_a_profile_wherever_it_stands(profile: Profile, place: str) -> None:
+def test_a_profile_limits_the_tools_in_every_table(profile: Profile, place: str) -> None:
     config = configured(at(place, profile=profile))
 
-    assert allowed(config, OWNER, TOOLS) == PROFILES[profile]
+    assert allowed_tools(config, OWNER, TOOLS) == PROFILES[profile]
     if profile != "full":
         assert why(config, OWNER, "cron_add") == f'- {place}.profile = "{profile}"'
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_denial_wherever_it_stands(place: str) -> None:
+def test_a_denial_works_in_every_table(place: str) -> None:
     config = configured(at(place, deny=["Session_Status"]))
 
-    assert allowed(config, OWNER, TOOLS) == ALL - {"session_status"}
+    assert allowed_tools(config, OWNER, TOOLS) == ALL - {"session_status"}
     assert why(config, OWNER, "session_status") == f'- {place}.deny has "Session_Status"'
 
 
 @for_each("place", PLACES)
 @for_each("profile", PROFILES)
-def test_an_allow_list_wherever_it_stands(profile: Profile, place: str) -> None:
+def test_an_allow_list_limits_the_tools_in_every_table(profile: Profile, place: str) -> None:
     listed = at(place, allow=["group:MESSAGING", "session*", "cron_add"])
     config = configured(at("tools", profile=profile) + listed)
     named = MESSAGING | {"cron_add"} | {name for name in ALL if name.startswith("session")}
 
-    assert allowed(config, OWNER, TOOLS) == PROFILES[profile] & named
+    assert allowed_tools(config, OWNER, TOOLS) == PROFILES[profile] & named
     assert why(config, OWNER, "session_status") == f'+ {place}.allow has "session*"'
     if profile == "full":
         assert why(config, OWNER, "subagents") == f"- {place}.allow doesn't have it"
@@ -148,7 +154,7 @@ def test_an_allow_list_wherever_it_stands(profile: Profile, place: str) -> None:
 def test_a_denial_wins_over_its_own_table(profile: Profile, place: str) -> None:
     table = at(place, profile=profile, allow=["*"], also_allow=["*"], deny=["group:remoteclaw"])
 
-    assert allowed(configured(table), OWNER, TOOLS) == set()
+    assert allowed_tools(configured(table), OWNER, TOOLS) == set()
 
 
 @for_each("place", PLACES)
@@ -156,8 +162,8 @@ def test_a_denial_wins_over_its_own_table(profile: Profile, place: str) -> None:
 def test_also_allow_adds_to_the_profile_of_its_own_table(profile: Profile, place: str) -> None:
     config = configured(at(place, profile=profile, also_allow=["cron_*"]))
 
-    assert allowed(config, OWNER, TOOLS) == PROFILES[profile] | CRON
-    assert allowed(config, STRANGER, TOOLS).isdisjoint(CRON)
+    assert allowed_tools(config, OWNER, TOOLS) == PROFILES[profile] | CRON
+    assert allowed_tools(config, STRANGER, TOOLS).isdisjoint(CRON)
 
 
 @for_each("place", PLACES[1:])
@@ -166,57 +172,68 @@ def test_also_allow_adds_nothing_beyond_an_earlier_step(profile: Profile, place:
     outer = at("tools", profile=profile, deny=["message_send"])
     config = configured(outer + at(place, profile="minimal", also_allow=["*"]))
 
-    assert allowed(config, OWNER, TOOLS) == PROFILES[profile] - {"message_send"}
+    assert allowed_tools(config, OWNER, TOOLS) == PROFILES[profile] - {"message_send"}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_what_is_for_owners_alone(profile: Profile) -> None:
+def test_owner_only_tools_are_denied_to_others(profile: Profile) -> None:
     config = configured(at("tools", profile=profile, also_allow=["cron_add"]))
 
-    assert allowed(config, STRANGER, TOOLS) == PROFILES[profile] - CRON - GATEWAY - MODERATES
+    assert allowed_tools(config, STRANGER, TOOLS) == PROFILES[profile] - CRON - GATEWAY - MODERATES
     assert why(config, STRANGER, "cron_add") == "- owner only"
     assert why(config, OWNER, "cron_add") == '+ channels.telegram.owners has "4711"'
 
 
-NO_SUBAGENT = CRON | GATEWAY | {"agents_list", "session_status", "sessions_send"}
-NO_LEAF = NO_SUBAGENT | {"sessions_list", "sessions_history", "sessions_spawn", "subagents"}
+DENIED_TO_TASKS = CRON | GATEWAY | {"agents_list", "session_status", "sessions_send"}
+DENIED_TO_LEAVES = DENIED_TO_TASKS | {
+    "sessions_list",
+    "sessions_history",
+    "sessions_spawn",
+    "subagents",
+}
 
 
 @for_each(
     ("depth", "max_depth", "denied"),
-    [(0, 1, set()), (1, 1, NO_LEAF), (1, 2, NO_SUBAGENT), (2, 2, NO_LEAF), (9, 2, NO_LEAF)],
+    [
+        (0, 1, set()),
+        (1, 1, DENIED_TO_LEAVES),
+        (1, 2, DENIED_TO_TASKS),
+        (2, 2, DENIED_TO_LEAVES),
+        (9, 2, DENIED_TO_LEAVES),
+    ],
 )
 @for_each("profile", PROFILES)
-def test_what_subagents_may_not(
+def test_subagents_are_denied_some_tools_by_depth(
     profile: Profile, depth: int, max_depth: int, denied: set[str]
 ) -> None:
     config = configured(at("tools", profile=profile) + at("sessions", max_depth=max_depth))
     subject = replace(OWNER, depth=depth)
 
-    assert allowed(config, subject, TOOLS) == PROFILES[profile] - denied
+    assert allowed_tools(config, subject, TOOLS) == PROFILES[profile] - denied
 
 
 def test_an_agents_own_table_gives_back_what_subagents_are_denied() -> None:
     text = at("agents.main.tools", also_allow=["sessions_*", "cron_add"])
     config = configured(text + at("channels.telegram.tools", deny=["sessions_send"]))
-    back = {"sessions_list", "sessions_history", "sessions_spawn"}
+    tools = (ALL - DENIED_TO_LEAVES) | {"sessions_list", "sessions_history", "sessions_spawn"}
     owner, stranger = replace(OWNER, depth=1), replace(STRANGER, depth=1)
 
-    assert allowed(config, owner, TOOLS) == (ALL - NO_LEAF) | back | {"cron_add"}
-    assert allowed(config, stranger, TOOLS) == ((ALL - NO_LEAF) | back) - MODERATES
+    assert allowed_tools(config, owner, TOOLS) == tools | {"cron_add"}
+    assert allowed_tools(config, stranger, TOOLS) == tools - MODERATES
     assert why(config, owner, "sessions_list") == '+ agents.main.tools.also_allow has "sessions_*"'
     assert (
         why(config, owner, "sessions_send") == '- channels.telegram.tools.deny has "sessions_send"'
     )
-    assert why(config, owner, "subagents") == "- not for subagents that can have none"
+    assert why(config, owner, "subagents") == "- not for subagents that can start none"
     assert why(config, owner, "session_status") == "- not for subagents"
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "agents.main.tools"])
-def test_no_other_table_gives_it_back(place: str) -> None:
+def test_only_the_agent_s_own_table_can_give_tools_back_to_subagents(place: str) -> None:
     config = configured(at(place, also_allow=["*"], allow=["*"]))
 
-    assert allowed(config, replace(OWNER, depth=1), TOOLS) == ALL - NO_LEAF
+    assert allowed_tools(config, replace(OWNER, depth=1), TOOLS) == ALL - DENIED_TO_LEAVES
 
 
 def test_the_first_step_that_denies_is_named() -> None:
@@ -231,16 +248,16 @@ def test_without_any_setting_the_profile_is_named() -> None:
     assert why(configured(""), STRANGER, "message_send") == '+ tools.profile = "full"'
 
 
-def test_an_allow_list_of_what_no_tool_is_allows_nothing() -> None:
-    """Where it couldn't be checked: the tools are the caller's."""
+def test_an_allow_list_of_unknown_tools_allows_nothing() -> None:
+    """This configuration has not been checked against the tools."""
     config = Config.model_validate({"tools": {"allow": ["group:fs", "web_search"]}})
 
-    assert allowed(config, OWNER, TOOLS) == set()
+    assert allowed_tools(config, OWNER, TOOLS) == set()
 
 
-def test_an_agent_that_is_not_there_may_nothing() -> None:
+def test_an_unknown_agent_has_no_tools() -> None:
     with pytest.raises(ConfigError, match="There is no agent 'other'"):
-        rule(configured(""), replace(OWNER, agent="other"), TOOLS)
+        rule_on_tools(configured(""), replace(OWNER, agent="other"), TOOLS)
 
 
 # -- groups and senders ---------------------------------------------------------------------------
@@ -248,84 +265,86 @@ def test_an_agent_that_is_not_there_may_nothing() -> None:
 
 @pytest.mark.parametrize("chat", ["-100", "*"])
 @pytest.mark.parametrize("sender", ["4711", "*"])
-def test_a_groups_tables_are_for_group_chats(chat: str, sender: str) -> None:
+def test_group_tables_apply_only_in_group_chats(chat: str, sender: str) -> None:
     group = f'channels.telegram.groups."{chat}"'
     config = configured(
         at(f'{group}.senders."{sender}".tools', deny=["message_pin"])
         + at(f"{group}.tools", deny=["message_send"])
     )
 
-    assert allowed(config, OWNER, TOOLS) == ALL - {"message_pin", "message_send"}
-    assert allowed(config, replace(OWNER, is_group=False), TOOLS) == ALL
+    assert allowed_tools(config, OWNER, TOOLS) == ALL - {"message_pin", "message_send"}
+    assert allowed_tools(config, replace(OWNER, is_group=False), TOOLS) == ALL
 
 
 @pytest.mark.parametrize("subject", [OWNER, replace(OWNER, is_group=False, chat_id="4711")])
-def test_a_senders_table_holds_in_direct_chats_and_groups(subject: Subject) -> None:
+def test_a_sender_table_applies_in_direct_chats_and_groups(subject: Subject) -> None:
     config = configured(at('channels.telegram.senders."4711".tools', deny=["message_pin"]))
 
-    assert allowed(config, subject, TOOLS) == ALL - {"message_pin"}
+    assert allowed_tools(config, subject, TOOLS) == ALL - {"message_pin"}
 
 
-def test_everybodys_table_is_for_who_has_none() -> None:
+def test_the_star_table_applies_to_senders_without_a_table() -> None:
     config = configured(
         at('channels.telegram.senders."*".tools', profile="minimal")
         + at('channels.telegram.senders."4711".tools', deny=["message_pin"])
     )
 
-    assert allowed(config, OWNER, TOOLS) == ALL - {"message_pin"}
-    assert allowed(config, STRANGER, TOOLS) == {"session_status"}
+    assert allowed_tools(config, OWNER, TOOLS) == ALL - {"message_pin"}
+    assert allowed_tools(config, STRANGER, TOOLS) == {"session_status"}
     assert why(config, STRANGER, "message_pin") == (
         '- channels.telegram.senders."*".tools.profile = "minimal"'
     )
 
 
-def test_a_group_with_a_table_has_nothing_of_the_others_table() -> None:
+def test_the_star_table_does_not_apply_to_a_group_with_a_table() -> None:
     config = configured(
         at('channels.telegram.groups."*".tools', profile="minimal")
         + at('channels.telegram.groups."*".senders."4711".tools', deny=["*"])
         + at('channels.telegram.groups."-100".tools', deny=["message_pin"])
     )
 
-    assert allowed(config, OWNER, TOOLS) == ALL - {"message_pin"}
-    assert allowed(config, replace(OWNER, chat_id="-200"), TOOLS) == set()
+    assert allowed_tools(config, OWNER, TOOLS) == ALL - {"message_pin"}
+    assert allowed_tools(config, replace(OWNER, chat_id="-200"), TOOLS) == set()
 
 
-def test_another_channels_tables_do_not_count() -> None:
+def test_tables_of_other_channels_do_not_apply() -> None:
     config = configured(at("channels.slack.tools", deny=["*"]))
 
-    assert allowed(config, OWNER, TOOLS) == ALL
+    assert allowed_tools(config, OWNER, TOOLS) == ALL
 
 
 # -- owners ---------------------------------------------------------------------------------------
 
 
-def test_who_writes_on_the_console_is_its_owner() -> None:
+def test_a_console_user_is_an_owner() -> None:
     subject = Subject("main", "console", "console", is_group=False, senders=("ada",))
 
-    assert allowed(Config(), subject, TOOLS) == ALL
+    assert allowed_tools(Config(), subject, TOOLS) == ALL
     assert why(Config(), subject, "cron_add") == "+ the console is its owner's"
-    assert not allowed(Config(), replace(subject, channel="cli"), TOOLS) & (CRON | GATEWAY)
+    assert not allowed_tools(Config(), replace(subject, channel="cli"), TOOLS) & (CRON | GATEWAY)
 
 
 @pytest.mark.parametrize(("owners", "is_theirs"), [(["ada"], True), (["bob"], False), ([], False)])
-def test_the_consoles_owners_can_be_named(owners: list[str], is_theirs: bool) -> None:
+def test_the_owners_of_the_console_can_be_configured(owners: list[str], is_theirs: bool) -> None:
     config = configured(at("channels.console", owners=owners))
     subject = Subject("main", "console", "console", is_group=False, senders=("ada",))
 
     assert is_owner(config, subject) is is_theirs
-    assert allowed(config, subject, TOOLS) == (ALL if is_theirs else ALL - CRON - GATEWAY)
+    assert allowed_tools(config, subject, TOOLS) == (ALL if is_theirs else ALL - CRON - GATEWAY)
 
 
 @pytest.mark.parametrize("channel", ["telegram", "console"])
-def test_a_turn_of_nobody_is_no_owners(channel: str) -> None:
+def test_a_turn_without_senders_has_no_owner_tools(channel: str) -> None:
     config = configured(at(f'channels.{channel}.senders."*".tools', deny=["message_send"]))
     subject = replace(OWNER, channel=channel, senders=())
 
     assert not is_owner(config, subject)
-    assert allowed(config, subject, TOOLS) == ALL - CRON - GATEWAY - MODERATES - {"message_send"}
+    assert allowed_tools(config, subject, TOOLS) == ALL - CRON - GATEWAY - MODERATES - {
+        "message_send"
+    }
 
 
-#: What a sender might be called to be taken for U012é, or for everybody.
+#: Ids that could be confused with U012é, or with everybody.
 DISGUISES = [
     "u012é",
     "U012e\u0301",
@@ -340,7 +359,7 @@ DISGUISES = [
 
 
 @for_each("disguise", DISGUISES)
-def test_ids_are_compared_as_they_are(disguise: str) -> None:
+def test_ids_are_compared_exactly(disguise: str) -> None:
     config = configured(
         at("channels.slack", owners=["U012é"])
         + at('channels.slack.senders."U012é".tools', deny=["message_send"])
@@ -348,13 +367,13 @@ def test_ids_are_compared_as_they_are(disguise: str) -> None:
     )
     real = Subject("main", "slack", "U012é", is_group=True, senders=("U012é",))
 
-    assert allowed(config, real, TOOLS) == ALL - {"message_send", "message_pin"}
+    assert allowed_tools(config, real, TOOLS) == ALL - {"message_send", "message_pin"}
     assert not is_owner(config, replace(real, senders=(disguise,)))
-    assert "message_send" in allowed(config, replace(real, senders=(disguise,)), TOOLS)
-    assert "message_pin" in allowed(config, replace(real, chat_id=disguise), TOOLS)
+    assert "message_send" in allowed_tools(config, replace(real, senders=(disguise,)), TOOLS)
+    assert "message_pin" in allowed_tools(config, replace(real, chat_id=disguise), TOOLS)
 
 
-# -- what holds for every configuration -----------------------------------------------------------
+# -- properties of every configuration ------------------------------------------------------------
 
 entries = st.lists(
     st.sampled_from(
@@ -371,7 +390,7 @@ tables = st.fixed_dictionaries(
         "also_allow": entries,
     },
 )
-#: Ids of senders, some of which have a table of their own and some are owners.
+#: Ids of senders; some of them have a table, and some are owners.
 IDS = ("4711", "4712", "666")
 ids = st.sampled_from(IDS)
 places = st.dictionaries(
@@ -429,8 +448,8 @@ def test_a_further_denial_never_adds_a_tool(
     place = data.draw(st.sampled_from(sorted(tables)))
     more = {**tables[place], "deny": [*tables[place].get("deny", []), *denied]}
 
-    before = allowed(config_of(tables, owners), subject, TOOLS)
-    after = allowed(config_of(tables | {place: more}, owners), subject, TOOLS)
+    before = allowed_tools(config_of(tables, owners), subject, TOOLS)
+    after = allowed_tools(config_of(tables | {place: more}, owners), subject, TOOLS)
 
     assert after <= before
 
@@ -442,48 +461,48 @@ def test_a_further_step_never_adds_a_tool(
     subject: Subject,
     data: st.DataObject,
 ) -> None:
-    """Apart from those that are made to: `also_allow` for subagents, and for moderating a group."""
+    """Exceptions are `also_allow` for subagents and the tools for moderating a group."""
     place = data.draw(st.sampled_from(sorted(tables)))
     if place[0] == "agents":
         subject = replace(subject, depth=0)
 
-    without = allowed(config_of(tables | {place: {}}, owners), subject, TOOLS)
+    without = allowed_tools(config_of(tables | {place: {}}, owners), subject, TOOLS)
 
-    assert allowed(config_of(tables, owners), subject, TOOLS) - {*MODERATES} <= without
+    assert allowed_tools(config_of(tables, owners), subject, TOOLS) - {*MODERATES} <= without
 
 
 @given(places, owners, subjects)
-def test_subagents_may_no_more(
+def test_a_subagent_never_has_more_tools_than_its_parent(
     tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject
 ) -> None:
     config = config_of(tables, owners)
-    deeper = allowed(config, replace(subject, depth=subject.depth + 1), TOOLS)
+    deeper = allowed_tools(config, replace(subject, depth=subject.depth + 1), TOOLS)
 
-    assert deeper <= allowed(config, subject, TOOLS)
+    assert deeper <= allowed_tools(config, subject, TOOLS)
 
 
 @given(places, owners, subjects)
-def test_a_batch_has_what_each_of_its_senders_has(
+def test_a_batch_has_only_the_tools_that_all_its_senders_have(
     tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject
 ) -> None:
     config = config_of(tables, owners)
     alone = [replace(subject, senders=(sender,)) for sender in subject.senders or ("unknown",)]
 
-    assert allowed(config, subject, TOOLS) == frozenset.intersection(
-        *(allowed(config, one, TOOLS) for one in alone)
+    assert allowed_tools(config, subject, TOOLS) == frozenset.intersection(
+        *(allowed_tools(config, each, TOOLS) for each in alone)
     )
-    assert is_owner(config, subject) == all(is_owner(config, one) for one in alone)
+    assert is_owner(config, subject) == all(is_owner(config, each) for each in alone)
 
 
 @given(places, owners, subjects, st.text())
 def test_an_unknown_sender_is_never_an_owner(
     tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject, sender: str
 ) -> None:
-    config = config_of(tables, [one for one in owners if one != sender])
+    config = config_of(tables, [owner for owner in owners if owner != sender])
     joined = replace(subject, senders=(*subject.senders, sender))
 
     assert not is_owner(config, joined)
-    assert not allowed(config, joined, TOOLS) & (CRON | GATEWAY)
+    assert not allowed_tools(config, joined, TOOLS) & (CRON | GATEWAY)
 
 
 # -- mistakes in the configuration ----------------------------------------------------------------
@@ -491,7 +510,7 @@ def test_an_unknown_sender_is_never_an_owner(
 
 @for_each("place", PLACES)
 @for_each("name", ["allow", "deny", "also_allow"])
-def test_an_entry_that_no_tool_is_names_the_nearest(place: str, name: str) -> None:
+def test_an_unknown_tool_in_a_list_suggests_the_nearest_name(place: str, name: str) -> None:
     with pytest.raises(ConfigError) as error:
         configured(at(place, **{name: ["message_send", "corn_add"]}))
 
@@ -501,7 +520,7 @@ def test_an_entry_that_no_tool_is_names_the_nearest(place: str, name: str) -> No
     )
 
 
-def test_where_none_is_near_the_groups_are_named() -> None:
+def test_an_unknown_tool_without_a_near_name_lists_the_groups() -> None:
     with pytest.raises(ConfigError, match=r"no tool is; the groups are group:agents, group:auto"):
         configured(at("tools", deny=["xyz*"]))
 
@@ -518,7 +537,7 @@ def test_where_none_is_near_the_groups_are_named() -> None:
             "[channels.a]\nowners = ['1', '*']",
             "owners is not valid: has '*', and then",
         ),
-        ("[channels.a]\nowners = ['@ada']", "has '@ada', which is no id: write the one"),
+        ("[channels.a]\nowners = ['@ada']", "has '@ada', which is no id: write the id"),
         ("[channels.a]\nowners = ['']", "has '', which is no id"),
         ('[channels.a]\nowners = ["4711\\u200b"]', r"has '4711\u200b', which is no id"),
         ("[channels.a.senders.'@ada']", "senders is not valid: has '@ada', which is no id"),
@@ -526,7 +545,9 @@ def test_where_none_is_near_the_groups_are_named() -> None:
         ("[channels.a.groups.1.senders.'@ada']", "senders is not valid: has '@ada'"),
     ],
 )
-def test_a_mistake_is_one_line(home: Home, text: str, problem: str) -> None:
+def test_a_mistake_in_tool_settings_is_reported_in_one_line(
+    home: Home, text: str, problem: str
+) -> None:
     home.config_file.write_text(text)
 
     with pytest.raises(ConfigError) as error:
@@ -539,7 +560,7 @@ def test_a_mistake_is_one_line(home: Home, text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     "table", ["[channels.n]\nowners = ['ada']", "[channels.n.groups.-1.senders.ada]"]
 )
-def test_a_channel_that_has_a_form_for_ids_refuses_names(
+def test_a_channel_with_an_id_form_refuses_other_ids(
     home: Home, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     monkeypatch.setitem(CHANNELS, "n", Channel(profile=ChannelProfile(id_form="-?[0-9]+")))
@@ -551,7 +572,7 @@ def test_a_channel_that_has_a_form_for_ids_refuses_names(
         load_config(home.config_file, {})
 
 
-def test_ids_that_look_like_names_and_tables_for_everybody(home: Home) -> None:
+def test_matrix_ids_and_star_tables_are_valid(home: Home) -> None:
     home.config_file.write_text(
         "[channels.matrix]\nowners = ['@ada:example.org']\n"
         "[channels.telegram.senders.'*']\n[channels.telegram.groups.'*'.senders.'*']"
@@ -560,8 +581,8 @@ def test_ids_that_look_like_names_and_tables_for_everybody(home: Home) -> None:
     assert load_config(home.config_file, {}).channels["matrix"].owners == ("@ada:example.org",)
 
 
-def test_a_variable_names_an_id_as_it_is(home: Home) -> None:
-    """In small letters it would be another one's, and the denial nobody's."""
+def test_an_id_in_an_environment_variable_keeps_its_case(home: Home) -> None:
+    """In lower case it would be another id, and the denial would apply to no sender."""
     name = "REMOTECLAW__CHANNELS__SLACK__SENDERS__U012__TOOLS__DENY"
 
     config = load_config(home.config_file, {name: '["message_send"]'})
@@ -576,7 +597,7 @@ def explain(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["policy", "explain", *arguments])
 
 
-def test_each_tool_is_explained(home: Home) -> None:
+def test_policy_explain_lists_each_tool_with_its_rule(home: Home) -> None:
     home.config_file.write_text('[channels.telegram.tools]\ndeny = ["message_*"]')
 
     lines = explain("--channel", "telegram", "--from", "4711").stdout.splitlines()
@@ -592,7 +613,7 @@ def test_each_tool_is_explained(home: Home) -> None:
     assert any(line.split()[:2] == ["subagents", "yes"] for line in lines)
 
 
-def test_an_explanation_for_programs(home: Home) -> None:
+def test_policy_explain_prints_json(home: Home) -> None:
     home.config_file.write_text(
         "[channels.telegram]\nowners = ['1', '2']\ntoken = '1:x'\n"
         "[channels.telegram.groups.-100.tools]\ndeny = ['group:cron']\n"
@@ -600,15 +621,15 @@ def test_an_explanation_for_programs(home: Home) -> None:
         "[approvals]\nchat = 'telegram:2'"
     )
 
-    def told(*arguments: str) -> Any:
+    def explained(*arguments: str) -> Any:
         arguments = ("--channel", "telegram", *arguments, "--json")
         answer = json.loads(explain(*arguments).stdout)
-        return answer, {one["tool"] for one in answer["tools"] if one["allowed"]}
+        return answer, {each["tool"] for each in answer["tools"] if each["allowed"]}
 
     group = ("--group", "--chat", "-100")
-    assert told("--from", "1", "--depth", "1")[1] == ALL - NO_LEAF
-    assert told("--from", "1", "--from", "2", *group)[1] == ALL - CRON
-    answer, tools = told("--from", "1", "--from", "3", *group)
+    assert explained("--from", "1", "--depth", "1")[1] == ALL - DENIED_TO_LEAVES
+    assert explained("--from", "1", "--from", "2", *group)[1] == ALL - CRON
+    answer, tools = explained("--from", "1", "--from", "3", *group)
     assert tools == ALL - CRON - GATEWAY - MODERATES
     assert answer["is_owner"] is False
     assert answer["subject"]["senders"] == ["1", "3"]
@@ -629,7 +650,7 @@ def test_an_explanation_for_programs(home: Home) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_one_clear_line(
+def test_policy_explain_reports_an_unknown_agent_or_channel_in_one_line(
     home: Home, arguments: list[str], problem: str
 ) -> None:
     home.config_file.write_text("[channels.slack]")
@@ -640,55 +661,59 @@ def test_what_is_not_there_is_one_clear_line(
     assert result.stderr == f"remoteclaw: {problem}\n"
 
 
-def test_a_group_needs_its_id(home: Home) -> None:
+def test_policy_explain_needs_a_chat_for_a_group(home: Home) -> None:
     result = explain("--group")
 
     assert result.exit_code == 2
     assert "--group needs --chat" in result.stderr
 
 
-# -- what is offered ------------------------------------------------------------------------------
+# -- the tools that an agent is given -------------------------------------------------------------
 
-#: What Telegram can do at all.
-THERE = ALL - profile_of("telegram").lacks
-#: A stranger's session in a group chat, and in a chat of their own.
+#: The tools that work on Telegram.
+ON_TELEGRAM = ALL - profile_of("telegram").lacks
+#: A stranger's session in a group chat, and in a direct chat.
 IN_GROUP = SessionKey("main", "telegram", "default", "-100", "666")
 DIRECT = SessionKey("main", "telegram", "default", "666", "666")
 
 
-def test_what_is_offered_in_a_group_is_what_anybody_may_use_there() -> None:
-    """Else each writer had another list, and the agent would be started again for each."""
+def test_a_group_session_lists_the_tools_that_any_member_may_use() -> None:
+    """Otherwise each sender had another list, and the agent would be restarted for each."""
     config = configured(
         "tools.deny = ['message_pin']\n"
         "channels.telegram.groups.'-100'.senders.'4711'.tools = {}\n"
         "channels.telegram.groups.'-100'.senders.'*'.tools.profile = 'minimal'"
     )
 
-    assert listed(config, IN_GROUP, TOOLS) == THERE - {"message_pin"}
-    assert listed(config, replace(IN_GROUP, user="4711"), TOOLS) == THERE - {"message_pin"}
-    assert listed(config, replace(IN_GROUP, channel_id="-200"), TOOLS) == THERE - {"message_pin"}
+    assert listed_tools(config, IN_GROUP, TOOLS) == ON_TELEGRAM - {"message_pin"}
+    assert listed_tools(config, replace(IN_GROUP, user="4711"), TOOLS) == ON_TELEGRAM - {
+        "message_pin"
+    }
+    assert listed_tools(config, replace(IN_GROUP, channel_id="-200"), TOOLS) == ON_TELEGRAM - {
+        "message_pin"
+    }
 
 
-def test_what_is_offered_in_a_direct_chat_is_what_its_person_may_use() -> None:
+def test_a_direct_session_lists_the_tools_that_its_user_may_use() -> None:
     config = configured("channels.telegram.senders.'666'.tools.deny = ['message_send']")
     owners = replace(DIRECT, channel_id="4711", user="4711")
 
-    assert listed(config, DIRECT, TOOLS) == THERE - CRON - GATEWAY - {"message_send"}
-    assert listed(config, owners, TOOLS) == THERE
-    assert not listed(config, DIRECT, TOOLS, depth=1) & {"sessions_send", "session_status"}
+    assert listed_tools(config, DIRECT, TOOLS) == ON_TELEGRAM - CRON - GATEWAY - {"message_send"}
+    assert listed_tools(config, owners, TOOLS) == ON_TELEGRAM
+    assert not listed_tools(config, DIRECT, TOOLS, depth=1) & {"sessions_send", "session_status"}
 
 
-# -- the page about it ----------------------------------------------------------------------------
+# -- the document ---------------------------------------------------------------------------------
 
 
-def test_the_pages_tables_and_examples_are_right() -> None:
+def test_the_tables_and_examples_in_tool_policy_md_are_correct() -> None:
     text = (ROOT / "docs" / "tool-policy.md").read_text()
     rows = dict(re.findall(r"^\| `([\w:]+)` \| (.*) \|$", text, re.MULTILINE))
 
     for profile in ("messaging", "limited", "minimal"):
         named = re.findall(r"`([\w:]+)`", rows[profile])
         config = configured(at("tools", allow=named))
-        assert allowed(config, OWNER, TOOLS) == PROFILES[profile]
+        assert allowed_tools(config, OWNER, TOOLS) == PROFILES[profile]
     assert rows.keys() >= {name for tool in TOOLS for name in tool.group_names}
     for example in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
         check_tools(Config.model_validate(tomllib.loads(example)))

@@ -1,4 +1,4 @@
-"""The stdio connector, between real MCP clients and servers, and servers that do what is evil."""
+"""The stdio connector with real MCP clients and servers, and with misbehaving servers."""
 
 import asyncio
 import json
@@ -49,20 +49,20 @@ def gateway() -> Iterator[McpGateway]:
 
 @pytest.fixture
 async def agent(gateway: McpGateway) -> AsyncIterator[Pipes]:
-    """A connector to that server, with the handshake behind it."""
+    """A connector to that server, after the handshake."""
     async with Pipes.of(gateway.url) as pipes:
         await pipes.begin()
         yield pipes
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """Return what an agent reads of a call."""
+    """Return the text of a call's result."""
     text: str = message["result"]["content"][0]["text"]
     return text
 
 
 def failure_of(message: dict[str, Any]) -> str:
-    """Return what an agent reads of a call that failed."""
+    """Return the text of a failed call's result."""
     assert message["result"]["isError"] is True
     return text_of(message)
 
@@ -88,7 +88,7 @@ async def test_a_real_client_lists_and_calls_tools(gateway: McpGateway, mode: st
     }
 
 
-async def test_the_handshake_is_the_gateways(gateway: McpGateway) -> None:
+async def test_the_handshake_is_forwarded_to_the_gateway(gateway: McpGateway) -> None:
     async with Pipes.of(gateway.url) as agent:
         result = await agent.begin()
 
@@ -98,7 +98,7 @@ async def test_the_handshake_is_the_gateways(gateway: McpGateway) -> None:
     assert gateway.methods == ["initialize", "tools/list"]
 
 
-async def test_calls_are_answered_as_they_come_eight_at_once(
+async def test_eight_calls_run_at_once_without_blocking_other_requests(
     agent: Pipes, gateway: McpGateway
 ) -> None:
     numbers = range(1, 10)
@@ -112,15 +112,15 @@ async def test_calls_are_answered_as_they_come_eight_at_once(
 
     listed = await agent.ask("tools/list", "in between")
     gateway.released.set()
-    heard = [await agent.hear() for _ in numbers]
+    response = [await agent.hear() for _ in numbers]
 
     assert listed["id"] == "in between"
-    assert {message["id"]: text_of(message) for message in heard} == {
+    assert {message["id"]: text_of(message) for message in response} == {
         number: str(number) for number in numbers
     }
 
 
-async def test_every_call_has_an_id_of_its_own(agent: Pipes, gateway: McpGateway) -> None:
+async def test_every_call_has_a_unique_id(agent: Pipes, gateway: McpGateway) -> None:
     await agent.call("echo", 1, message="a")
     await agent.call("echo", 2, message="b")
     meta = {"remoteclaw/callId": "mine", "progressToken": 7}
@@ -131,20 +131,20 @@ async def test_every_call_has_an_id_of_its_own(agent: Pipes, gateway: McpGateway
     assert third["params"]["_meta"] == meta
 
 
-async def test_a_cancelled_call_is_given_up(agent: Pipes, gateway: McpGateway) -> None:
+async def test_a_cancelled_call_is_abandoned(agent: Pipes, gateway: McpGateway) -> None:
     await agent.say(request("tools/call", 5, name="wait", arguments={"message": "x"}))
     await eventually(lambda: gateway.waiting)
 
     params = {"requestId": 5, "reason": "no time"}
     await agent.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
-    assert (await agent.ask("ping"))["result"] == {}  # it has read that
+    assert (await agent.ask("ping"))["result"] == {}  # so it has read the cancellation
     gateway.released.set()
-    assert (await agent.ask("tools/list", 6))["id"] == 6  # and no answer to 5 before
+    assert (await agent.ask("tools/list", 6))["id"] == 6  # and not an answer to 5
     assert text_of(await agent.call("echo", 7, message="on")) == "on"
 
 
-async def test_a_call_that_waits_for_its_turn_is_never_made_when_cancelled(
+async def test_a_queued_call_that_is_cancelled_is_never_sent(
     agent: Pipes, gateway: McpGateway
 ) -> None:
     await agent.say(
@@ -165,7 +165,7 @@ async def test_a_call_that_waits_for_its_turn_is_never_made_when_cancelled(
     assert "echo" not in {message["params"].get("name") for message in gateway.received}
 
 
-async def test_a_call_carries_the_session_that_its_cli_is_about(gateway: McpGateway) -> None:
+async def test_a_call_carries_the_session_key_of_its_environment(gateway: McpGateway) -> None:
     async with Pipes.of(gateway.url, {"REMOTECLAW_SESSION_KEY": "3f9a1c2b"}) as agent:
         await agent.begin()
         await agent.call("echo", message="x")
@@ -177,18 +177,18 @@ async def test_a_call_carries_the_session_that_its_cli_is_about(gateway: McpGate
 # -- side effects ----------------------------------------------------------------------------------
 
 
-async def test_side_effects_are_on_disk_before_the_answer_and_kept_from_the_agent(
+async def test_side_effects_are_on_disk_before_the_answer_and_hidden_from_the_agent(
     gateway: McpGateway, directory: Path
 ) -> None:
     file = directory / "side-effects.ndjson"
     gateway.side_effects = [SENT, {"type": "cron_added", "jobId": "job", "ts": 1}]
     async with Pipes.of(gateway.url, {"REMOTECLAW_SIDE_EFFECTS_FILE": str(file)}) as agent:
         await agent.begin()
-        heard = await agent.call("send", message="done")
+        response = await agent.call("send", message="done")
         lines = file.read_text().splitlines()
 
-    assert text_of(heard) == "done"
-    assert "_meta" not in heard["result"]
+    assert text_of(response) == "done"
+    assert "_meta" not in response["result"]
     assert [json.loads(line) for line in lines] == gateway.side_effects
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     effects = read_mcp_side_effects(file)
@@ -196,7 +196,7 @@ async def test_side_effects_are_on_disk_before_the_answer_and_kept_from_the_agen
     assert effects.cron_adds == 1
 
 
-async def test_side_effects_that_cannot_be_written_are_said(
+async def test_side_effects_that_cannot_be_written_are_reported(
     gateway: McpGateway, directory: Path
 ) -> None:
     gateway.side_effects = [SENT]
@@ -208,10 +208,10 @@ async def test_side_effects_that_cannot_be_written_are_said(
     assert "Side effects can't be written to REMOTECLAW_SIDE_EFFECTS_FILE: Is a d" in agent.errors
 
 
-# -- a gateway that is away ------------------------------------------------------------------------
+# -- an unreachable or refusing gateway ------------------------------------------------------------
 
 
-async def test_a_gateway_that_is_away_is_said_until_it_is_back() -> None:
+async def test_an_unreachable_gateway_is_reported_until_it_is_back() -> None:
     port = free_port()
     async with Pipes.of(f"http://127.0.0.1:{port}") as agent:
         began = await agent.ask("initialize", 0)
@@ -233,7 +233,7 @@ async def test_a_gateway_that_is_away_is_said_until_it_is_back() -> None:
     assert text_of(called_again) == "x"
 
 
-async def test_a_token_that_is_not_accepted_is_said_at_the_handshake(
+async def test_a_rejected_token_is_reported_at_the_handshake(
     gateway: McpGateway,
 ) -> None:
     env = {"REMOTECLAW_GATEWAY_TOKEN": "wrong-token"}
@@ -257,7 +257,7 @@ async def test_a_token_that_is_not_accepted_is_said_at_the_handshake(
         (500, "answered echo with HTTP status 500 (No turn runs.). Whether it was done"),
     ],
 )
-async def test_every_refusal_is_a_sentence(status: int, words: str) -> None:
+async def test_every_http_refusal_is_reported_in_a_sentence(status: int, words: str) -> None:
     body = json.dumps({"error": {"code": -1, "message": "No turn\nruns."}}).encode()
 
     async def script(exchange: Exchange) -> None:
@@ -270,36 +270,36 @@ async def test_every_refusal_is_a_sentence(status: int, words: str) -> None:
         assert words in failure_of(await agent.call("echo"))
 
 
-async def test_a_message_that_is_too_large_for_the_gateway_is_refused_unsent(
+async def test_a_message_that_is_too_large_for_the_gateway_is_not_sent(
     gateway: McpGateway,
 ) -> None:
     async with Pipes.of(gateway.url) as agent:
         large = await agent.call("echo", 1, message="x" * MAX_MESSAGE_BYTES)
         less = await agent.call("echo", 2, message="y" * (MAX_MESSAGE_BYTES - 1000))
 
-    assert "What echo carries is too large" in failure_of(large)
+    assert "The request echo is too large" in failure_of(large)
     assert len(text_of(less)) == MAX_MESSAGE_BYTES - 1000
     assert len(gateway.connections) == 1
-    assert MAX_MESSAGE_BYTES == limits.MAX_BYTES
+    assert MAX_MESSAGE_BYTES == limits.MAX_REQUEST_BYTES
 
 
 # -- connections that break ------------------------------------------------------------------------
 
 
-async def test_what_may_have_been_done_is_not_asked_twice() -> None:
+async def test_a_request_that_may_have_been_executed_is_not_repeated() -> None:
     async def script(exchange: Exchange) -> None:
         exchange.close()
 
     gateway = ScriptedGateway(script)
     async with gateway.running(), Pipes.of(gateway.url) as agent:
-        heard = await agent.ask("prompts/get", 1)
+        response = await agent.ask("prompts/get", 1)
 
     assert len(gateway.seen) == 1
-    assert "failed during prompts/get" in heard["error"]["message"]
+    assert "failed during prompts/get" in response["error"]["message"]
 
 
 @pytest.mark.parametrize("cut", [b"", OK + b"Content-Length: 99\r\n\r\n{"])
-async def test_a_call_is_sent_again_under_the_same_id(cut: bytes) -> None:
+async def test_a_call_is_retried_under_the_same_id(cut: bytes) -> None:
     async def script(exchange: Exchange) -> None:
         if len(server.seen) == 1:
             await exchange.reply(cut)
@@ -309,36 +309,36 @@ async def test_a_call_is_sent_again_under_the_same_id(cut: bytes) -> None:
 
     server = ScriptedGateway(script)
     async with server.running(), Pipes.of(server.url) as agent:
-        heard = await agent.call("echo", 1)
+        response = await agent.call("echo", 1)
 
     first, second = server.seen
-    assert text_of(heard) == "ok"
+    assert text_of(response) == "ok"
     assert call_id(first.message) == call_id(second.message) is not None
 
 
-async def test_a_call_that_goes_on_breaking_is_reported_as_unknown() -> None:
+async def test_a_call_that_keeps_failing_is_reported_as_unknown() -> None:
     async def script(exchange: Exchange) -> None:
         exchange.close()
 
     gateway = ScriptedGateway(script)
     async with gateway.running(), Pipes.of(gateway.url) as agent:
-        heard = await agent.call("echo", 1)
+        response = await agent.call("echo", 1)
 
-    assert len(gateway.seen) > 2  # for as long as a gateway takes to start
+    assert len(gateway.seen) > 2  # it tries for as long as a gateway takes to start
     assert len({call_id(seen.message) for seen in gateway.seen}) == 1
-    assert "Whether it was done is unknown" in failure_of(heard)
+    assert "Whether it was done is unknown" in failure_of(response)
 
 
-async def test_attempts_have_no_more_time_than_one_call() -> None:
+async def test_all_attempts_of_a_call_share_one_time_limit() -> None:
     async def script(exchange: Exchange) -> None:
         await asyncio.sleep(0.5)
         exchange.close()
 
     gateway = ScriptedGateway(script)
     async with gateway.running(), Pipes.of(gateway.url, patience_s=2) as agent:
-        heard = await agent.call("echo", 1)
+        response = await agent.call("echo", 1)
 
-    assert "has not answered echo within 2 s" in failure_of(heard)
+    assert "has not answered echo within 2 s" in failure_of(response)
     assert 1 < len(gateway.seen) < 5
 
 
@@ -352,7 +352,7 @@ IMPROPER = {
 
 
 @pytest.mark.parametrize("name", IMPROPER)
-async def test_what_http_forbids_becomes_a_sentence(name: str) -> None:
+async def test_an_invalid_http_response_is_reported_in_a_sentence(name: str) -> None:
     async def script(exchange: Exchange) -> None:
         if exchange.message["params"]["name"] == "second":
             return await exchange.reply(answer(exchange, {"content": [{"text": "fine"}]}))
@@ -361,14 +361,14 @@ async def test_what_http_forbids_becomes_a_sentence(name: str) -> None:
 
     gateway = ScriptedGateway(script)
     async with gateway.running(), Pipes.of(gateway.url) as agent:
-        heard = await agent.call("first", 1)
+        response = await agent.call("first", 1)
         later = await agent.call("second", 2)
 
-    assert "failed during first: " in failure_of(heard)
+    assert "failed during first: " in failure_of(response)
     assert text_of(later) == "fine"
 
 
-# -- what agents write -----------------------------------------------------------------------------
+# -- invalid requests ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -384,18 +384,18 @@ async def test_what_http_forbids_becomes_a_sentence(name: str) -> None:
         (b'{"jsonrpc":"2.0","id":1,"method":"server/discover"}', -32601, 1),
     ],
 )
-async def test_nonsense_is_answered_with_an_error(
+async def test_an_invalid_request_is_answered_with_an_error(
     line: bytes, code: int, number: int | None
 ) -> None:
     async with Pipes.of("http://127.0.0.1:1") as agent:
         await agent.write(line + b"\n\r\n \n")
-        heard = await agent.hear()
+        response = await agent.hear()
 
         assert (await agent.ask("ping", "then"))["id"] == "then"
-    assert (heard["error"]["code"], heard["id"]) == (code, number)
+    assert (response["error"]["code"], response["id"]) == (code, number)
 
 
-async def test_a_cancellation_of_nothing_is_nothing(gateway: McpGateway) -> None:
+async def test_a_cancellation_without_a_matching_call_is_ignored(gateway: McpGateway) -> None:
     async with Pipes.of(gateway.url) as agent:
         odd: list[Any] = [{}, {"requestId": 99}, {"requestId": [1]}, 7]
         for params in odd:
@@ -406,7 +406,7 @@ async def test_a_cancellation_of_nothing_is_nothing(gateway: McpGateway) -> None
     assert gateway.received == []
 
 
-# -- beginning and end -----------------------------------------------------------------------------
+# -- start and end ---------------------------------------------------------------------------------
 
 
 def start(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -421,7 +421,7 @@ def start(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
+def test_a_connector_without_a_token_reports_it_and_exits(directory: Path) -> None:
     ended = start({"REMOTECLAW_HOME": str(directory)})
 
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
@@ -430,7 +430,7 @@ def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "mode", "said"),
+    ("content", "mode", "problem"),
     [
         ("file-token\n", 0o600, None),
         ("file-token", 0o640, "open to others: run `chmod 600"),
@@ -438,8 +438,8 @@ def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
         ("file-token\nmore", 0o600, "is empty or has invalid characters"),
     ],
 )
-def test_a_token_in_a_file_has_to_be_private(
-    directory: Path, content: str, mode: int, said: str | None
+def test_a_token_file_has_to_be_private(
+    directory: Path, content: str, mode: int, problem: str | None
 ) -> None:
     file = directory / ".remoteclaw" / "connector-token"
     file.parent.mkdir()
@@ -450,11 +450,11 @@ def test_a_token_in_a_file_has_to_be_private(
 
     assert "token\n" not in ended.stderr
     assert "file-token" not in ended.stderr
-    if said is None:
+    if problem is None:
         assert (ended.returncode, ended.stderr) == (0, "")
     else:
         assert ended.returncode == 1
-        assert said in ended.stderr
+        assert problem in ended.stderr
 
 
 @for_each(
@@ -472,7 +472,7 @@ def test_a_token_in_a_file_has_to_be_private(
         ("http://me:secret@h:x", None),
     ],
 )
-def test_an_address_is_understood_or_refused(
+def test_a_gateway_address_is_parsed_or_refused(
     url: str | None, where: tuple[str, int] | None
 ) -> None:
     environ = {"REMOTECLAW_HOME": "/home/me/.remoteclaw"}
@@ -485,14 +485,14 @@ def test_an_address_is_understood_or_refused(
         assert endpoint(environ) == where
 
 
-async def test_names_have_addresses(gateway: McpGateway) -> None:
+async def test_host_names_in_addresses_are_resolved(gateway: McpGateway) -> None:
     async with Pipes.of(f"ws://localhost:{gateway.port}") as agent:
         assert "result" in await agent.ask("tools/list")
     async with Pipes.of("ws://nobody.invalid") as agent:
         assert "nobody.invalid:80 can't be reached: " in failure_of(await agent.call("echo"))
 
 
-async def test_it_ends_with_its_input_whatever_it_waits_for(gateway: McpGateway) -> None:
+async def test_the_connector_exits_when_its_input_ends(gateway: McpGateway) -> None:
     async with Pipes.of(gateway.url) as agent:
         await agent.say(request("tools/call", 1, name="wait", arguments={}))
         await eventually(lambda: gateway.waiting)
@@ -503,7 +503,7 @@ async def test_it_ends_with_its_input_whatever_it_waits_for(gateway: McpGateway)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
+async def test_a_signal_ends_the_connector_without_output(number: signal.Signals) -> None:
     async with Pipes.of("http://127.0.0.1:1") as agent:
         await agent.ask("ping")
         agent.process.send_signal(number)
@@ -513,7 +513,7 @@ async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
     assert agent.errors == ""
 
 
-async def test_it_ends_when_nobody_reads_it(gateway: McpGateway) -> None:
+async def test_the_connector_exits_when_its_output_is_closed(gateway: McpGateway) -> None:
     reading, writing = os.pipe()
     env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
     process = await asyncio.create_subprocess_exec(
@@ -535,8 +535,8 @@ async def test_it_ends_when_nobody_reads_it(gateway: McpGateway) -> None:
     assert errors == b""
 
 
-async def test_pipes_that_do_not_block_are_waited_for(gateway: McpGateway) -> None:
-    """A CLI may have made them so at its end, and shares them with us."""
+async def test_the_connector_works_with_non_blocking_pipes(gateway: McpGateway) -> None:
+    """The connector shares pipes with the CLI, which may have made them non-blocking."""
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     answers, output = os.pipe()
@@ -547,7 +547,7 @@ async def test_pipes_that_do_not_block_are_waited_for(gateway: McpGateway) -> No
     )
     os.close(ours)
     os.close(output)
-    text = "x" * 500_000  # more than a pipe takes
+    text = "x" * 500_000  # more than fits into a pipe
 
     def talk() -> bytes:
         message = request("tools/call", name="echo", arguments={"message": text})
@@ -556,13 +556,13 @@ async def test_pipes_that_do_not_block_are_waited_for(gateway: McpGateway) -> No
             writing.flush()
             return reading.readline()
 
-    heard = json.loads(await asyncio.to_thread(talk))
+    response = json.loads(await asyncio.to_thread(talk))
 
-    assert text_of(heard) == text
+    assert text_of(response) == text
     assert await process.wait() == 0
 
 
-async def test_the_command_becomes_the_connector(gateway: McpGateway) -> None:
+async def test_the_mcp_command_becomes_the_connector(gateway: McpGateway) -> None:
     env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from remoteclaw.cli import main; main()", "mcp"),
@@ -573,16 +573,16 @@ async def test_the_command_becomes_the_connector(gateway: McpGateway) -> None:
     assert process.stdin
     assert process.stdout
     process.stdin.write(json.dumps(request("tools/list")).encode() + b"\n")
-    heard = json.loads(await process.stdout.readline())
+    response = json.loads(await process.stdout.readline())
     command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     process.stdin.close()
     await process.wait()
 
-    assert len(heard["result"]["tools"]) == len(TOOLS)
+    assert len(response["result"]["tools"]) == len(TOOLS)
     assert [os.fsdecode(word) for word in command] == connector_launch()
 
 
-def test_it_imports_the_standard_library_alone() -> None:
+def test_the_connector_imports_only_the_standard_library() -> None:
     launch = connector_launch()
     script = (
         "import sys; sys.path.append(sys.argv[1]); import remoteclaw.connector.connector; "

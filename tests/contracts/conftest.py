@@ -1,4 +1,4 @@
-"""Fixtures of what every agent CLI does alike."""
+"""Fixtures for the contract that every agent CLI has to meet."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -22,6 +22,6 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
 
 @pytest.fixture
 async def opened(cli: AgentCli, home: Home) -> AsyncIterator[Open]:
-    """A function that opens a conversation with the CLI; no orphan is left of any."""
+    """A function that opens a conversation with the CLI. At the end, no process may be left."""
     yield partial(conversation, home, cli)
     await eventually(lambda: not marked_processes(home))

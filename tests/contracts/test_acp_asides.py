@@ -1,6 +1,6 @@
-"""Questions beside a turn of real CLIs over ACP: what the model is asked, and what is left.
+"""Asides of real CLIs over ACP: the requests to the model, and what they leave behind.
 
-That none runs a tool is seen in test_conversation.py.
+test_conversation.py tests that no aside runs a tool.
 """
 
 import asyncio
@@ -38,33 +38,33 @@ def gemini(model_server: ModelServerProcess) -> AgentCli:
 
 
 def started(
-    home: Home, cli: AgentCli, **of_agent: Any
+    home: Home, cli: AgentCli, **options: Any
 ) -> contextlib.AbstractAsyncContextManager[Any]:
-    """Have a CLI, ready for its first turn."""
+    """Start a CLI, ready for its first turn."""
     env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
-    given = {"command": cli.command, "env": env, "model": cli.model_name, **of_agent}
+    given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
     return agent_process(home, cli.name, **given)
 
 
-async def rest(turn: AsyncGenerator[AgentEvent, None]) -> list[AgentEvent]:
+async def events_of(turn: AsyncGenerator[AgentEvent, None]) -> list[AgentEvent]:
     events = [event async for event in turn]
     assert isinstance(events[-1], DoneEvent)
     return events
 
 
-async def said(turn: AsyncGenerator[AgentEvent, None]) -> str:
-    return "".join(event.text for event in await rest(turn) if isinstance(event, TextEvent))
+async def text_of(turn: AsyncGenerator[AgentEvent, None]) -> str:
+    return "".join(event.text for event in await events_of(turn) if isinstance(event, TextEvent))
 
 
 @contextlib.asynccontextmanager
-async def busy(process: AgentProcess, work: Path, about: str = "busy") -> AsyncIterator[str]:
-    """Have a turn at work in a command; it ends as it should."""
+async def busy(process: AgentProcess, work: Path, prompt: str = "busy") -> AsyncIterator[str]:
+    """Keep a turn in a command for the block; afterwards, the turn must succeed."""
     began, go_on = (work / name for name in ("began", "go on"))
-    words = f"{about} {uuid.uuid4().hex}"
+    unique = f"{prompt} {uuid.uuid4().hex}"
     loop = f"touch '{began}'; until test -e '{go_on}'; do sleep 0.1; done; echo finished"
-    turn = asyncio.create_task(rest(process.turn(f"{words} SHELL:{loop}")))
+    turn = asyncio.create_task(events_of(process.turn(f"{unique} SHELL:{loop}")))
     await eventually(began.exists)
-    yield words
+    yield unique
     go_on.touch()
     events = await turn
     assert not [event for event in events if isinstance(event, ErrorEvent | NoticeEvent)]
@@ -75,32 +75,32 @@ async def busy(process: AgentProcess, work: Path, about: str = "busy") -> AsyncI
 
 
 @pytest.mark.thorough
-async def test_opencode_is_asked_on_a_copy_that_its_provider_has_in_its_cache(
+async def test_an_opencode_aside_runs_in_a_fork_that_the_provider_has_cached(
     home: Home, opencode: AgentCli
 ) -> None:
-    """Tools, system prompt and messages are the conversation's; it hears nothing of it later."""
+    """Its tools, system prompt and messages are the conversation's, which keeps nothing of it."""
     question = f"how far? {uuid.uuid4().hex}"
     async with (
         asyncio.timeout(HANG_S * 2),
         started(home, opencode, permissions="auto", system_prompt="Be kind.") as (process, _),
     ):
-        assert await said(process.turn("my colour is green SAY:noted")) == "noted"
+        assert await text_of(process.turn("my colour is green SAY:noted")) == "noted"
         async with busy(process, home.path / "work") as work:
             assert await process.aside(f"{question} SAY:half") == "half"
-        after = await said(process.turn("RECALL"))
+        after = await text_of(process.turn("RECALL"))
 
     *copied, last = added(asked(opencode.model, work), asked(opencode.model, question))
     assert [part["role"] for part in copied] == ["assistant", "tool"]
-    assert "[Tool execution was interrupted]" in str(copied)  # which the question sets right
+    assert "[Tool execution was interrupted]" in str(copied)  # which the question corrects
     assert "nothing of it was interrupted" in str(last)
     assert "my colour is green" in after
     assert question not in after
 
 
-async def test_gemini_is_asked_in_a_session_without_tools(
+async def test_a_gemini_aside_runs_in_a_session_without_tools(
     home: Home, gemini: AgentCli, directory: Path
 ) -> None:
-    """Not even those that the user lets it use unasked; none of its servers is started for it."""
+    """Not even tools that the user allows; none of the user's servers is started for the aside."""
     settings = directory / "user" / ".gemini" / "settings.json"
     settings.parent.mkdir(parents=True)
     started_file = directory / "servers"
@@ -109,9 +109,9 @@ async def test_gemini_is_asked_in_a_session_without_tools(
     allowed = {"tools": {"allowed": ["run_shell_command"]}, "mcpServers": own}
     settings.write_text(json.dumps(allowed))
     question, marker = f"how far? {uuid.uuid4().hex}", directory / "marker"
-    told = {"system_prompt": "Use tools.", "plain_prompt": "Be kind.", "trust_workspace": True}
-    async with asyncio.timeout(HANG_S * 3), started(home, gemini, **told) as (process, _):
-        assert await said(process.turn("my colour is green SAY:noted")) == "noted"
+    prompts = {"system_prompt": "Use tools.", "plain_prompt": "Be kind.", "trust_workspace": True}
+    async with asyncio.timeout(HANG_S * 3), started(home, gemini, **prompts) as (process, _):
+        assert await text_of(process.turn("my colour is green SAY:noted")) == "noted"
         async with busy(process, home.path / "work"):
             before = started_file.read_text()
             assert await process.aside(f"{question} SAY:half") == "half"
@@ -119,7 +119,7 @@ async def test_gemini_is_asked_in_a_session_without_tools(
             shell = json.dumps({"command": f"touch {marker}"})
             await process.aside(f"TOOL:run_shell_command:{shell}")
             assert started_file.read_text() == before
-        after = await said(process.turn("RECALL"))
+        after = await text_of(process.turn("RECALL"))
         await several_and_failures(process)
 
     body = str(asked(gemini.model, question))
@@ -127,21 +127,21 @@ async def test_gemini_is_asked_in_a_session_without_tools(
     assert "my colour is green" not in body
     assert not marker.exists()
     assert question not in after
-    # What is left: no session of them, in no list.
+    # No session of an aside is left on disk.
     chats = (directory / "user" / ".gemini" / "tmp").glob("*/chats/*.jsonl")
     kept = [file.read_text() for file in chats]
     assert any("my colour is green" in chat for chat in kept)
-    assert not any(words in chat for words in (question, "TOOLS []") for chat in kept)
+    assert not any(text in chat for text in (question, "TOOLS []") for chat in kept)
 
 
 async def several_and_failures(process: AgentProcess) -> None:
-    """The turn is told nothing of them, and the agent is parked behind them.
+    """The turn reports nothing about its asides, and the agent can be parked afterwards.
 
-    gemini takes a part for the whole where its model breaks off: whoever asks has to see that.
+    If the model's stream breaks off, gemini returns the part as the answer; callers must check it.
     """
     turn = process.turn("w DRIP:1000:100")
     await anext(turn)
-    reading = asyncio.create_task(rest(turn))
+    reading = asyncio.create_task(events_of(turn))
     answers = await asyncio.gather(*(process.aside(f"SAY:{word}") for word in "abc"))
     assert answers == list("abc")
     for failure in ("HTTP:401", "HTTP:429", "HTTP:529"):
@@ -152,6 +152,6 @@ async def several_and_failures(process: AgentProcess) -> None:
     cancelled.cancel()
     await process.interrupt()
     events = await reading
-    assert await said(process.turn("SAY:still here")) == "still here"
+    assert await text_of(process.turn("SAY:still here")) == "still here"
     assert process.parked_state() is not None
     assert not [event for event in events if isinstance(event, ErrorEvent | NoticeEvent)]

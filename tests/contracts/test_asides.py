@@ -1,6 +1,6 @@
-"""Questions beside a running turn, tried with the real CLIs and a scripted model behind them.
+"""Asides during a running turn, tested with the real CLIs and a scripted model.
 
-One while a permission is open is in test_conversation.py.
+test_conversation.py has the test of an aside while a permission request is open.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from remoteclaw.errors import AsideFailed
 from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.protocols import AgentProcess, Decision
 from remoteclaw.runtimes import CLIS, create_cli_runtime
-from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridged import sly_server
@@ -27,23 +27,23 @@ from tests.support.bridges import agent_process
 from tests.support.prefixes import added, asked, word
 from tests.support.waiting import HANG_S, eventually
 
-#: Those over ACP are tried in test_acp_asides.py.
-ASIDING = [name for name in CLIS if not isinstance(create_cli_runtime(name), AcpRuntime)]
+#: test_acp_asides.py tests the CLIs over ACP.
+ASIDE_CLIS = [name for name in CLIS if not isinstance(create_cli_runtime(name), AcpRuntime)]
 
 
 class Open(Protocol):
     def __call__(self, **options: Any) -> AbstractAsyncContextManager[AgentProcess]: ...
 
 
-@pytest.fixture(params=ASIDING)
+@pytest.fixture(params=ASIDE_CLIS)
 def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
-    """Each of the CLIs that answer beside their work."""
+    """Each of the CLIs that answer asides, in turn."""
     return required(request.param, model_server)
 
 
 @pytest.fixture
 def opened(cli: AgentCli, home: Home) -> Open:
-    """A function that starts the CLI, which may do anything unless it is told otherwise."""
+    """A function that starts the CLI, by default with all permissions."""
 
     @contextlib.asynccontextmanager
     async def open_(**options: Any) -> AsyncIterator[AgentProcess]:
@@ -56,8 +56,8 @@ def opened(cli: AgentCli, home: Home) -> Open:
     return open_
 
 
-async def said(events: AsyncGenerator[AgentEvent, None]) -> str:
-    """Return what a turn says, to its end."""
+async def text_of(events: AsyncGenerator[AgentEvent, None]) -> str:
+    """Read a turn to its end and return its text."""
     async for event in events:
         if isinstance(event, DoneEvent):
             assert not event.result.aborted
@@ -66,7 +66,7 @@ async def said(events: AsyncGenerator[AgentEvent, None]) -> str:
 
 
 class Busy:
-    """A turn in the middle of a tool, until it is told to go on."""
+    """A turn that waits in a tool until the end of the block."""
 
     def __init__(self, process: AgentProcess, directory: Path) -> None:
         self._go = directory / word("go")
@@ -86,12 +86,12 @@ class Busy:
                 return event
         raise AssertionError("the turn has no end")
 
-    async def begun(self) -> None:
-        """Wait until the tool runs, and the turn has said so."""
+    async def wait_until_running(self) -> None:
+        """Wait until the tool runs and the turn has reported it."""
         await eventually(lambda: self._began.exists() and self._uses)
 
     async def __aenter__(self) -> "Busy":
-        await self.begun()
+        await self.wait_until_running()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -100,7 +100,7 @@ class Busy:
             await self.end()
 
     async def end(self) -> None:
-        """Have the turn end as it would without anything beside it."""
+        """Let the turn end, and check that it ends as it would without asides."""
         self._go.touch()
         done = await self.task
         assert done.result.text.startswith("DONE")
@@ -108,8 +108,10 @@ class Busy:
         assert not done.ends_agent
 
 
-async def test_all_that_is_asked_beside_turns(opened: Open, cli: AgentCli, directory: Path) -> None:
-    """In one conversation: each question is answered or not, and no turn knows of any."""
+async def test_asides_are_answered_or_fail_without_affecting_their_turns(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    """All steps use one conversation; no turn contains anything of an aside."""
     async with opened() as process:
         await is_answered_from_a_first_turn(process, directory)
         await several_are_answered_while_a_tool_runs(process, directory)
@@ -117,28 +119,28 @@ async def test_all_that_is_asked_beside_turns(opened: Open, cli: AgentCli, direc
         if create_cli_runtime(cli.name).capabilities.reports_cost:
             await costs_its_turn_nothing(process, directory)
         await runs_no_tool(process, directory)
-        await is_given_up(process, cli, directory)
+        await is_cancelled(process, cli, directory)
         await outlives_the_stop_of_its_turn(process, cli, directory)
 
 
-async def test_a_question_has_the_prefix_of_its_conversation(
+async def test_an_aside_has_the_cached_prefix_of_its_conversation(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
     """The provider reads tools, instructions and all finished turns from its cache.
 
-    No tool of a server runs, also of one whose tools need no permission in a turn.
+    No MCP tool runs, not even one that needs no permission in a turn.
     """
     log = directory / "log"
     async with opened(mcp_servers={"probe": sly_server(log)}) as process:
-        await said(process.turn("SAY:one"))
+        await text_of(process.turn("SAY:one"))
         second, beside = word("second"), word("beside")
-        await said(process.turn(f"{second} SAY:two"))
+        await text_of(process.turn(f"{second} SAY:two"))
         async with Busy(process, directory):
             await process.aside(f"{beside} SAY:three")
             with pytest.raises(AsideFailed):
                 await process.aside("TOOL:look:{}")
         new = added(asked(cli.model, second), asked(cli.model, beside))
-    # Codex tells the copy of its sandbox before it asks.
+    # In the fork, codex describes the sandbox before the question.
     assert new[0]["role"] == "assistant"
     assert {message["role"] for message in new[1:]} <= {"developer", "user"}
     assert beside in str(new[-1])
@@ -146,25 +148,25 @@ async def test_a_question_has_the_prefix_of_its_conversation(
 
 
 async def is_answered_from_a_first_turn(process: AgentProcess, directory: Path) -> None:
-    """By no model that fails: claude can't make what it has heard shorter, and ask again."""
+    """A failing model gives no answer. Claude can't compact the conversation and retry."""
     failures = "HTTP:401", "HTTP:429", "HTTP:529", "HTTP:400:context", "DROP", "OVERLOADED"
     async with Busy(process, directory):
         assert (await process.aside("SAY:beside")).strip() == "beside"
         asked = await asyncio.gather(*map(process.aside, failures), return_exceptions=True)
     assert [type(answer) for answer in asked] == [AsideFailed] * len(failures)
-    assert "beside" not in await said(process.turn("RECALL"))
+    assert "beside" not in await text_of(process.turn("RECALL"))
 
 
 async def several_are_answered_while_a_tool_runs(process: AgentProcess, directory: Path) -> None:
-    """At once; nothing of them is in the turn, in the next one, or on the disk."""
+    """The asides run concurrently, and leave nothing in this turn, in the next one, or on disk."""
     colour = word("green")
-    assert await said(process.turn(f"my colour is {colour} SAY:noted")) == "noted"
+    assert await text_of(process.turn(f"my colour is {colour} SAY:noted")) == "noted"
     words = [word("beside") for _ in range(3)]
     async with Busy(process, directory):
         answers = await asyncio.gather(*(process.aside(f"SAY:{each}") for each in words))
         assert [answer.strip() for answer in answers] == words
         assert colour in await process.aside("RECALL")
-    recalled = await said(process.turn("RECALL"))
+    recalled = await text_of(process.turn("RECALL"))
     assert colour in recalled
     assert process.parked_state() is not None
     kept = [file for file in (directory / "user").rglob("*") if file.is_file()]
@@ -180,8 +182,8 @@ async def is_no_command_and_reads_no_file(
     secret.write_text("TOP-SECRET-4711")
     async with Busy(process, directory):
         for text in (f"@{secret}", "/help", "!ls", "-p"):
-            said_ = word("beside")
-            assert (await process.aside(f"{text} SAY:{said_}")).strip() == said_
+            reply = word("beside")
+            assert (await process.aside(f"{text} SAY:{reply}")).strip() == reply
             assert text in cli.model.bodies()
     assert "TOP-SECRET" not in cli.model.bodies()
 
@@ -209,7 +211,7 @@ async def costs_its_turn_nothing(process: AgentProcess, directory: Path) -> None
 
 
 async def runs_no_tool(process: AgentProcess, directory: Path) -> None:
-    """Whatever the agent may do: there is no answer, or what was said before the attempt."""
+    """Whatever the permissions: the aside fails, or its answer is the text before the attempt."""
     made = directory / "made"
     tools = (f"SHELL:touch '{made}'", f"SHELL:echo x > '{made}'")
     async with Busy(process, directory):
@@ -220,15 +222,15 @@ async def runs_no_tool(process: AgentProcess, directory: Path) -> None:
                 continue
             assert answer == "let me see"
             assert sentence
-    assert await said(process.turn("SAY:again")) == "again"
+    assert await text_of(process.turn("SAY:again")) == "again"
     assert not made.exists()
 
 
 # -- no answer ------------------------------------------------------------------------------------
 
 
-async def is_given_up(process: AgentProcess, cli: AgentCli, directory: Path) -> None:
-    """The model is silent, and whoever asked has waited for long enough: the turn goes on."""
+async def is_cancelled(process: AgentProcess, cli: AgentCli, directory: Path) -> None:
+    """The model is silent and the caller cancels the aside; the turn continues."""
     silent = word("silent")
     async with Busy(process, directory):
         asking = asyncio.create_task(process.aside(f"{silent} SLEEP:600"))
@@ -236,11 +238,11 @@ async def is_given_up(process: AgentProcess, cli: AgentCli, directory: Path) -> 
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-    assert await said(process.turn("SAY:again")) == "again"
+    assert await text_of(process.turn("SAY:again")) == "again"
     assert process.parked_state() is not None
 
 
-# -- when -----------------------------------------------------------------------------------------
+# -- after the turn -------------------------------------------------------------------------------
 
 
 async def outlives_the_stop_of_its_turn(
@@ -248,10 +250,10 @@ async def outlives_the_stop_of_its_turn(
 ) -> None:
     beside = word("beside")
     busy = Busy(process, directory)
-    await busy.begun()
+    await busy.wait_until_running()
     asking = asyncio.create_task(process.aside(f"SLEEP:1 SAY:{beside}"))
     await eventually(lambda: beside in cli.model.bodies())
     await process.interrupt()
     assert (await busy.task).result.aborted
     assert (await asking).strip() == beside
-    assert await said(process.turn("SAY:again")) == "again"
+    assert await text_of(process.turn("SAY:again")) == "again"

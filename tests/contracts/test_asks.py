@@ -1,4 +1,4 @@
-"""Every agent CLI asks people through real workers: what they answer is what it does."""
+"""Permission requests of each agent CLI through real workers: the CLI follows the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,16 +28,16 @@ async def agent(
     sweeping.cancel()
 
 
-async def asked(stack: Stack) -> Request:
-    async def found() -> Request | None:
+async def next_request(stack: Stack) -> Request:
+    async def find() -> Request | None:
         return next((r for r in await stack.fleet.asks.waiting() if r.state == "open"), None)
 
-    request: Request = await eventually(found)
+    request: Request = await eventually(find)
     return request
 
 
-async def answered(stack: Stack, request: Request, verdict: Verdict, words: str = "") -> str:
-    told = await answer_request(
+async def answer(stack: Stack, request: Request, verdict: Verdict, words: str = "") -> str:
+    reply = await answer_request(
         stack.fleet,
         stack.home,
         load_config(stack.home.config_file, {}),
@@ -48,24 +48,24 @@ async def answered(stack: Stack, request: Request, verdict: Verdict, words: str 
         is_owner=True,
         words=words,
     )
-    return told.text
+    return reply.text
 
 
 @pytest.mark.thorough("opencode", "gemini")
-async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
+async def test_the_agent_does_what_people_answer_to_its_requests(agent: Stack) -> None:
     once = await agent.append("SHELL:echo first >> made")
-    request = await asked(agent)
+    request = await next_request(agent)
     assert "echo first >> made" in request.what
-    await answered(agent, request, "once")
+    await answer(agent, request, "once")
     await agent.outcome(once)
 
     denied = await agent.append("SHELL:echo first >> made")
-    await answered(agent, await asked(agent), "deny", "not today")
-    told = said(await agent.outcome(denied))
-    told_later = said(await agent.outcome(await agent.append("ECHO")))
+    await answer(agent, await next_request(agent), "deny", "not today")
+    reply = said(await agent.outcome(denied))
+    later_reply = said(await agent.outcome(await agent.append("ECHO")))
 
     always = await agent.append("SHELL:echo second >> made")
-    await answered(agent, await asked(agent), "conversation")
+    await answer(agent, await next_request(agent), "conversation")
     await agent.outcome(always)
     await agent.until_idle(always)
     worker = agent.workers.pop()
@@ -76,14 +76,14 @@ async def test_what_people_answer_is_what_it_does(agent: Stack) -> None:
     await agent.outcome(again)
 
     stopped = await agent.append("SHELL:echo third >> made")
-    request = await asked(agent)
+    request = await next_request(agent)
     await agent.fleet.sessions.stop(stopped.session.sid)
-    assert await answered(agent, request, "once") == ENDED["void"]
+    assert await answer(agent, request, "once") == ENDED["void"]
     assert (await agent.outcome(stopped)).status == "stopped"
 
     runtime = load_config(agent.home.config_file, {}).agents["main"].runtime
-    # What the others are answered has no place for a reason: they hear it with the next message.
-    assert ("not today" in told) == (runtime == "claude")
-    assert ("not today" in told_later) == (runtime != "claude")
+    # The other CLIs' protocols have no field for a reason: the next message tells them.
+    assert ("not today" in reply) == (runtime == "claude")
+    assert ("not today" in later_reply) == (runtime != "claude")
     (made,) = agent.home.path.rglob("made")
     assert made.read_text().split() == ["first", "second", "second"]

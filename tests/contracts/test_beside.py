@@ -1,4 +1,4 @@
-"""A conversation that goes on while its agent works, with the real CLIs and one worker."""
+"""A conversation that continues while its agent works, with the real CLIs and one worker."""
 
 import uuid
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.prefixes import asked
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-#: opencode takes as long as the others together; `test_conversation.py` has its asides.
+#: opencode takes as long as the others together; `test_conversation.py` tests its asides.
 ASIDES = [name for name in CLIS if name != "opencode"]
 
 
@@ -22,7 +22,7 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
 
 
 @pytest.mark.thorough("claude", "gemini")
-async def test_a_conversation_goes_on_while_its_agent_works(
+async def test_a_conversation_continues_while_its_agent_works(
     cli: AgentCli, stack: Stack, directory: Path
 ) -> None:
     stack.configure(cli.config(permissions="auto"), queue={"mode": "aside", "debounce_ms": 0})
@@ -35,11 +35,11 @@ async def test_a_conversation_goes_on_while_its_agent_works(
     )
     await eventually(began.exists)
 
-    sum_ = await stack.append(f"what is 2+2? {uuid.uuid4().hex} VERDICT:answered 4")
-    assert said(await stack.outcome(sum_)) == "4"
+    question = await stack.append(f"what is 2+2? {uuid.uuid4().hex} VERDICT:answered 4")
+    assert said(await stack.outcome(question)) == "4"
 
-    async def told_of_its_tool() -> str:
-        """Ask how far it is; return what the model is told, once that has the tool that runs."""
+    async def request_with_running_tool() -> str:
+        """Ask about the progress; return the model's request if it names the running tool."""
         how = f"how far are you? {uuid.uuid4().hex}"
         far = await stack.append(f"{how} VERDICT:answered I wait for a file.")
         assert said(await stack.outcome(far)) == "I wait for a file."
@@ -47,7 +47,9 @@ async def test_a_conversation_goes_on_while_its_agent_works(
         line = body.partition(how)[0].rpartition("[remoteclaw ")[2]
         return body if "until test -e" in line.partition("doing")[2] else ""
 
-    body = await eventually(told_of_its_tool)  # codex tells of a command seconds after its start
+    body = await eventually(
+        request_with_running_tool
+    )  # codex reports a command seconds after its start
     assert "my colour is green" in body
     more = await stack.append("and the tests too VERDICT:work I take them in.")
     if create_cli_runtime(cli.name).capabilities.steers:
@@ -58,7 +60,7 @@ async def test_a_conversation_goes_on_while_its_agent_works(
 
     assert (await stack.outcome(work)).status == "done"
     assert (await stack.outcome(more)).status in ("steered", "done")
-    assert said(await stack.outcome(lost)).endswith("Let me check that.")  # by a turn, once
+    assert said(await stack.outcome(lost)).endswith("Let me check that.")  # a turn answers it, once
     recall = await stack.ask("RECALL")
     assert "my colour is green" in recall
 

@@ -1,4 +1,4 @@
-"""Branches: copies of a conversation that look and think for it while it works."""
+"""Branches: copies of a conversation that read and think for it while its turn runs."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.support.prefixes import added, asked, word
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: Those that copy a conversation at work.
+#: The CLIs that can copy a conversation during its turn.
 COPYING = ("claude", "codex")
 
 
@@ -35,13 +35,13 @@ async def served(stack: Stack) -> AsyncIterator[Stack]:
 
 
 def branch(prompt: str) -> str:
-    """Return what has a session start a branch of itself."""
+    """Return a directive that makes a session start a branch of itself."""
     params = {"prompt": prompt, "knows": "conversation"}
     return f"TOOL:sessions_spawn:{json.dumps(params)}"
 
 
 async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -> Path:
-    """Have two workers and an agent that may do all; return its workspace."""
+    """Start two workers and an agent with all permissions; return its workspace."""
     workspace = directory / "workspace"
     workspace.mkdir()
     sections = {name: more.pop(name) for name in ("queue",) if name in more}
@@ -53,40 +53,40 @@ async def configure(stack: Stack, cli: AgentCli, directory: Path, **more: Any) -
 
 
 async def results(stack: Stack, accepted: Accepted, count: int) -> list[str]:
-    """Return what so many tasks of a session came to, once all are told."""
+    """Return the results of a session's tasks, once it has received `count` of them."""
 
-    async def told() -> list[str]:
+    async def received() -> list[str]:
         lines = (await stack.fleet.records.of(accepted.session.sid)).splitlines()
-        said = [line for line in map(orjson.loads, lines) if line["role"] == "user"]
-        found = [line["text"] for line in said if line["from"].startswith("the session ")]
-        return found if len(found) >= count else []
+        messages = [line for line in map(orjson.loads, lines) if line["role"] == "user"]
+        texts = [line["text"] for line in messages if line["from"].startswith("the session ")]
+        return texts if len(texts) >= count else []
 
-    found = await eventually(told)
+    texts = await eventually(received)
     await stack.until_idle(accepted)
-    assert await told() == found
-    return list(found)
+    assert await received() == texts
+    return list(texts)
 
 
-def asked_of_branch(model: ModelServerProcess, text: str) -> dict[str, Any]:
-    """Return the first request of the branch that has this text in its task."""
+def request_of_branch(model: ModelServerProcess, text: str) -> dict[str, Any]:
+    """Return the first request of the branch whose task contains `text`."""
     lines = model.bodies().splitlines()
     return next(json.loads(line) for line in lines if "branch_of" in line and text in line)
 
 
 def as_cached(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a request as it is cached: codex names its threads and messages in it."""
+    """Return a request as it is cached, without codex's ids of threads and messages."""
     body.pop("prompt_cache_key", None)
     for item in body.get("input", ()):
         item.pop("id", None)
     return body
 
 
-async def test_two_branches_of_a_conversation_at_work_only_look(
+async def test_branches_of_a_running_conversation_can_only_read(
     cli: AgentCli, served: Stack, directory: Path
 ) -> None:
-    """They begin at its last finished turn, up to which not a byte differs for their model.
+    """They begin at its last finished turn; up to there, the model gets the same bytes.
 
-    Their launch is their parent's, who may do all: they are refused at the call, in words.
+    They are launched like their parent, which has all permissions: each call is refused in words.
     """
     stack = served
     workspace = await configure(stack, cli, directory)
@@ -95,9 +95,9 @@ async def test_two_branches_of_a_conversation_at_work_only_look(
     await stack.ask(f"SAY:{first}")
     sending = json.dumps({"target": "test:chat-2", "message": "boo"})
     writes = branch(f"TOOL:message_send:{sending}\nSHELL:touch written {one}")
-    looks = branch(f"TOOL:sessions_list:{{}}\nSHELL:cat note {two}")
+    reads = branch(f"TOOL:sessions_list:{{}}\nSHELL:cat note {two}")
     wait = "SHELL:touch began; until [ -e go-on ]; do sleep 0.05; done"
-    busy = await stack.append(f"{writes} {looks} {wait}")
+    busy = await stack.append(f"{writes} {reads} {wait}")
     await eventually((workspace / "began").exists)
     running = asyncio.create_task(results(stack, busy, 2))
 
@@ -107,30 +107,30 @@ async def test_two_branches_of_a_conversation_at_work_only_look(
 
     await eventually(are_done)
     (workspace / "go-on").touch()
-    said = "\n".join(await running)
+    result_texts = "\n".join(await running)
 
     before = as_cached(asked(cli.model, first))
     for text in (one, two):
-        new = added(before, as_cached(asked_of_branch(cli.model, text)))
+        new = added(before, as_cached(request_of_branch(cli.model, text)))
         assert "assistant" in new[0]["role"]
         assert "conversation_now" in json.dumps(new[-1])
         assert "go-on" not in json.dumps(new[:-1])
     assert not (workspace / "written").exists()
-    assert "what is written there" in said
-    told = cli.model.bodies()
-    assert "A branch only looks: message_send changes something" in told
+    assert "what is written there" in result_texts
+    bodies = cli.model.bodies()
+    assert "A branch may only read: message_send changes something" in bodies
     if cli.name == "claude":
-        assert "A branch of a conversation only looks" in told
+        assert "A branch of a conversation only looks" in bodies
     else:
-        assert 'branches = "auto"' in said
+        assert 'branches = "auto"' in result_texts
     await stack.ask("SHELL:touch written")
     assert (workspace / "written").exists()
 
 
-async def test_a_branch_whose_worker_is_killed_is_the_same_copy(
+async def test_a_branch_whose_worker_is_killed_continues_in_the_same_copy(
     model_server: ModelServerProcess, served: Stack, directory: Path
 ) -> None:
-    """Its parent's is killed as well; there is one branch, with one result."""
+    """The parent's worker is killed, too. There is still one branch, with one result."""
     stack, cli = served, required("codex", model_server)
     workspace = await configure(stack, cli, directory, branches="auto")
     first = word("my colour is green")
@@ -151,7 +151,7 @@ async def test_a_branch_whose_worker_is_killed_is_the_same_copy(
 
 
 @pytest.mark.thorough
-async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
+async def test_a_branch_starts_with_notes_if_the_cli_cannot_copy_a_running_conversation(
     served: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     stack = served
@@ -162,7 +162,7 @@ async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
     busy = await stack.append(f"{branch(f'SHELL:touch written; echo {one}')}")
     (result,) = await results(stack, busy, 1)
 
-    notes = json.dumps(asked_of_branch(cli.model, one))
+    notes = json.dumps(request_of_branch(cli.model, one))
     assert "conversation_before" in notes
     assert first in notes
     assert "It begins with notes of what was said here" in cli.model.bodies()
@@ -171,10 +171,10 @@ async def test_a_cli_that_copies_no_conversation_at_work_begins_with_notes(
 
 
 @pytest.mark.thorough("claude")
-async def test_a_person_has_something_looked_up_while_the_agent_works(
+async def test_a_message_moves_to_a_branch_and_is_answered_while_the_agent_works(
     cli: AgentCli, served: Stack, directory: Path
 ) -> None:
-    """The message moves to a branch that knows the conversation; nobody waits for the work."""
+    """The branch knows the conversation, and the answer does not wait for the running turn."""
     stack = served
     workspace = await configure(stack, cli, directory, queue={"mode": "aside", "debounce_ms": 0})
     first, wanted = word("my colour is green"), word("what is in the note?")
@@ -187,11 +187,11 @@ async def test_a_person_has_something_looked_up_while_the_agent_works(
 
     assert "It says hello." in "".join(str(part["text"]) for part in outcome.reply)
     assert "moved" in [step.name for step in outcome.steps]
-    request = as_cached(asked_of_branch(cli.model, wanted))
+    request = as_cached(request_of_branch(cli.model, wanted))
     assert added(as_cached(asked(cli.model, first)), request)
     assert "to the person who waits for it" in json.dumps(request)
     (workspace / "go-on").touch()
     assert (await stack.outcome(busy)).status == "done"
-    meanwhile = word("and now?")
-    await stack.ask(f"SAY:{meanwhile}")
-    assert "It says hello." in json.dumps(asked(cli.model, meanwhile))
+    later = word("and now?")
+    await stack.ask(f"SAY:{later}")
+    assert "It says hello." in json.dumps(asked(cli.model, later))

@@ -1,4 +1,4 @@
-"""A group that talks while its agent's real CLI starts: one question to the model."""
+"""Messages of a group while its agent's real CLI starts: one request to the model."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from tests.support.conversations import drain
 from tests.support.stack import Stack, message
 from tests.support.waiting import HANG_S, eventually
 
-#: Longer than the test waits, so that only the twelfth message ends the waiting.
+#: The times are longer than the test waits: only the twelfth message ends the gathering.
 QUEUE = {"gather_ms": 60_000, "gather_most_ms": 60_000, "cap": 12}
 
 
 @pytest.mark.thorough("claude", "gemini")
 @pytest.mark.parametrize("name", ["codex", "claude", "gemini"])
-async def test_a_burst_is_one_request_of_the_cli_that_started_meanwhile(
+async def test_a_burst_of_messages_while_the_cli_starts_is_one_model_request(
     stack: Stack, model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:
     cli = required(name, model_server)
@@ -26,9 +26,9 @@ async def test_a_burst_is_one_request_of_the_cli_that_started_meanwhile(
     stack.configure(cli.config(workspace=str(workspace)), queue=QUEUE)
 
     async def say(number: int) -> Accepted:
-        heard = {"from_": f"person-{number % 5}", "chat_kind": "group", "is_addressed": False}
-        said = message(f"number {number} for {name}", **heard)
-        return await stack.fleet.inbound.append(said, agent="main", is_shared=True)
+        origin = {"from_": f"person-{number % 5}", "chat_kind": "group", "is_addressed": False}
+        sent = message(f"number {number} for {name}", **origin)
+        return await stack.fleet.inbound.append(sent, agent="main", is_shared=True)
 
     talk = [await say(number) for number in range(11)]
     task = drain(stack, talk[0])

@@ -1,4 +1,4 @@
-"""The real claude, in a stock `rq worker`, with a scripted model behind it."""
+"""The real claude, in a stock `rq worker`, with a scripted model."""
 
 import json
 import os
@@ -12,7 +12,7 @@ def pid_of(detail: str) -> int:
     return int(detail.rpartition(" ")[2])
 
 
-async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: AgentCli) -> None:
+async def test_settings_of_a_trusted_workspace_are_used(stack: Stack, claude: AgentCli) -> None:
     workspace = stack.home.path / "mine"
     hook = {"type": "command", "command": f"touch {stack.home.path / 'project-ran'}"}
     (workspace / ".claude").mkdir(parents=True)
@@ -29,8 +29,10 @@ async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: 
     assert "PROJECT-MEMORY" in claude.model.bodies().splitlines()[-1]
 
 
-async def test_a_workspace_says_nothing_about_its_agent(stack: Stack, claude: AgentCli) -> None:
-    """Who can write a file there could otherwise run what they like, whatever the agent may do."""
+async def test_settings_of_an_untrusted_workspace_are_ignored(
+    stack: Stack, claude: AgentCli
+) -> None:
+    """Otherwise, whoever can write a file there could run any program, whatever the permissions."""
     workspace, user = stack.home.path / "theirs", Path(os.environ["HOME"])
 
     def settings(mark: Path) -> str:
@@ -65,22 +67,22 @@ async def test_a_workspace_says_nothing_about_its_agent(stack: Stack, claude: Ag
 
 
 async def reads_no_file(stack: Stack, claude: AgentCli, secret: Path) -> None:
-    """Claude puts a file in the place of what somebody typed with an @, whoever may read it."""
+    """By itself, claude replaces an @ mention with the file's content, whatever the permissions."""
     for mention in ("@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"):
         text = f"RECALL {mention.format(secret)} please"
 
         await stack.ask(text, user_name=f"@{secret}")
 
         asked = claude.model.bodies()
-        # The words themselves arrive as they are.
+        # The text itself arrives unchanged.
         assert json.dumps(text, ensure_ascii=False)[1:-1] in asked
         assert "TOP-SECRET" not in asked
 
 
-async def test_it_is_told_messages_alone_and_no_secret_and_says_a_long_answer_once(
+async def test_claude_gets_messages_as_text_and_no_secrets_and_answers_once(
     stack: Stack, claude: AgentCli
 ) -> None:
-    """No message is an option or a command; of its answer a part breaks off."""
+    """No message is read as an option or a command. The long answer's stream breaks off once."""
     stack.configure(claude.config())
     await stack.start_worker(
         OPENAI_API_KEY="another provider's",
@@ -114,19 +116,19 @@ async def test_it_is_told_messages_alone_and_no_secret_and_says_a_long_answer_on
 # -- messages that join a running turn ------------------------------------------------------------
 
 
-async def test_it_hears_of_messages_while_it_works(
+async def test_messages_join_a_running_turn_of_claude(
     stack: Stack, claude: AgentCli, directory: Path
 ) -> None:
     stack.configure(claude.config(permissions="auto"), queue={"mode": "steer"})
     await stack.start_worker()
-    await speaks_only_when_it_is_asked(stack)
-    await hears_of_a_message_with_the_result_of_its_tool(stack, claude, directory)
-    await answers_what_came_too_late_for_its_answer_right_behind(stack)
-    await is_stopped_with_what_it_has_not_heard_of_yet(stack)
+    await has_no_background_tasks(stack)
+    await gets_a_message_with_the_result_of_its_tool(stack, claude, directory)
+    await answers_late_messages_right_after_its_answer(stack)
+    await is_stopped_with_the_messages_that_it_has_not_read(stack)
 
 
-async def speaks_only_when_it_is_asked(stack: Stack) -> None:
-    """When a background task ends, claude takes a turn of its own, which nobody may hear."""
+async def has_no_background_tasks(stack: Stack) -> None:
+    """At the end of a background task, claude would start a turn that answers no message."""
     call = json.dumps({"command": "true", "run_in_background": True})
 
     assert "unexpected parameter `run_in_background`" in await stack.ask(f"TOOL:Bash:{call}")
@@ -136,12 +138,12 @@ def bash(command: str) -> str:
     return f"TOOL:Bash:{json.dumps({'command': command})}"
 
 
-async def hears_of_a_message_with_the_result_of_its_tool(
+async def gets_a_message_with_the_result_of_its_tool(
     steered: Stack, claude: AgentCli, directory: Path
 ) -> None:
-    until_told = f"until [ -e {directory}/go ]; do sleep 0.01; done"
-    # Nothing shows when claude has read the message, so the tool goes on for a moment.
-    first = await steered.append(bash(f"{until_told}; sleep 0.5; echo ok"))
+    until_go = f"until [ -e {directory}/go ]; do sleep 0.01; done"
+    # Nothing shows when claude has read the message, so the tool runs a moment longer.
+    first = await steered.append(bash(f"{until_go}; sleep 0.5; echo ok"))
     await steered.reached(first, "tool")
     second = await steered.append("SAY:two")
     await steered.reached(second, "steered")
@@ -154,7 +156,7 @@ async def hears_of_a_message_with_the_result_of_its_tool(
     assert "SAY:two" in json.dumps(last["messages"][-2:])
 
 
-async def answers_what_came_too_late_for_its_answer_right_behind(steered: Stack) -> None:
+async def answers_late_messages_right_after_its_answer(steered: Stack) -> None:
     first = await steered.append("DRIP:40:50")
     await steered.reached(first, "output")
     second = await steered.append("SAY:two")
@@ -165,7 +167,7 @@ async def answers_what_came_too_late_for_its_answer_right_behind(steered: Stack)
     assert [outcome.status for outcome in outcomes] == ["done", "steered", "steered"]
     texts = [str(part["text"]) for part in outcomes[0].reply]
     assert texts[0].endswith("w40")
-    assert texts[-1] == "three"  # claude may take up both at once
+    assert texts[-1] == "three"  # claude may answer both at once
     fourth = await steered.append("RECALL")
     recalled = said(await steered.outcome(fourth))
     assert "SAY:two" in recalled
@@ -173,7 +175,7 @@ async def answers_what_came_too_late_for_its_answer_right_behind(steered: Stack)
     assert (await steered.reached(fourth, "spawned")).startswith("warm")
 
 
-async def is_stopped_with_what_it_has_not_heard_of_yet(steered: Stack) -> None:
+async def is_stopped_with_the_messages_that_it_has_not_read(steered: Stack) -> None:
     first = await steered.append(bash("sleep 600"))
     await steered.reached(first, "tool")
     second = await steered.append(bash("touch ran; echo never"))

@@ -1,6 +1,6 @@
 """One conversation with each real CLI: in turns, in a terminal, and in turns again.
 
-A start of a CLI costs one to seven seconds of CPU: so what each is seen to do is seen in three.
+A start of a CLI costs one to seven seconds of CPU, so all steps share three starts.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from tests.support.stack import message
 from tests.support.terminal_walks import in_its_terminal
 from tests.support.waiting import HANG_S, eventually
 
-#: The rules of an agent that asks for all else.
+#: The rules of an agent that asks for everything else.
 ALLOWED = ("Bash(touch one)", "Bash(touch two:*)")
 
 
-@pytest.mark.timeout(600)  # each of the three has its own limit
-async def test_one_conversation_goes_through_turns_a_terminal_and_turns(
+@pytest.mark.timeout(600)  # each of the three starts has its own limit
+async def test_one_conversation_continues_from_turns_to_a_terminal_and_back(
     opened: Open, cli: AgentCli, home: Home, directory: Path
 ) -> None:
-    """First with the model that was chosen, which is another than the CLI's own choice."""
+    """It starts with a configured model that is not the CLI's default."""
     model, asked_for = {
         "claude": ("claude-opus-4-8", "claude-opus-4-8"),
         "codex": ("another", "another"),
@@ -52,14 +52,14 @@ async def test_one_conversation_goes_through_turns_a_terminal_and_turns(
     options = {
         "mcp_servers": {"broken": broken, "sly": sly_server(directory / "sly")},
         "inherit_mcp": False,
-        "trust_workspace": cli.name == "gemini",  # else it has no servers
+        "trust_workspace": cli.name == "gemini",  # otherwise it has no servers
     }
     own = own_settings(cli, directory / "mine")
     rules = {"permissions": "ask", "allow": ALLOWED}
     async with opened(model=model, **rules, **options) as agent, asyncio.timeout(HANG_S * 2):
         await uses_a_server(agent)
-        await says_everything(agent)
-        await waits_warm(agent)
+        await handles_text_thoughts_pictures_and_files(agent)
+        await is_parked_and_taken_over(agent)
         await does_what_a_rule_or_a_person_allows(agent)
         await is_stopped(agent)
         await is_killed(agent)
@@ -68,14 +68,14 @@ async def test_one_conversation_goes_through_turns_a_terminal_and_turns(
 
     own.unlink()
     await in_its_terminal(home, cli, *agent.session_map.values())
-    await goes_on_in_turns(opened, agent, directory)
+    await continues_in_turns(opened, agent, directory)
 
 
-# -- with permissions that people give ------------------------------------------------------------
+# -- turns with permissions that people give ------------------------------------------------------
 
 
 async def uses_a_server(agent: Agent) -> None:
-    """Its tools need no permission, and what it asks has no answer; the user's is not there."""
+    """Its tools need no permission and its form is cancelled; the user's own server is absent."""
     tools = await agent.say("TOOLS")
     result = await agent.ask("TOOL:look:{}")
     answer = await agent.say("TOOL:confirm:{}")
@@ -90,13 +90,13 @@ async def uses_a_server(agent: Agent) -> None:
     assert "got" in answer
     assert "accept" not in answer
     if agent.cli.name in ("claude", "codex"):  # the others refuse it themselves
-        told = FORM.format(who="The MCP server `sly`", message="Really delete everything?")
+        form = FORM.format(who="The MCP server `sly`", message="Really delete everything?")
         assert '{"action": "cancel"}' in answer
-        assert answer.endswith(f"\n\n{told}")
+        assert answer.endswith(f"\n\n{form}")
 
 
-async def says_everything(agent: Agent) -> None:
-    """The system prompt, text, thoughts, pictures and files."""
+async def handles_text_thoughts_pictures_and_files(agent: Agent) -> None:
+    """The model gets the system prompt, text, pictures and files; thoughts are reported."""
     thought: list[str] = []
     if agent.cli.instructs_by_prompt:
         assert "You are running inside RemoteClaw" in await agent.say("RECALL\nECHO")
@@ -118,10 +118,10 @@ async def says_everything(agent: Agent) -> None:
     assert "the meeting is on Thursday" in read
 
 
-async def waits_warm(agent: Agent) -> None:
-    """Parked, it is taken over as it is; its usage is that of the turn."""
+async def is_parked_and_taken_over(agent: Agent) -> None:
+    """The parked process continues; the usage of the next turn is that of the turn alone."""
     pid = agent.pid
-    agent.keeper.finished("1-0")
+    agent.keeper.note_finished_turn("1-0")
     await agent.keeper.park()
     second = await agent.ask("RECALL")
 
@@ -131,12 +131,12 @@ async def waits_warm(agent: Agent) -> None:
 
 
 async def does_what_a_rule_or_a_person_allows(agent: Agent) -> None:
-    """And nothing else. Who is asked decides about each call: none is allowed for longer."""
+    """And nothing else. A person decides about each call; no answer is valid for the next one."""
     asked: list[PermissionEvent] = []
 
     async def allow(event: PermissionEvent) -> Decision:
         asked.append(event)
-        if agent.cli.name in ("claude", "codex"):  # a question is answered meanwhile
+        if agent.cli.name in ("claude", "codex"):  # an aside is answered while the request is open
             assert (await agent.process.aside("SAY:beside")).strip() == "beside"
         return Decision("allow")
 
@@ -147,7 +147,7 @@ async def does_what_a_rule_or_a_person_allows(agent: Agent) -> None:
     await agent.ask("SHELL:touch five", on_permission=allow)
     exact = await agent.ask("SHELL:touch one")
     longer = await agent.ask("SHELL:touch two three")
-    behind = await agent.ask("SHELL:touch two && touch four")
+    chained = await agent.ask("SHELL:touch two && touch four")
 
     assert result.run.permission_denials
     assert "permission" in said(result)
@@ -157,13 +157,13 @@ async def does_what_a_rule_or_a_person_allows(agent: Agent) -> None:
     assert allowed.run.permission_denials == ()
     assert "beside" not in said(allowed)
     assert exact.run.permission_denials == longer.run.permission_denials == ()
-    assert behind.run.permission_denials
+    assert chained.run.permission_denials
     made = {path.name for path in {*agent.workspace.iterdir()} - before}
     assert made == {"one", "two", "three", "five"}
 
 
 async def is_stopped(agent: Agent) -> None:
-    """In the middle of a text; the process goes on."""
+    """The stop comes in the middle of a text; the process stays alive."""
     abort = asyncio.Event()
     shown: list[str] = []
 
@@ -182,12 +182,12 @@ async def is_stopped(agent: Agent) -> None:
     assert "w1" in said(result)
     assert shown[0].startswith("w1")
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(shown))
-    # gemini keeps nothing of a turn that was stopped.
+    # gemini keeps nothing of a stopped turn.
     assert ("DRIP:500:100" in said(after)) is (agent.cli.name != "gemini")
 
 
 async def is_killed(agent: Agent) -> None:
-    """In the middle of a text; another one comes for the next message, and goes on there."""
+    """Killed in the middle of a text; a new process continues with the next message."""
 
     def kill(_index: int, text: str) -> None:
         if "w3" in text:
@@ -197,18 +197,18 @@ async def is_killed(agent: Agent) -> None:
     killed = await agent.ask("DRIP:500:50", on_live_text=kill)
     await eventually(lambda: not is_alive(agent.pid))
     assert killed.error_category is ErrorCategory.DIED
-    # A new process of gemini has no way back; opencode's goes on in the terminal and behind it.
+    # gemini can't resume in a new process; opencode's continues in the terminal and after it.
     if agent.cli.name in ("claude", "codex"):
         assert await agent.say("SAY:back") == "back"
 
 
-# -- again, with all that it may do ---------------------------------------------------------------
+# -- turns with all permissions -------------------------------------------------------------------
 
 
-async def goes_on_in_turns(opened: Open, before: Agent, directory: Path) -> None:
-    """With what was said in turns and in the terminal, and nothing that the workspace asks for."""
+async def continues_in_turns(opened: Open, before: Agent, directory: Path) -> None:
+    """It knows the turns and the terminal, and ignores the settings of the workspace."""
     cli, hostile, log = before.cli, directory / "hostile", directory / "log"
-    # Slower than any of them waits by itself; it is there at the first turn.
+    # Slower than any CLI waits by default; the server is still available in the first turn.
     settings, last = own_settings(cli, directory / "mine", delay_s=3), word("last")
     own = settings.read_bytes()
     hostile_settings(cli, before.workspace, hostile)
@@ -217,7 +217,9 @@ async def goes_on_in_turns(opened: Open, before: Agent, directory: Path) -> None
     ids = [*before.session_map.values()]
     async with opened(permissions="auto", **given) as agent, asyncio.timeout(HANG_S * 2):
         first = await agent.ask("TOOLS")
-        if cli.name == "gemini":  # so the session goes on from its record, and it isn't trusted
+        if (
+            cli.name == "gemini"
+        ):  # its session continues from the record; the workspace isn't trusted
             assert first.error_category is ErrorCategory.SESSION_EXPIRED
         else:
             assert "mine" in said(first)
@@ -230,8 +232,8 @@ async def goes_on_in_turns(opened: Open, before: Agent, directory: Path) -> None
         if create_cli_runtime(cli.name).capabilities.steers:
             await is_joined(agent)
         await stops_its_command(agent)
-        if cli.name in ("gemini", "opencode"):  # test_asides.py has the others
-            await runs_no_tool_beside_a_turn(agent, log)
+        if cli.name in ("gemini", "opencode"):  # test_asides.py tests the others
+            await runs_no_tool_in_an_aside(agent, log)
         long = await agent.say("x" * 200_000 + " LEN")
         assert int(long.removeprefix("LEN ")) > 200_000
 
@@ -240,7 +242,7 @@ async def goes_on_in_turns(opened: Open, before: Agent, directory: Path) -> None
 
 
 async def uses_a_tool(agent: Agent) -> None:
-    """The call and its result are told; so is its failure."""
+    """The call and its result are reported, and so is a failure."""
     results: list[ToolResultEvent] = []
 
     async def note(event: ToolResultEvent) -> None:
@@ -256,14 +258,14 @@ async def uses_a_tool(agent: Agent) -> None:
     (call,) = failed.tool_calls
     assert "/not/there" in call.input
     assert call.is_error or "No such file" in said(failed)
-    if agent.cli.name == "codex":  # the others hand their whole environment on (docs/agents.md)
+    if agent.cli.name == "codex":  # the others pass their whole environment on (docs/agents.md)
         environment = await agent.say("SHELL:env")
         assert "PATH=" in environment
         assert "nobody's key" not in environment
 
 
 async def is_joined(agent: Agent) -> None:
-    """A message that comes while a tool runs is taken up in the same turn."""
+    """A message that arrives while a tool runs is answered in the same turn."""
     key = SessionKey.of(message("x"), agent="main")
     joined = Entry("2-0", message("SAY:and this as well"))
     is_running = asyncio.Event()
@@ -291,12 +293,12 @@ async def is_joined(agent: Agent) -> None:
 
 
 async def stops_its_command(agent: Agent) -> None:
-    """With the turn; what it would have done is not done."""
+    """A stop of the turn also ends the command that it runs."""
     abort = asyncio.Event()
 
     async def stop() -> None:
         await eventually((agent.workspace / "begun").exists)
-        await asyncio.sleep(0.7)  # at first, codex ends it with the turn in any case
+        await asyncio.sleep(0.7)  # earlier, codex ends a command with its turn in any case
         abort.set()
 
     stopping = asyncio.create_task(stop())
@@ -310,7 +312,7 @@ async def stops_its_command(agent: Agent) -> None:
 
 
 def shells_of(command: str) -> list[str]:
-    """Return the command lines that run now and have this in them."""
+    """Return the command lines of running processes that contain `command`."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -318,11 +320,11 @@ def shells_of(command: str) -> list[str]:
     return [line for line in found if command in line]
 
 
-async def runs_no_tool_beside_a_turn(agent: Agent, log: Path) -> None:
-    """None of its own and none of a server's, also where it isn't trusted and keeps its tools."""
+async def runs_no_tool_in_an_aside(agent: Agent, log: Path) -> None:
+    """Neither its own tools nor an MCP server's run, not even where the session has them."""
     marker, note = agent.workspace / "marker", agent.workspace / "note.txt"
     note.write_text("a secret of the workspace")
-    is_copy = agent.cli.name == "opencode"  # gemini is told notes, and has no servers there
+    is_copy = agent.cli.name == "opencode"  # gemini gets notes, and its asides have no servers
     shell = json.dumps({"command": f"touch {marker}", "description": "x"})
     read = json.dumps({"file_path": str(note)})
     tools = (f"TOOL:run_shell_command:{shell}", f"TOOL:read_file:{read}")

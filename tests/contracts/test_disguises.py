@@ -1,6 +1,6 @@
-"""What people send to an agent's own program in a terminal is text, however it looks.
+"""Messages to an agent's own program in a terminal are text, whatever they look like.
 
-Nothing of it runs, clears or ends something, or has a file read.
+None of them runs, clears or ends anything, or makes the program read a file.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from tests.support.tty import AGAIN_S
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CLIS)
-async def test_no_text_becomes_a_command(
+async def test_no_text_sent_to_a_terminal_becomes_a_command(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:
-    """By input, as the first message, pasted with Enter, and from the chat."""
+    """As input, as the first prompt, pasted with Enter, and from the chat."""
     stack, cli, workspace = swept, required(name, model_server), directory / "workspace"
     secret, picture = word("secret"), png(7, 11)
     (directory / "secrets.txt").write_text(secret)
@@ -44,14 +44,14 @@ async def test_no_text_becomes_a_command(
     first = word("first")
 
     def is_untouched() -> bool:
-        """Whether nothing has run, and nothing was read."""
+        """Whether no command has run, and no file was read."""
         read = (secret, base64.b64encode(picture).decode()[:60])
         bodies = model_server.bodies()
         return not (workspace / "x").exists() and all(each not in bodies for each in read)
 
-    def is_whole(said: str) -> bool:
-        """Whether the model was asked with all that was said before, and nothing else was done."""
-        return is_untouched() and first in str(asked(model_server, said))
+    def is_whole(marker: str) -> bool:
+        """Whether the model's request has the whole conversation, and nothing else happened."""
+        return is_untouched() and first in str(asked(model_server, marker))
 
     async with gateway_process(stack) as (door, _), door.connected(own_token(stack)) as client:
         for text in disguises(directory):
@@ -60,7 +60,7 @@ async def test_no_text_becomes_a_command(
         prompt = f"{first}\n!touch x\n/clear"
         opened = await client.call("terminals.open", {"agent": "main", "prompt": prompt})
         about = {"sid": opened["terminal"]["sid"]}
-        if name == "codex":  # it asks whether it may work there
+        if name == "codex":  # codex asks whether it may work there
             await shows(client, about["sid"], "Open restricted")
             await client.call("terminals.key", {**about, "key": "enter"})
         await becomes(client, about["sid"], "idle")
@@ -69,31 +69,31 @@ async def test_no_text_becomes_a_command(
             with pytest.raises(Refused, match="REFUSED: "):
                 await client.call("terminals.input", {**about, "text": text})
         for text in harmless(directory):
-            said = word("said")
-            await submit(client, about["sid"], f"{text}\n{said}")
+            marker = word("said")
+            await submit(client, about["sid"], f"{text}\n{marker}")
             await becomes(client, about["sid"], "idle")
-            assert is_whole(said), text
+            assert is_whole(marker), text
 
-        with pytest.raises(Refused, match="signs that can't be seen"):
+        with pytest.raises(Refused, match="has invisible characters"):
             await client.call("terminals.paste", {**about, "text": "\u200b!touch x"})
-        said = word("said")
-        pasted = f"{said}\x1b[201~\r!touch x"
+        marker = word("said")
+        pasted = f"{marker}\x1b[201~\r!touch x"
         await client.call("terminals.paste", {**about, "text": pasted})
-        await shows(client, about["sid"], said)
-        while said not in model_server.bodies():  # an Enter that comes early is a part of a paste
+        await shows(client, about["sid"], marker)
+        while marker not in model_server.bodies():  # an early Enter becomes part of the paste
             await client.call("terminals.key", {**about, "key": "enter"})
             await asyncio.sleep(AGAIN_S)
         await becomes(client, about["sid"], "idle")
-        assert is_whole(said)
+        assert is_whole(marker)
 
         session = SessionKey.parse(opened["terminal"]["sessionKey"])
-        said = word("said")
+        marker = word("said")
         own = ("/clear", "  /clear")  # which are commands of the chat
-        for text in (*(text for text in disguises(directory) if text not in own), said):
+        for text in (*(text for text in disguises(directory) if text not in own), marker):
             message = session.message(
                 id=uuid.uuid4().hex, text=text, timestamp=1, chat_kind="direct", is_addressed=True
             )
             accepted = await stack.fleet.inbound.append(message, agent="main", deliver="channel")
             assert (await stack.outcome(accepted)).status == "done", text
             assert is_untouched(), text
-        assert is_whole(said)
+        assert is_whole(marker)

@@ -1,4 +1,4 @@
-"""A copy of a conversation that is at work: it begins at its last finished turn."""
+"""Forks of a running conversation: they begin at its last finished turn."""
 
 import asyncio
 import uuid
@@ -27,10 +27,10 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
 
 
 @pytest.mark.thorough("opencode")
-async def test_a_copy_of_a_session_at_work_begins_at_its_last_finished_turn(
+async def test_a_fork_of_a_running_session_begins_at_its_last_finished_turn(
     cli: AgentCli, stack: Stack, directory: Path
 ) -> None:
-    """The turn that runs is no part of it; all before is, byte for byte."""
+    """The fork lacks the running turn; everything before is identical, byte for byte."""
     stack.configure(cli.config(permissions="auto"))
     await stack.start_worker()
     await stack.start_worker()
@@ -64,10 +64,10 @@ async def test_a_copy_of_a_session_at_work_begins_at_its_last_finished_turn(
 
 
 @pytest.mark.thorough("claude", "opencode")
-async def test_a_copy_whose_point_is_gone_begins_with_our_record(
+async def test_a_fork_whose_point_is_gone_starts_from_our_record(
     cli: AgentCli, stack: Stack
 ) -> None:
-    """The CLI may have rewritten the conversation; the person reads that the agent has notes."""
+    """The CLI may have rewritten the conversation; the reply says that the agent has only notes."""
     if not create_cli_runtime(cli.name).capabilities.has_points:
         pytest.skip(f"{cli.name} has no points")
     stack.configure(cli.config())
@@ -79,7 +79,10 @@ async def test_a_copy_whose_point_is_gone_begins_with_our_record(
     refused(run(stack, *fork), "already")
     itself = str(replace(first.session, thread="copy"))
     unchanged = run(stack, "sessions", "fork", itself, "--thread", "copy")
-    assert (unchanged.returncode, "Say what is new" in unchanged.stderr) == (2, True)
+    assert (unchanged.returncode, "another --thread or another --from" in unchanged.stderr) == (
+        2,
+        True,
+    )
     copy = keys.session_map(replace(first.session, thread="copy").sid)
     client: Any = stack.fleet.scripts.client
     ((name, value),) = (await client.hgetall(copy)).items()

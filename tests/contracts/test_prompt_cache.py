@@ -1,4 +1,4 @@
-"""What an agent's next process asks of its model: what the last one asked, and the new message.
+"""The first request of an agent's next process: the last request, and only the new message added.
 
 The provider reads the rest from its cache; a conversation of 100,000 tokens is not paid for again.
 """
@@ -23,7 +23,7 @@ from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-#: Whose messages are an owner's.
+#: The senders who are owners.
 OWNERS = {"test": {"owners": ["alice"]}}
 
 
@@ -36,11 +36,11 @@ async def served(stack: Stack) -> AsyncIterator[Stack]:
         sweeping.cancel()
 
 
-# -- another process ------------------------------------------------------------------------------
+# -- a new process --------------------------------------------------------------------------------
 
 
 async def ended(stack: Stack, accepted: Accepted) -> None:
-    """Wait until a session's agent has been idle for long enough."""
+    """Wait until a session's agent has ended because it was idle."""
     pid = int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
     await eventually(lambda: not is_alive(pid))
 
@@ -55,10 +55,10 @@ def roles(messages: list[dict[str, Any]]) -> list[str]:
     [("claude", 2), ("codex", 3), ("opencode", 2)],
     ids=["claude", "codex", "opencode"],
 )
-async def test_after_an_idle_time_only_the_new_message_is_new(
+async def test_after_an_idle_time_a_request_adds_only_the_new_message(
     name: str, times: int, served: Stack, model_server: ModelServerProcess
 ) -> None:
-    """Also where the workspace has changed, and once more after that."""
+    """Also if the workspace has changed, and also for a third process."""
     stack = served
     stack.configure(required(name, model_server).config(warm_s=1), channels=OWNERS)
     await stack.start_worker()
@@ -78,11 +78,11 @@ async def test_after_an_idle_time_only_the_new_message_is_new(
         assert roles(added(before, after)) == ["assistant", "user"]
 
 
-# -- one process, whoever writes -----------------------------------------------------------------
+# -- one process for all senders ------------------------------------------------------------------
 
 
 async def spawned(stack: Stack, accepted: Accepted) -> list[str]:
-    """Return how the agent of each turn of a session came, in their order."""
+    """Return the details of the step `spawned` of all turns of a session, in order."""
     sid = accepted.session.sid
     names = [
         name async for name in stack.fleet.scripts.client.scan_iter(keys.outcome_prefix(sid) + "*")
@@ -98,10 +98,10 @@ async def spawned(stack: Stack, accepted: Accepted) -> list[str]:
     ]
 
 
-async def test_one_process_answers_whoever_has_written(
+async def test_one_process_answers_the_messages_of_all_senders(
     served: Stack, model_server: ModelServerProcess
 ) -> None:
-    """An owner, a cron job, a task's result, the owner again, a stranger in the same group."""
+    """An owner, a cron job, a task's result, the owner again, and a stranger in the same group."""
     stack = served
     stack.configure(required("codex", model_server).config(), channels=OWNERS)
     for _ in range(2):
@@ -111,8 +111,8 @@ async def test_one_process_answers_whoever_has_written(
     accepted = await stack.append(f"SAY:{first}")
     await stack.outcome(accepted)
     job = {"name": "plants", "schedule": {"every": 3600}, "message": f"SAY:{fired}"}
-    told = await stack.ask(f"TOOL:cron_add:{json.dumps({'job': job})}")
-    job_id = json.JSONDecoder().raw_decode(told[told.index("{") :])[0]["job"]["id"]
+    reply = await stack.ask(f"TOOL:cron_add:{json.dumps({'job': job})}")
+    job_id = json.JSONDecoder().raw_decode(reply[reply.index("{") :])[0]["job"]["id"]
     await stack.ask(f"TOOL:cron_run:{json.dumps({'jobId': job_id})}")
     await eventually(lambda: model_server.bodies().count(f"SAY:{fired}") > 2)
     await stack.ask(f"TOOL:sessions_spawn:{json.dumps({'prompt': f'SAY:{result}'})}")
@@ -124,11 +124,11 @@ async def test_one_process_answers_whoever_has_written(
     )
     refused = await stack.outcome(replace(accepted, entry_id=entry))
 
-    came = await spawned(stack, accepted)
-    ways = [detail.partition(" ")[0] for detail in came]
-    assert ways == ["new", *["warm"] * (len(came) - 1)]
-    assert len({detail.rpartition(" ")[2] for detail in came}) == 1
-    assert len(came) >= 7  # a turn that follows another at once may not say how its agent came
+    details = await spawned(stack, accepted)
+    kinds = [detail.partition(" ")[0] for detail in details]
+    assert kinds == ["new", *["warm"] * (len(details) - 1)]
+    assert len({detail.rpartition(" ")[2] for detail in details}) == 1
+    assert len(details) >= 7  # a turn that follows another one at once may lack this step
     assert "cron_list here: it answers only to an owner" in said(refused)
     for before, after in ((first, fired), (fired, last), (last, theirs)):
         assert added(asked(model_server, before), asked(model_server, after))

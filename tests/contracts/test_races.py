@@ -1,4 +1,4 @@
-"""A dialog of an agent's own program that opens while a text for it is typed."""
+"""A dialog of an agent's own program that opens while a text is being typed into it."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.tty.input import paste
-from remoteclaw.tty.watch import Watching
+from remoteclaw.tty.watch import WatchedTerminal
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.dialogs import ESCALATED
@@ -26,24 +26,24 @@ pytest.importorskip("pyghostty")
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CLIS)
-async def test_the_enter_behind_a_text_answers_no_dialog(
+async def test_the_enter_after_a_text_answers_no_dialog(
     model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:
-    """A hand that the gateway doesn't see has the agent ask, later before each text."""
+    """Keys that the gateway doesn't see make the agent ask, ever longer before each text."""
     cli, workspace = required(name, model_server), directory / "w"
     workspace.mkdir()
-    made, asking = workspace / "x", ESCALATED if name == "codex" else "SHELL: touch x"
+    made, prompt = workspace / "x", ESCALATED if name == "codex" else "SHELL: touch x"
     used = used_before(cli, directory / "home", workspace)
     env = {**create_cli_runtime(name).environment(os.environ), **used}
     launch, watch = program(cli, env, workspace, directory, trust_workspace=True)
     shown = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     client = await start(directory, *launch.argv, env={**launch.env, **shown}, cwd=launch.cwd)
-    watching = Watching(client, watch, Nobody())
+    watching = WatchedTerminal(client, watch, Nobody())
     await watching.restore()
-    following = asyncio.create_task(watching.run())
+    watch_task = asyncio.create_task(watching.run())
     try:
         for after_s in (0.0, 0.1, 0.2, 0.3):
-            await ask(watching, asking)
+            await ask(watching, prompt)
             await asyncio.sleep(after_s)
             with contextlib.suppress(CallRefused):
                 await watching.submit("no, do not do that")
@@ -52,13 +52,13 @@ async def test_the_enter_behind_a_text_answers_no_dialog(
             assert not made.exists(), f"the tool ran {after_s} s after it was asked for"
             await refuse(watching)
     finally:
-        following.cancel()
-        await asyncio.wait([following])
+        watch_task.cancel()
+        await asyncio.wait([watch_task])
         await end(client)
 
 
-async def ask(watching: Watching, text: str) -> None:
-    """Type and send a text behind the gateway's back."""
+async def ask(watching: WatchedTerminal, text: str) -> None:
+    """Type and send a text without the gateway's knowledge."""
     await eventually(lambda: watching.watch.activity == "idle")
     await watching.client.write(paste(text, watching.screen.modes))
     await eventually(lambda: "touch x" in watching.screen.text())
@@ -66,8 +66,8 @@ async def ask(watching: Watching, text: str) -> None:
     await watching.client.write(b"\r")
 
 
-async def refuse(watching: Watching) -> None:
-    """Leave the dialog, and remove what stands in the composer."""
+async def refuse(watching: WatchedTerminal) -> None:
+    """Close the dialog, and clear the composer."""
     while watching.watch.activity == "waiting":
         await watching.client.write(b"\x1b")
         await asyncio.sleep(AGAIN_S)

@@ -1,4 +1,4 @@
-"""What every agent CLI does alike, tried with the real ones and a scripted model behind them."""
+"""The contract of all agent CLIs, tested with the real ones and a scripted model."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.support.waiting import HANG_S, eventually
 
 
 def unknown_id(cli: AgentCli) -> str:
-    """Return an id that a CLI could have given and hasn't."""
+    """Return a well-formed id of a session that the CLI doesn't have."""
     return "ses_e011a5f1effeiMQ7b0UzBXbnmg" if cli.name == "opencode" else str(uuid.uuid4())
 
 
@@ -33,7 +33,7 @@ def unknown_id(cli: AgentCli) -> str:
 
 
 def writing(cli: AgentCli, path: Path) -> str:
-    """Return the directive by which a CLI writes a file with a tool of its own for that."""
+    """Return a directive that makes a CLI write a file with its own tool for that."""
     patch = f"*** Begin Patch\n*** Add File: {path}\n+written\n*** End Patch"
     tool, arguments = {
         "claude": ("Write", {"file_path": str(path), "content": "written"}),
@@ -45,7 +45,7 @@ def writing(cli: AgentCli, path: Path) -> str:
 
 
 @pytest.mark.thorough("opencode", "gemini")
-async def test_edits_are_files_of_the_workspace_and_nothing_else(
+async def test_the_edits_permission_covers_only_files_of_the_workspace(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
     async with opened(permissions="edits") as agent:
@@ -69,10 +69,10 @@ async def test_edits_are_files_of_the_workspace_and_nothing_else(
 
 @pytest.mark.thorough("opencode")
 @pytest.mark.parametrize("is_inherited", [False, True])
-async def test_who_may_do_nothing_uses_no_tool_of_a_server(
+async def test_under_deny_no_mcp_tool_is_called(
     opened: Open, cli: AgentCli, directory: Path, is_inherited: bool
 ) -> None:
-    """Whatever the tool says of itself."""
+    """Whatever the tool claims about itself."""
     if is_inherited and cli.name != "codex":
         pytest.skip("the user's own settings say what a server of the user's own may do")
     log = directory / "log"
@@ -95,15 +95,15 @@ async def test_who_may_do_nothing_uses_no_tool_of_a_server(
 
     assert "called" not in (log.read_text() if log.exists() else "")
     assert "seen" not in said(result)
-    # Else opencode obeys its own setting now, and need not be refused where it isn't trusted.
+    # If opencode stops running plugins here, our refusal to start is unnecessary.
     assert (directory / "ran").exists() == (cli.name == "opencode")
 
 
-# -- coming and going -----------------------------------------------------------------------------
+# -- new processes and copies ---------------------------------------------------------------------
 
 
-async def written(cli: AgentCli) -> None:
-    """Wait until the CLI has an answer on disk: claude writes it a moment after it was said."""
+async def until_saved(cli: AgentCli) -> None:
+    """Wait until the CLI has an answer on disk; claude saves it a moment after the turn."""
     projects = Path(os.environ["HOME"], ".claude", "projects")
 
     def has_answer() -> bool:
@@ -113,17 +113,19 @@ async def written(cli: AgentCli) -> None:
 
 
 @pytest.mark.thorough("gemini", "opencode")
-async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
+async def test_a_new_process_continues_the_conversation_or_a_copy(
     opened: Open, cli: AgentCli
 ) -> None:
-    """And with none that the CLI does not know."""
-    forks = create_cli_runtime(cli.name).capabilities.forks  # else a copy of our record stands in
+    """An id that the CLI doesn't know is an expired session."""
+    forks = create_cli_runtime(
+        cli.name
+    ).capabilities.forks  # otherwise a copy of our record is used
     first = f"my colour is green {uuid.uuid4().hex} SAY:noted"
     async with opened() as agent:
         await agent.ask(first)
         ((name, original),) = agent.session_map.items()
         pid = agent.pid
-        await written(cli)
+        await until_saved(cli)
         if forks:
             await is_copied(agent, name, original, first)
         for unknown in (unknown_id(cli), *([FORK_OF + unknown_id(cli)] if forks else ())):
@@ -138,26 +140,26 @@ async def test_a_new_process_goes_on_with_the_conversation_or_a_copy(
         channel = ChannelConfig(instructions="Speak like a SAILOR.")
         agent.bridge._setup = replace(agent.bridge._setup, channel=channel)
         again = await agent.ask("RECALL")
-        if cli.name == "gemini":  # it would destroy the conversation: ours is told it instead
+        if cli.name == "gemini":  # it would destroy the conversation; a new one gets our record
             assert again.error_category is ErrorCategory.SESSION_EXPIRED
             assert agent.session_map == {}
             assert await agent.say("SAY:three") == "three"
             return
         assert agent.pid != pid
-        if not cli.instructs_by_prompt:  # else it is told with the process' first message
+        if not cli.instructs_by_prompt:  # otherwise the first message has it
             assert await agent.say("GREPSYS:SAILOR") == "GREPSYS true"
     assert "my colour is green" in said(again)
     assert "only the copy" not in said(again)
 
 
 async def is_copied(agent: Agent, name: str, original: str, first: str) -> None:
-    """A conversation begins as a copy of another, of which the model's provider has read all."""
+    """A conversation begins as a copy of another one, which the provider has cached completely."""
     await agent.keeper.discard()
     agent.session_map[name] = FORK_OF + original
     recall = f"{uuid.uuid4().hex} RECALL"
     copied = await agent.ask(recall)
     before, after = (asked(agent.cli.model, text) for text in (first, recall))
-    if agent.cli.name != "codex":  # which is told our system prompt once more
+    if agent.cli.name != "codex":  # codex gets our system prompt once more
         assert [part["role"] for part in added(before, after)] == ["assistant", "user"]
     copy, pid = agent.session_map[name], agent.pid
     again = await agent.ask("only the copy hears this SAY:noted")
@@ -169,7 +171,7 @@ async def is_copied(agent: Agent, name: str, original: str, first: str) -> None:
 
 
 @pytest.mark.thorough("opencode", "gemini")
-async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
+async def test_a_copy_whose_process_dies_before_its_first_answer_is_started_again(
     opened: Open, cli: AgentCli
 ) -> None:
     if cli.name != "claude":
@@ -177,7 +179,7 @@ async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
     async with opened() as agent:
         await agent.ask("my colour is green SAY:noted")
         ((name, original),) = agent.session_map.items()
-        await written(cli)
+        await until_saved(cli)
         await agent.keeper.discard()
         agent.session_map[name] = FORK_OF + original
 
@@ -193,10 +195,10 @@ async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
     assert agent.session_map[name] not in (original, FORK_OF + original)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------
 
 
-#: What a person at the console reads of claude's: its own reason, and what to do.
+#: Texts of claude's failures at the console: claude's own reason, and what to do.
 CLAUDES_REASONS = {
     "HTTP:401": ("refuses the key in ANTHROPIC_API_KEY (claude: `", "or take it away and run"),
     "HTTP:404:model": ("model `sonnet` (claude: `", "Correct `model` under [agents.main], or"),
@@ -224,14 +226,14 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
             "DROP": ErrorCategory.UNREACHABLE,
             "HTTP:529": ErrorCategory.RETRYABLE,
         }
-    if cli.name != "opencode":  # makes the conversation shorter by itself and goes on
+    if cli.name != "opencode":  # opencode compacts the conversation and continues
         categories["HTTP:400:context"] = ErrorCategory.CONTEXT_OVERFLOW
-    if cli.name in ("gemini", "opencode"):  # the others say when it ends, below
+    if cli.name in ("gemini", "opencode"):  # the others report when it ends; see below
         categories["HTTP:429:limit"] = ErrorCategory.USAGE_LIMIT
     async with opened(**options) as agent, asyncio.timeout(HANG_S * 3):
         first = await agent.say("SAY:fine")
-        told = "(main works without the MCP server `web`, which claude could not"
-        assert (told in first) is (cli.name == "claude")
+        notice = "(main works without the MCP server `web`, which claude could not"
+        assert (notice in first) is (cli.name == "claude")
         for directive, category in categories.items():
             failed = await agent.ask(f"{directive} please")
             after = await agent.say("SAY:fine again")
@@ -240,7 +242,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
             assert "nobody's key" not in said(failed)
             reasons = CLAUDES_REASONS.get(directive, ()) if cli.name == "claude" else ()
             assert all(words in said(failed) for words in reasons)
-        if cli.name == "gemini":  # the others don't pass it on
+        if cli.name == "gemini":  # the others don't pass the time on
             began = time.time()
             failed = await agent.ask("RETRYAFTER:50 HTTP:429")
             assert failed.error_category is ErrorCategory.RETRYABLE
@@ -248,20 +250,21 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
             assert failed.retry_at_ms / 1000 >= began + 50
         reply = await agent.say(f"RETRYAFTER:1 HTTP:503*1 {uuid.uuid4().hex} SAY:then it works")
         assert "then it works" in reply
-        if cli.name in ("claude", "codex"):  # the others leave what they had said
-            await is_said_once(agent)
-        if cli.name == "opencode":  # the others don't say theirs, and nothing is known of any other
-            await keeps_its_summary_to_itself(agent)
-        monkeypatch.setattr(model_wait, "FRESH_S", 6.0)  # gemini's first pause takes 5
+        if cli.name in ("claude", "codex"):  # the others keep the partial text
+            await drops_a_partial_text(agent)
+        if cli.name == "opencode":  # only opencode sends its summary as text
+            await hides_its_summary(agent)
+        # Gemini's first pause takes 5 s.
+        monkeypatch.setattr(model_wait, "MAX_WAIT_BEFORE_OUTPUT_S", 6.0)
         await is_not_waited_for(agent)
-        # Of two of opencode that make its database, one ends; the drain starts that once more.
+        # If two opencodes create the database at once, one exits; a drain would start it again.
         if cli.name != "gemini" or THOROUGH:
             async with opened() as other:
-                await are_apart(agent, other)
+                await are_separate(agent, other)
 
 
-async def is_said_once(agent: Agent) -> None:
-    """An answer whose stream breaks at first: the part that was cut off is no part of it."""
+async def drops_a_partial_text(agent: Agent) -> None:
+    """The first stream of the answer breaks off; its partial text is not in the reply."""
     result = await agent.ask(f"DROP*1 {uuid.uuid4().hex} SAY:the whole answer")
 
     assert result.error_category is None
@@ -270,8 +273,8 @@ async def is_said_once(agent: Agent) -> None:
     assert "or rather" not in said(result)
 
 
-async def keeps_its_summary_to_itself(agent: Agent) -> None:
-    """The one that it makes of a conversation which has become too long."""
+async def hides_its_summary(agent: Agent) -> None:
+    """The summary of a conversation that became too long is not shown."""
     shown: list[str] = []
     answer = await agent.ask(
         f"HTTP:400:context*1 {uuid.uuid4().hex}\nSAY:two",
@@ -283,19 +286,19 @@ async def keeps_its_summary_to_itself(agent: Agent) -> None:
 
 
 async def is_not_waited_for(agent: Agent) -> None:
-    """A model that is busy for good; gemini and opencode try again for minutes."""
+    """A model that stays busy ends the turn; gemini and opencode would retry for minutes."""
     shown: list[str] = []
     failed = await agent.ask("HTTP:503", on_live_text=lambda _, text: shown.append(text))
     after = await agent.say("SAY:fine again")
 
     assert failed.error_category is ErrorCategory.RETRYABLE
-    if agent.cli.name in ("gemini", "opencode"):  # which tell it to their logs alone
+    if agent.cli.name in ("gemini", "opencode"):  # they report it only in their logs
         assert any("The model is busy; trying again" in text for text in shown)
     assert "fine again" in after
 
 
-async def are_apart(one: Agent, two: Agent) -> None:
-    """Two sessions in one workspace, at once."""
+async def are_separate(one: Agent, two: Agent) -> None:
+    """Two sessions run in one workspace at once."""
     results = await asyncio.gather(one.ask("I am one SAY:1"), two.ask("I am two SAY:2"))
     assert [result.error for result in results] == [None, None]
     first, second = map(said, results)
@@ -306,11 +309,11 @@ async def are_apart(one: Agent, two: Agent) -> None:
     assert ["I am two" in text for text in recalled] == [False, True]
 
 
-async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli) -> None:
+async def test_a_usage_limit_reports_when_it_ends(opened: Open, cli: AgentCli) -> None:
     if cli.name not in ("claude", "codex"):
         pytest.skip("its API names no plan")
     env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
-    if cli.name == "claude":  # a subscription, where a key has none
+    if cli.name == "claude":  # a subscription, because an API key has no plan
         del env["ANTHROPIC_API_KEY"]
         env["CLAUDE_CODE_OAUTH_TOKEN"] = "-".join(("sk", "ant", "oat01", "nobodys"))
     async with opened(env=env) as agent, asyncio.timeout(HANG_S):
@@ -325,10 +328,10 @@ async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli
 
 
 @pytest.mark.thorough("opencode", "gemini")
-async def test_a_model_out_of_reach_is_not_waited_for(
+async def test_an_unreachable_model_is_not_waited_for(
     opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_wait, "FRESH_S", 2.0)
+    monkeypatch.setattr(model_wait, "MAX_WAIT_BEFORE_OUTPUT_S", 2.0)
     url = "http://nowhere.invalid"
     env = {name: value.replace(cli.model.url, url) for name, value in cli.env.items()}
     env = {**create_cli_runtime(cli.name).environment(os.environ), **env}
@@ -340,7 +343,9 @@ async def test_a_model_out_of_reach_is_not_waited_for(
     assert "can't reach its model over the network" in said(failed)
 
 
-async def test_who_has_not_signed_in_to_claude_reads_how(opened: Open, cli: AgentCli) -> None:
+async def test_a_missing_claude_sign_in_is_reported_with_instructions(
+    opened: Open, cli: AgentCli
+) -> None:
     if cli.name != "claude":
         pytest.skip("it is claude's own way")
     env = {**create_cli_runtime("claude").environment(os.environ), **cli.env}
@@ -354,7 +359,7 @@ async def test_who_has_not_signed_in_to_claude_reads_how(opened: Open, cli: Agen
     )
 
 
-async def test_codex_without_a_login_says_so_at_once(opened: Open, cli: AgentCli) -> None:
+async def test_codex_without_a_login_fails_at_once(opened: Open, cli: AgentCli) -> None:
     if cli.name != "codex":
         pytest.skip("only codex asks its model for minutes")
     async with opened(command=(cli.program,)) as agent, asyncio.timeout(HANG_S):
@@ -364,10 +369,10 @@ async def test_codex_without_a_login_says_so_at_once(opened: Open, cli: AgentCli
     assert "`codex login`" in str(failed.error)
 
 
-# -- pictures, files, settings --------------------------------------------------------------------
+# -- settings of the workspace --------------------------------------------------------------------
 
 
-async def test_settings_of_the_workspace_count_only_if_it_is_trusted(
+async def test_codex_uses_the_workspaces_settings_only_if_it_is_trusted(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
     if cli.name != "codex":
@@ -377,7 +382,7 @@ async def test_settings_of_the_workspace_count_only_if_it_is_trusted(
     async with opened(permissions="ask") as agent:
         hostile_settings(cli, agent.workspace, log)
         tools = await agent.say("TOOLS")
-        await agent.keeper.discard()  # in its first start it notes whom it trusts
+        await agent.keeper.discard()  # at its first start, codex stores its trust
         tools += await agent.say("TOOLS")
         refused = await agent.ask("SHELL:touch made-by-the-agent")
         is_made = (agent.workspace / "made-by-the-agent").exists()
@@ -393,10 +398,10 @@ async def test_settings_of_the_workspace_count_only_if_it_is_trusted(
     assert refused.run.permission_denials
 
 
-async def test_codex_does_not_obey_a_repository_that_it_was_told_to_trust(
+async def test_codex_ignores_settings_of_a_repository_that_only_the_user_trusts(
     opened: Open, cli: AgentCli, directory: Path
 ) -> None:
-    """By the user, at a terminal: of what works for others there, only ours tells."""
+    """The user trusts it in codex's settings; only RemoteClaw's own setting counts."""
     if cli.name != "codex":
         pytest.skip("it is codex' own way")
     log, repository = directory / "log", directory / "repository"
@@ -416,7 +421,7 @@ async def test_codex_does_not_obey_a_repository_that_it_was_told_to_trust(
 
 
 def plugin(workspace: Path, ran: Path) -> None:
-    """Have a workspace tell opencode to run something."""
+    """Add a plugin for opencode to the workspace."""
     plugins = workspace / ".opencode" / "plugins"
     plugins.mkdir(parents=True)
     (plugins / "p.js").write_text(
@@ -425,7 +430,7 @@ def plugin(workspace: Path, ran: Path) -> None:
     )
 
 
-async def test_opencode_does_not_start_where_it_would_run_plugins(
+async def test_the_real_opencode_does_not_run_plugins_of_an_untrusted_workspace(
     opened: Open, cli: AgentCli, home: Home, directory: Path
 ) -> None:
     if cli.name != "opencode":

@@ -1,4 +1,4 @@
-"""What every session map does, in Redis and in a file alike; then what the file alone can do."""
+"""Session maps: the contract for Redis and files, and then the tests of the file alone."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ ALICE = SessionKey("main", "test", "default", "chat-1", "alice")
 BOB = SessionKey("main", "test", "default", "chat-1", "bob")
 DAY_MS = 24 * 3600 * 1000
 
-#: A way to open the map of a session, and one to let days pass.
+#: A function that opens the map of a session, and one that lets days pass.
 Store = tuple[Callable[[SessionKey], Awaitable[SessionMap]], Callable[[float], Awaitable[None]]]
 
 
@@ -45,7 +45,7 @@ async def store(
     client = stack.fleet.scripts.client
 
     async def open_redis(session: SessionKey) -> SessionMap:
-        """As a drain does for each conversation: it takes the lease."""
+        """Open the map as a drain does for each conversation, with the lease."""
         sent = message("hi", from_=session.user)
         accepted = await stack.fleet.inbound.append(sent, agent="main")
         name = keys.state(accepted.session.sid)
@@ -59,12 +59,12 @@ async def store(
         async for key in client.scan_iter(keys.session_map("*")):
             left = await client.pttl(key) - int(days * DAY_MS)
             await client.pexpire(key, max(left, 1))
-        await asyncio.sleep(0.01)  # for Redis to see it
+        await asyncio.sleep(0.01)  # Redis expires keys by its own clock
 
     yield open_redis, age
 
 
-async def test_an_id_is_kept_and_can_be_forgotten(store: Store) -> None:
+async def test_an_id_is_stored_and_can_be_deleted(store: Store) -> None:
     open_map, _ = store
     sessions = await open_map(ALICE)
     assert await sessions.get("claude|/w") is None
@@ -78,7 +78,7 @@ async def test_an_id_is_kept_and_can_be_forgotten(store: Store) -> None:
     assert await sessions.get("claude|/w") is None
 
 
-async def test_a_note_is_kept_with_the_id(store: Store) -> None:
+async def test_a_note_is_stored_with_the_id(store: Store) -> None:
     open_map, _ = store
     sessions = await open_map(ALICE)
     await sessions.set("claude|/w", "one", "opus[1m]")
@@ -91,7 +91,7 @@ async def test_a_note_is_kept_with_the_id(store: Store) -> None:
     assert await again.note("demo|/w") == ""
 
 
-async def test_each_runtime_workspace_and_session_has_its_own(store: Store) -> None:
+async def test_each_runtime_workspace_and_session_has_its_own_id(store: Store) -> None:
     open_map, _ = store
     alice, bob = await open_map(ALICE), await open_map(BOB)
     await alice.set("claude|/w", "a")
@@ -104,14 +104,14 @@ async def test_each_runtime_workspace_and_session_has_its_own(store: Store) -> N
     assert await bob.get("claude|/w") == "c"
 
 
-async def test_whoever_comes_next_finds_it(store: Store) -> None:
+async def test_a_map_that_is_opened_again_has_the_id(store: Store) -> None:
     open_map, _ = store
     await (await open_map(ALICE)).set("claude|/w", "a")
 
     assert await (await open_map(ALICE)).get("claude|/w") == "a"
 
 
-async def test_it_lasts_seven_days_from_its_last_use(store: Store) -> None:
+async def test_an_id_expires_seven_days_after_its_last_use(store: Store) -> None:
     open_map, pass_days = store
     await (await open_map(ALICE)).set("claude|/w", "a")
 
@@ -139,7 +139,7 @@ async def test_a_damaged_file_is_set_aside(
     assert "is set aside" in caplog.text
 
 
-async def test_many_processes_lose_nothing_of_each_other(directory: Path) -> None:
+async def test_concurrent_processes_lose_no_ids_of_each_other(directory: Path) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path\n"
         "from remoteclaw.bridge.session_map import FileSessionMap\n"
@@ -162,14 +162,14 @@ async def test_many_processes_lose_nothing_of_each_other(directory: Path) -> Non
     assert not list(directory.glob(f".{FILE_NAME}-*"))
 
 
-async def test_the_file_is_for_its_user_alone(directory: Path) -> None:
+async def test_only_the_owner_can_read_the_session_file(directory: Path) -> None:
     await FileSessionMap(directory, ALICE).set("claude|/w", "a")
 
     assert (directory / FILE_NAME).stat().st_mode & 0o077 == 0
 
 
-def test_a_program_of_ones_own_goes_on_with_its_conversation(directory: Path) -> None:
-    """The example of the documentation, twice."""
+def test_the_documented_bridge_example_continues_its_conversation(directory: Path) -> None:
+    """The example of docs/bridge.md runs twice."""
     page = Path(__file__).parents[2] / "docs" / "bridge.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     (directory / "ask.py").write_text(code)

@@ -1,4 +1,4 @@
-"""The sign-in of the real CLIs, which is asked without a request to a model."""
+"""The sign-in of the real CLIs, which is checked without a request to a model."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.support.agents import ModelServerProcess
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_who_is_not_signed_in_is_told_what_to_do(
+def test_a_missing_sign_in_is_reported_with_the_command_to_run(
     name: str, model_server: ModelServerProcess, tmp_path: Path
 ) -> None:
     cli = required(name, model_server)
@@ -27,7 +27,7 @@ def test_who_is_not_signed_in_is_told_what_to_do(
     assert model_server.bodies() == before
 
 
-def test_who_does_not_tell_counts_as_signed_in(tmp_path: Path) -> None:
+def test_a_cli_that_does_not_report_its_sign_in_counts_as_signed_in(tmp_path: Path) -> None:
     for name in ("claude", "codex"):
         assert sign_in_problem(name, ("/bin/false",), {"HOME": str(tmp_path)}) is None
         assert sign_in_problem(name, ("/not/there",), {"HOME": str(tmp_path)}) is None

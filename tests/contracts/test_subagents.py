@@ -1,4 +1,4 @@
-"""Sessions that work together: real agents in stock workers, with a gateway of its own process."""
+"""Sessions that work together: real agents in stock workers, with a gateway process."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ TASKS = ("one", "two")
 async def fleet_of(
     stack: Stack, cli: AgentCli, workspace: Path, *, workers: int, **agent: Any
 ) -> AsyncIterator[None]:
-    """Have a gateway, and so many workers."""
+    """Run a gateway and a number of workers."""
     workspace.mkdir()
     settings = cli.config(sees_sessions="all", workspace=str(workspace), **agent)
     owners = {"test": {"owners": ["alice", "anna"]}}
@@ -37,29 +37,29 @@ async def fleet_of(
 
 
 def spawn(task: str) -> str:
-    """Return what has a session started that works until a file is there."""
+    """Return a directive that starts a session, which works until a file exists."""
     command = f"until [ -e go-{task} ]; do sleep 0.05; done; echo {task}-is-done"
     return "TOOL:sessions_spawn:" + json.dumps({"prompt": f"SHELL:{command}", "label": task})
 
 
-async def begun(stack: Stack, sid: str) -> int:
-    """Return how many attempts a session's running turn has had, once its agent was asked."""
+async def attempt_of(stack: Stack, sid: str) -> int:
+    """Return the attempt number of a session's running turn, or 0 until its tool runs."""
     state: Any = await stack.fleet.scripts.client.hgetall(keys.state(sid))
     return int(state.get(b"attempt", 0)) if state.get(b"phase") == b"tool" else 0
 
 
-async def told(stack: Stack, sid: str) -> list[str]:
-    """Return what a session was told, oldest first."""
+async def messages_to(stack: Stack, sid: str) -> list[str]:
+    """Return the messages that a session has received, oldest first."""
     lines = (await stack.fleet.records.of(sid)).splitlines()
     return [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
 
 
-async def test_two_children_and_what_one_was_told_outlive_all_workers(
+async def test_two_tasks_and_a_message_to_one_survive_the_death_of_all_workers(
     stack: Stack, directory: Path, claude: AgentCli
 ) -> None:
-    """Each result comes exactly once, although parent and children are killed.
+    """Each result arrives exactly once, although the workers of parent and tasks are killed.
 
-    They wait for the parent's turn to end, and the person is told of them afterwards.
+    The results wait for the end of the parent's turn, and are then reported to the person.
     """
     workspace = directory / "workspace"
     async with fleet_of(stack, claude, workspace, workers=3):
@@ -69,7 +69,7 @@ async def test_two_children_and_what_one_was_told_outlive_all_workers(
         children = [view.sid for view in await stack.fleet.sessions.children(sid)]
 
         async def are_at_work() -> bool:
-            return all([await begun(stack, child) for child in children])
+            return all([await attempt_of(stack, child) for child in children])
 
         await eventually(are_at_work, within_s=2 * HANG_S)  # three cold CLIs
         target = {"action": "tell", "params": {"label": "one"}, "message": "SAY:and-the-images"}
@@ -77,11 +77,11 @@ async def test_two_children_and_what_one_was_told_outlive_all_workers(
         again = await stack.append(f"TOOL:subagents:{json.dumps(target)} SHELL:{command}")
         client = stack.fleet.scripts.client
 
-        async def is_told() -> bool:
+        async def has_message() -> bool:
             lengths = [int(await client.xlen(keys.inbound(child))) for child in children]
             return sorted(lengths) == [1, 2]
 
-        await eventually(is_told)
+        await eventually(has_message)
         await kill_all(stack)
         for task in TASKS:
             (workspace / f"go-{task}").touch()
@@ -97,13 +97,13 @@ async def test_two_children_and_what_one_was_told_outlive_all_workers(
         wanted = [*(f"DONE {task}-is-done" for task in TASKS), "and-the-images"]
         results: list[str] = []
 
-        async def are_results_there() -> bool:
-            results[:] = [text for text in await told(stack, sid) if "TOOL:" not in text]
+        async def have_results_arrived() -> bool:
+            results[:] = [text for text in await messages_to(stack, sid) if "TOOL:" not in text]
             return all(words in "".join(results) for words in wanted)
 
-        await eventually(are_results_there)
+        await eventually(have_results_arrived)
         await stack.until_idle(parent)
-        assert results == [text for text in await told(stack, sid) if "TOOL:" not in text]
+        assert results == [text for text in await messages_to(stack, sid) if "TOOL:" not in text]
         views = await stack.fleet.sessions.children(sid)
         view = await stack.fleet.sessions.view(sid)
         assert view is not None
@@ -115,8 +115,8 @@ async def test_two_children_and_what_one_was_told_outlive_all_workers(
     assert ["".join(results).count(words) for words in wanted[:2]] == [1, 1]
 
 
-async def telling(stack: Stack, text: str) -> dict[str, Any]:
-    """Have the parent's agent tell the task something; return what the tool says."""
+async def send_to_task(stack: Stack, text: str) -> dict[str, Any]:
+    """Let the parent's agent send the task a message; return the tool's result."""
     target = {"action": "tell", "params": {"label": "one"}, "message": text}
     answer = await stack.ask("TOOL:subagents:" + json.dumps(target))
     plain = answer.replace("\\", "")
@@ -125,21 +125,21 @@ async def telling(stack: Stack, text: str) -> dict[str, Any]:
 
 
 async def results_of(stack: Stack, sid: str, count: int) -> list[str]:
-    """Return the results that a session was told, once there are so many."""
+    """Return the results that a session has received, once there are `count`."""
     found: list[str] = []
 
-    async def are_there() -> bool:
-        found[:] = [text for text in await told(stack, sid) if "TOOL:" not in text]
+    async def have_arrived() -> bool:
+        found[:] = [text for text in await messages_to(stack, sid) if "TOOL:" not in text]
         return len(found) >= count
 
-    await eventually(are_there)
+    await eventually(have_arrived)
     return found
 
 
-async def test_a_task_is_told_something_while_it_works_and_after(
+async def test_a_task_gets_messages_while_it_works_and_after_its_end(
     stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
-    """It takes it in; and after its end, it remembers what it did."""
+    """The first message joins its turn; after its end, the task still knows its conversation."""
     workspace = directory / "workspace"
     async with fleet_of(stack, codex, workspace, workers=2, permissions="auto"):
         parent = await stack.append(spawn("one"))
@@ -148,30 +148,30 @@ async def test_a_task_is_told_something_while_it_works_and_after(
         (child,) = await stack.fleet.sessions.children(sid)
 
         async def is_at_work() -> bool:
-            return await begun(stack, child.sid) == 1
+            return await attempt_of(stack, child.sid) == 1
 
         await eventually(is_at_work)
-        first = await telling(stack, "SAY:and-the-images")
+        first = await send_to_task(stack, "SAY:and-the-images")
         (workspace / "go-one").touch()
         (result,) = await results_of(stack, sid, 1)
-        second = await telling(stack, "RECALL")
+        second = await send_to_task(stack, "RECALL")
         _, recalled = await results_of(stack, sid, 2)
 
     assert (first["taken"], second["taken"]) == ("joined", "continued")
     assert first["runs"][0]["runId"] == f"{child.sid}-{child.task_entry}"
     assert second["runs"][0]["runId"] != first["runs"][0]["runId"]
-    assert "one-is-done" in result or "and-the-images" in result  # what it says last
-    # Its model was told it, whether or not it counts as a message to the scripted one.
+    assert "one-is-done" in result or "and-the-images" in result  # the last text of the task
+    # The task's model got the text, even if the scripted model did not answer it.
     of_task = [body for body in codex.model.bodies().splitlines() if "TOOL:subagents" not in body]
     assert any("SAY:and-the-images" in body for body in of_task)
     assert recalled.startswith("RECALL")
     assert "echo one-is-done" in recalled
 
 
-async def test_agents_that_ask_each_other_are_not_stuck(
+async def test_agents_that_ask_each_other_do_not_deadlock(
     stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
-    """One asks another, which asks it back; then two ask, as many as there are workers, at once."""
+    """One agent asks another, which asks back; then as many ask at once as there are workers."""
     async with fleet_of(stack, codex, directory / "workspace", workers=2):
         a, b, c = [await stack.append("SAY:ready", from_=who) for who in ("alice", "bob", "berta")]
         await asyncio.gather(*map(stack.outcome, (a, b, c)))
@@ -180,18 +180,18 @@ async def test_agents_that_ask_each_other_are_not_stuck(
         answers = await asyncio.gather(
             stack.ask(sending(b, "SAY:pong")), stack.ask(sending(c, "SAY:pong"), from_="anna")
         )
-        # What was not waited for is answered all the same.
+        # A message is answered even if its sender no longer waits.
         for other in (b, c):
             sid = other.session.sid
 
             async def is_answered(sid: str = sid) -> bool:
-                return "SAY:pong" in await told(stack, sid)
+                return "SAY:pong" in await messages_to(stack, sid)
 
             await eventually(is_answered)
 
     plain = answer.replace("\\", "")
     assert '"status":"answered"' in plain.replace(" ", "")
-    assert "waits for what comes of this turn, or gets it: what you answer goes there" in plain
+    assert "waits for the result of this turn: your answer is sent there" in plain
     for answer in answers:
         plain = answer.replace("\\", "").replace(" ", "")
         has_answer = '"status":"answered"' in plain and "pong" in plain
@@ -201,6 +201,6 @@ async def test_agents_that_ask_each_other_are_not_stuck(
 
 
 def sending(to: Accepted, text: str) -> str:
-    """Return what has an agent ask another session."""
+    """Return a directive that makes an agent ask another session."""
     asked = {"sessionKey": str(to.session), "message": text, "timeout": 100}
     return f"TOOL:sessions_send:{json.dumps(asked)}"

@@ -1,4 +1,4 @@
-"""Terminals with the agents' own programs, over the gateway."""
+"""Terminals with the agents' own programs, used through the gateway."""
 
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from tests.support.watched import watching
 
 
 async def notices(stack: Stack, session: SessionKey) -> list[str]:
-    """Return what the session's chat was told beside answers."""
+    """Return the messages in the session's chat that are not answers."""
     stream = keys.reply_stream(session.provider, session.account)
     found: Any = await stack.fleet.scripts.client.xrange(stream)
     replies = [orjson.loads(fields[b"reply"]) for _, fields in found]
     return [reply["text"] for reply in replies if reply["call"]]
 
 
-#: What has each ask, and what its dialog has when that is there as a whole.
+#: For each CLI: a prompt that makes it ask, and a text at the end of its dialog.
 ASKS = {
     "claude": ("SHELL:touch x", "Esc to cancel"),
     "codex": (ESCALATED, "esc to cancel"),
@@ -37,18 +37,18 @@ ASKS = {
 }
 
 
-#: How the chat is asked where the answer needs no keys: claude by its hook, opencode on its port.
+#: The request in the chat, if it can be answered without keys (by claude's hook, opencode's port).
 BY_CHAT = {"claude": "**main** asks to use Bash", "opencode": "**main** asks to use bash"}
 
 
 @pytest.mark.thorough("codex", "gemini", "opencode")
 @pytest.mark.parametrize("name", ASKS)
-async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_chat(
+async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:
-    """Two watch; only keys answer a dialog, also after a SIGKILL of the gateway; then the chat."""
+    """Two people watch. Only keys answer a dialog, even after a SIGKILL of the gateway."""
     stack, cli, workspace = swept, required(name, model_server), directory / "workspace"
-    asking, dialog = ASKS[name]
+    prompt, dialog = ASKS[name]
     workspace.mkdir()
     env = used_before(cli, directory / "home", workspace)
     settings = cli.config(workspace=str(workspace), env=env)
@@ -62,7 +62,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
             about = {"sid": opened["terminal"]["sid"]}
             again = await client.call("terminals.open", {"agent": "main"})
             assert (opened["created"], again["created"]) == (True, False)
-            if name == "codex":  # it asks whether it may work there
+            if name == "codex":  # codex asks whether it may work there
                 await shows(client, about["sid"], "Open restricted")
                 await client.call("terminals.key", {**about, "key": "enter"})
             await becomes(client, about["sid"], "idle")
@@ -74,7 +74,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
             await becomes(ada.client, about["sid"], "idle")
             await ada.until(plum)
             await ben.until(plum)
-            await submit(ada.client, about["sid"], asking)
+            await submit(ada.client, about["sid"], prompt)
             await becomes(ada.client, about["sid"], "waiting")
             await shows(ada.client, about["sid"], dialog)
             shown = (await ada.client.call("terminals.screen", about))["text"]
@@ -88,20 +88,20 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
             id="chat", text=recall, timestamp=1, chat_kind="direct", is_addressed=True
         )
         accepted = await stack.fleet.inbound.append(message, agent="main", deliver="channel")
-        with pytest.raises(Refused, match="CONFLICT: The program is not idle"):
+        with pytest.raises(Refused, match="CONFLICT: The program is not known to be idle"):
             await ada.client.call("terminals.input", {**about, "text": "no, do not do that"})
 
-        async def are_told() -> bool:
+        async def have_notices() -> bool:
             return len(await notices(stack, session)) == 2
 
-        await eventually(are_told)
+        await eventually(have_notices)
         again = await ada.client.call("terminals.open", {"agent": "main", "prompt": "no"})
         assert not again["created"]
-        with pytest.raises(Refused, match="press the key itself"):
+        with pytest.raises(Refused, match="press its key instead"):
             await ada.client.call("terminals.paste", {**about, "text": "1"})
         await ada.client.call("terminals.resize", {**about, "cols": 90, "rows": 30})
         await becomes(ada.client, about["sid"], "waiting")
-        assert not made.exists(), "nothing but keys lets the tool run, or an answer where it asks"
+        assert not made.exists(), "only a key or an answer to the request lets the tool run"
         if name in BY_CHAT:
             (request,) = (await ada.client.call("asks.list"))["asks"]
             await ada.client.call("asks.answer", {"id": request["id"], "verdict": "once"})
@@ -112,9 +112,9 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_gives_way_to_the_ch
         await ada.client.call("terminals.leave", about)
 
         await stack.outcome(accepted)
-        assert plum in str(asked(model_server, recall)), "gemini's is what was noted of it"
-        told = await ada.client.call("terminals.get", about)
-        assert (told["state"], told["resumable"]) == ("parked", True)
+        assert plum in str(asked(model_server, recall)), "gemini's request has it from the notes"
+        ended = await ada.client.call("terminals.get", about)
+        assert (ended["state"], ended["resumable"]) == ("parked", True)
     texts = await notices(stack, session)
     first, second, *closing = texts
     asks = BY_CHAT.get(name, "The agent waits for a person in its terminal")

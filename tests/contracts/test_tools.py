@@ -1,4 +1,4 @@
-"""Every listed tool, called by real agents through the whole of RemoteClaw, seen by what it does.
+"""Every listed tool, called by real agents through all of RemoteClaw, and checked by its effect.
 
 A real CLI in a stock worker calls the tool that the scripted model names; the tool goes over HTTP,
 or through the connector, to a gateway of its own process, and from there to a platform.
@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -40,7 +41,7 @@ from tests.support.waiting import eventually
 
 @dataclass
 class World:
-    """A fleet with a platform, and an agent on it that somebody talks to."""
+    """A fleet with a platform, and an agent in a chat on it."""
 
     stack: Stack
     platform: Platform
@@ -49,14 +50,14 @@ class World:
     used: set[str] = field(default_factory=set)
 
     async def use(self, tool: str, **params: Any) -> str:
-        """Have the agent use a tool; return what it says of the result."""
+        """Let the agent use a tool; return its reply about the result."""
         self.used.add(tool)
-        said = await self.stack.ask(f"TOOL:{tool}:{json.dumps(params)}")
-        assert "DONE" in said, said
-        return said.replace("\\", "")
+        reply = await self.stack.ask(f"TOOL:{tool}:{json.dumps(params)}")
+        assert "DONE" in reply, reply
+        return reply.replace("\\", "")
 
     def is_holding(self, text: str) -> bool:
-        """Whether the platform was handed this and keeps it; what else is on its way isn't it."""
+        """Whether the platform holds back a message that ends with `text`."""
         return any(event["about"].endswith(text) for event in self.platform.did("held"))
 
     async def redis(self, command: str, *arguments: Any) -> Any:
@@ -85,7 +86,7 @@ async def world(
         yield World(stack, platform, workspace, process)
 
 
-async def test_every_tool(stack: Stack, directory: Path, claude: AgentCli) -> None:
+async def test_every_tool_has_its_effect(stack: Stack, directory: Path, claude: AgentCli) -> None:
     async with world(stack, claude, directory, mcp_transport="http") as here:
         await sessions(here)
         await messages(here)
@@ -101,7 +102,7 @@ async def test_every_tool(stack: Stack, directory: Path, claude: AgentCli) -> No
     ("name", "transport"),
     [("claude", "stdio"), ("codex", "http"), ("gemini", "http"), ("opencode", "http")],
 )
-async def test_some_tools_and_a_worker_that_is_killed(
+async def test_tools_of_each_cli_work_and_a_killed_worker_is_replaced(
     name: str, transport: str, stack: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     cli = required(name, model_server)
@@ -110,14 +111,14 @@ async def test_some_tools_and_a_worker_that_is_killed(
         await here.use("message_send", target="chat-2", message=f"from {name}")
         post = here.platform.say("chat-1", "bo", "hi")
         await here.use("message_react", messageId=post, emoji="🎉")
-        await is_begun_again(here)
+        await is_retried(here)
 
     assert [one.text for one in here.platform.chat("chat-2")] == [f"from {name}"]
     assert {one.id: one.reaction for one in here.platform.chat("chat-1")}[post] == "🎉"
 
 
-async def is_begun_again(here: World) -> None:
-    """Its worker is killed in a turn; the next one asks it again, and the person is told."""
+async def is_retried(here: World) -> None:
+    """A worker is killed during a turn; the next one retries the turn and tells the person."""
     stack = here.stack
     accepted = await stack.append("DRIP:40:50")
     await stack.reached(accepted, "output")
@@ -134,7 +135,7 @@ async def is_begun_again(here: World) -> None:
 
 
 async def kill_horses(stack: Stack) -> None:
-    """Kill what works, and have that noticed."""
+    """Kill the work-horses, and release their leases."""
     for worker in stack.workers:
         for horse in children(worker.pid):
             os.kill(horse, signal.SIGKILL)
@@ -142,7 +143,7 @@ async def kill_horses(stack: Stack) -> None:
     await eventually(lambda: stack.fleet.sweeper.release_dead(host, is_alive))
 
 
-async def test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then(
+async def test_gemini_ignores_an_untrusted_workspaces_settings_and_has_no_tools(
     stack: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     gemini = required("gemini", model_server)
@@ -165,7 +166,7 @@ async def test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then(
     assert str(settings.parent.resolve()) in str(tools_problem(stack.home, "main", agent))
 
 
-async def test_a_server_of_the_users_own_that_is_called_like_ours_needs_a_permission(
+async def test_a_users_server_with_the_name_of_ours_needs_a_permission(
     stack: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     gemini = required("gemini", model_server)
@@ -174,7 +175,7 @@ async def test_a_server_of_the_users_own_that_is_called_like_ours_needs_a_permis
     server, log = str(ROOT / "tests" / "support" / "sly_mcp_server.py"), directory / "log"
     own = {"command": sys.executable, "args": [server, str(log)]}
     settings.write_text(json.dumps({"mcpServers": {OWN_SERVER: own}}))
-    async with world(stack, gemini, directory, owners=()) as here:  # nobody can be asked
+    async with world(stack, gemini, directory, owners=()) as here:  # no owner can be asked
         theirs = await here.use("look")
         ours = await here.use("session_status")
 
@@ -198,7 +199,7 @@ async def sessions(here: World) -> None:
     assert '"running"' in await here.use("session_status")
     started = await here.use("sessions_spawn", prompt="SAY:child-done", label="child")
     assert '"accepted"' in started
-    # Its result makes this session take a turn, whose answer goes to the chat.
+    # Its result starts a turn of this session, whose answer goes to the chat.
     chat = here.platform.chat
     await eventually(lambda: [post for post in chat("chat-1") if "result_of" in post.text])
     assert '"state":"done"' in (await here.use("subagents")).replace(" ", "")
@@ -271,23 +272,23 @@ async def configuration(here: World) -> None:
     wanted = redacted(load_config(file, {}))
     wanted["queue"]["cap"] = 8
     base = hashlib.sha256(file.read_bytes()).hexdigest()
-    told = await here.use("gateway_config_apply", config=wanted, baseHash=base)
-    assert '"queue.cap"' in told
+    applied = await here.use("gateway_config_apply", config=wanted, baseHash=base)
+    assert '"queue.cap"' in applied
     assert file.read_text() == before.replace("cap = 0", "cap = 8")
     assert '"restarting"' in await here.use("gateway_restart")
-    # The old one may answer this, or the new one, but nobody is turned away.
+    # The old gateway or the new one answers this; no call is refused.
     assert '"running"' in await here.use("session_status")
     log = here.stack.home.logs / "gateway.log"
     await eventually(lambda: log.read_text().count("The gateway is at ") == 2)
 
 
-# -- when something is not there ------------------------------------------------------------------
+# -- missing parts --------------------------------------------------------------------------------
 
 
-async def test_tools_come_with_the_gateway_go_by_the_chat_and_no_turn_needs_them(
+async def test_tools_depend_on_the_gateway_and_the_chat_and_turns_work_without_them(
     stack: Stack, codex: AgentCli
 ) -> None:
-    """Alice owns the channel. In a group everybody's agent is offered what hers is."""
+    """Alice owns the channel. In a group, the agent has the same tools for every member."""
     stack.configure(codex.config(), channels={"test": {"owners": ["alice"]}})
     await stack.start_worker()
     before = await stack.ask("TOOLS")
@@ -307,11 +308,11 @@ async def test_tools_come_with_the_gateway_go_by_the_chat_and_no_turn_needs_them
     assert "running" not in called
 
 
-async def test_a_gateway_that_is_killed_in_mid_call_loses_and_doubles_nothing(
+async def test_a_gateway_that_is_killed_during_a_call_loses_and_repeats_nothing(
     stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
     async with world(stack, codex, directory) as here:
-        here.platform.tell(is_held=True)  # so the call waits for it
+        here.platform.tell(is_held=True)  # so the call waits for the platform
         accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
         await eventually(lambda: here.is_holding("once"))
         here.gateway.kill()
@@ -325,7 +326,7 @@ async def test_a_gateway_that_is_killed_in_mid_call_loses_and_doubles_nothing(
     assert [post.text for post in here.platform.chat("chat-2")] == ["once"]
 
 
-async def test_the_connector_asks_the_next_gateway_for_the_same_call(
+async def test_the_connector_sends_an_interrupted_call_to_the_next_gateway(
     stack: Stack, directory: Path, claude: AgentCli
 ) -> None:
     port = free_port()
@@ -333,7 +334,7 @@ async def test_the_connector_asks_the_next_gateway_for_the_same_call(
         here.platform.tell(is_held=True)
         accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
         await eventually(lambda: here.is_holding("once"))
-        # However slowly a gateway starts here, the next one is at the address at once.
+        # Gateways may start slowly here, so the next one already runs and takes over the address.
         async with gateway_process(stack) as (following, _):
             here.gateway.kill()
             here.gateway.wait()
@@ -345,7 +346,7 @@ async def test_the_connector_asks_the_next_gateway_for_the_same_call(
     assert [post.text for post in here.platform.chat("chat-2")] == ["once"]
 
 
-async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
+async def test_a_retry_after_a_killed_worker_knows_the_tool_calls_already_made(
     stack: Stack, directory: Path, codex: AgentCli
 ) -> None:
     async with world(stack, codex, directory) as here:
@@ -362,12 +363,12 @@ async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
         await stack.fleet.sessions.stop(accepted.session.sid)
         await stack.outcome(accepted)
 
-    assert '"to\\\\":\\\\"chat-2' in codex.model.bodies() or "chat-2" in codex.model.bodies()
+    assert re.search(r"already_done.{0,300}chat-2", codex.model.bodies())
 
 
 @contextlib.asynccontextmanager
 async def forwarded(port: int, to: int) -> AsyncIterator[None]:
-    """Have what comes to a port arrive at another one."""
+    """Forward connections to a port to another port."""
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
@@ -384,7 +385,7 @@ async def forwarded(port: int, to: int) -> AsyncIterator[None]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

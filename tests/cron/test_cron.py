@@ -1,4 +1,4 @@
-"""Jobs are fired once for each due time, however many schedulers look and however they end."""
+"""Jobs are fired once for each due time by any number of schedulers, even if one is killed."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ from tests.support.waiting import HANG_S, eventually
 # -- firing ---------------------------------------------------------------------------------------
 
 
-async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> None:
+async def test_a_due_job_sends_its_session_a_message(fleet: Fleet) -> None:
     await set_clock(fleet, ms("2026-11-21T08:30Z"))
     job = await add(fleet, Schedule(cron="0 10 * * *", tz="Europe/Berlin"))
     due = ms("2026-11-21T09:00Z")
@@ -69,7 +69,7 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
     assert (kept.last_ms, kept.next_ms) == (due, due + 24 * HOUR_MS)
 
 
-async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) -> None:
+async def test_a_one_time_job_is_removed_after_it_succeeds(fleet: Fleet) -> None:
     await set_clock(fleet, ms("2026-11-21T08:30Z"))
     job = await add(fleet, Schedule(at="2026-11-21T09:00"))
     await set_clock(fleet, ms("2026-11-21T09:00Z"))
@@ -86,7 +86,7 @@ async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) ->
     assert (run.status, run.due_ms) == ("done", ms("2026-11-21T09:00Z"))
 
 
-async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_first(
+async def test_a_persons_message_moves_a_cron_session_to_the_agents_lane(
     fleet: Fleet,
 ) -> None:
     await add(fleet, Schedule(every_s=60), next_ms=await fleet.scripts.now_ms())
@@ -99,7 +99,7 @@ async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_firs
     assert (view.lane, view.waiting) == ("agents", 2)
 
 
-async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
+async def test_many_jobs_due_in_one_minute_are_all_fired(fleet: Fleet) -> None:
     now_ms = await fleet.scripts.now_ms()
     for number in range(250):
         session = replace(SESSION, user=f"user {number}")
@@ -108,7 +108,7 @@ async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
     assert await scheduler_of(fleet).tick() == 250
 
 
-async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
+async def test_the_stored_runs_of_a_job_are_bounded(fleet: Fleet) -> None:
     now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms))
     for minute in range(1, MAX_RUNS_OF_JOB + 6):
@@ -124,14 +124,11 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
     assert await fleet.scripts.client.pttl(keys.cron_runs(job.id)) > 0
 
 
-# -- what was missed ------------------------------------------------------------------------------
+# -- concurrent schedulers ------------------------------------------------------------------------
 
 
-# -- at the same time -----------------------------------------------------------------------------
-
-
-async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> None:
-    """Also if for the later one another of the due times that were missed is the latest."""
+async def test_a_due_time_that_two_schedulers_saw_is_fired_once(fleet: Fleet) -> None:
+    """This holds even if the second scheduler sees another missed due time as the latest."""
     now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms), next_ms=now_ms)
     data = job.encode()
@@ -146,7 +143,7 @@ async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> No
     assert kept.next_ms == now_ms + 60_000
 
 
-async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fleet) -> None:
+async def test_a_job_changed_during_a_check_is_fired_as_changed(fleet: Fleet) -> None:
     now_ms = await fleet.scripts.now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
     before = await job_of(fleet, job.id)
@@ -179,8 +176,8 @@ async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(four: list[F
 
     for minute in range(1, 11):
         await set_clock(four[0], start + minute * 60_000)
-        looks = await asyncio.gather(*(scheduler_of(fleet).tick() for fleet in four))
-        assert sum(looks) == len(sessions)
+        counts = await asyncio.gather(*(scheduler_of(fleet).tick() for fleet in four))
+        assert sum(counts) == len(sessions)
         for session in sessions:
             (entry,) = await entries(four[0], session)
             assert entry.message.timestamp == start + minute * 60_000
@@ -194,19 +191,19 @@ async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(four: list[F
     ]
 
 
-# -- schedulers that end --------------------------------------------------------------------------
+# -- stopped schedulers ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what_happens", ["killed", "late", "cut"])
 @pytest.mark.parametrize(
     ("step", "side"),
-    [(step, side) for step in ("due", "fire") for side in ("before", "after")]
+    [(step, side) for step in ("due_jobs", "fire") for side in ("before", "after")]
     + [("hint", "before")],
 )
-async def test_a_scheduler_at(
+async def test_a_scheduler_stopped_at_any_step_fires_the_job_once(
     pair: tuple[Fleet, Fleet, Proxy], step: str, side: Side, what_happens: str
 ) -> None:
-    """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
+    """It is stopped at a step while another one checks; then it dies, continues or is cut off."""
     first, second, proxy = pair
     now_ms = await second.scripts.now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
@@ -219,14 +216,14 @@ async def test_a_scheduler_at(
     kept = await job_of(second, job.id)
     assert kept.next_ms is not None
     assert kept.next_ms > now_ms
-    # A hint that was lost with its scheduler is the sweeper's to repair.
+    # The sweeper repairs a hint that was lost with its scheduler.
     await second.scripts.client.zadd(keys.ACTIVE, {SESSION.sid: now_ms - GRACE_MS})
     await second.sweeper.sweep()
     assert await second.scripts.client.llen("rq:queue:background") >= 1
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) -> None:
+async def test_a_due_time_is_fired_once_if_its_process_is_killed(stack: Stack, side: Side) -> None:
     proxy = await stack.proxied()
     stack.configure(redis_url=proxy.url)
     job = await add(stack.fleet, Schedule(every_s=3600))
@@ -243,7 +240,7 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
         await eventually(lambda: one.poll() is not None or other.poll() is not None)
         await eventually(lambda: entries(stack.fleet))
 
-        # The other one looks on, and again.
+        # The other process checks again, as the scheduler.
         await stack.fleet.scripts.client.delete(keys.CRON_SCHEDULER)
         await eventually(cron_of(stack.fleet).has_scheduler)
         assert [entry.message.timestamp for entry in await entries(stack.fleet)] == [now_ms]
@@ -252,7 +249,7 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
 
 @contextlib.contextmanager
 def _sweeping(stack: Stack) -> Any:
-    """Have a `remoteclaw sweep` running."""
+    """Run `remoteclaw sweep`."""
     log = stack.home.logs / "sweep.log"
     process = start_program([REMOTECLAW, "sweep"], env=stack.env(), log=log)
     try:
@@ -262,10 +259,10 @@ def _sweeping(stack: Stack) -> Any:
         process.wait()
 
 
-# -- what can't be fired --------------------------------------------------------------------------
+# -- jobs that can't be fired ---------------------------------------------------------------------
 
 
-async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -> None:
+async def test_an_invalid_stored_job_is_switched_off_and_blocks_no_other(fleet: Fleet) -> None:
     now_ms = await fleet.scripts.now_ms()
     lost = await add(fleet, Schedule(cron="0 9 * * *", tz="Mars/Base"), next_ms=now_ms)
     client = fleet.scripts.client
@@ -285,7 +282,7 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
     assert await client.zscore(keys.CRON_DUE, "gone") is None
 
 
-async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) -> None:
+async def test_a_full_server_fires_no_job_until_it_has_room(directory: Path) -> None:
     with running_server(installed_servers()[0], directory, "--maxmemory", "20mb") as server:
         fleet = Fleet.open(server.url)
         client = fleet.scripts.client
@@ -306,10 +303,10 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
         await fleet.aclose()
 
 
-# -- the whole way --------------------------------------------------------------------------------
+# -- end to end -----------------------------------------------------------------------------------
 
 
-async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
+async def test_the_answer_of_a_cron_job_goes_to_its_chat(stack: Stack) -> None:
     await stack.start_worker()
     job = await add(stack.fleet, Schedule(every_s=3600), next_ms=await stack.fleet.scripts.now_ms())
 
@@ -327,7 +324,7 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
-async def test_up_fires_what_the_command_line_adds(home: Home) -> None:
+async def test_up_fires_a_job_that_the_cli_added(home: Home) -> None:
     with running(home):
         for seconds in (3, 30):  # a busy machine may not have added it within three
             soon = datetime.now(UTC) + timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""How runs of cron jobs end: what is noted, what that means for the job, what the chat is told."""
+"""The end of cron runs: the log entry, the effect on the job, and the alert in the chat."""
 
 import asyncio
 from dataclasses import replace
@@ -45,7 +45,7 @@ async def kept(fleet: Fleet, job: Job) -> Job:
 
 
 async def run_at(fleet: Fleet, at_ms: int, *, status: str = "done", category: str = "") -> int:
-    """Fire what is due at a time, and have it end so at once; return how many ran."""
+    """Fire the jobs due at a time, and end their runs at once; return how many were fired."""
     await set_clock(fleet, at_ms)
     count = await scheduler_of(fleet).tick()
     await work(fleet, status=status, category=category)
@@ -54,7 +54,7 @@ async def run_at(fleet: Fleet, at_ms: int, *, status: str = "done", category: st
 
 
 async def alerts(fleet: Fleet) -> list[dict[str, Any]]:
-    """Return what is on the chat's reply stream."""
+    """Return the messages on the chat's reply stream."""
     found: Any = await fleet.scripts.client.xrange(REPLIES)
     return [orjson.loads(fields[b"reply"]) for _, fields in found]
 
@@ -101,7 +101,7 @@ async def test_the_log_says_how_a_run_ended(
     assert after.failures == int(status in ("failed", "dead"))
 
 
-async def test_nothing_that_a_cli_printed_is_in_the_log(fleet: Fleet) -> None:
+async def test_the_log_has_nothing_that_a_cli_printed(fleet: Fleet) -> None:
     job = await started(fleet)
 
     await run_at(fleet, START + MINUTE_MS, status="failed", category="fatal")
@@ -122,7 +122,7 @@ async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fle
 
     (run,) = await cron_of(fleet).runs(once.id)
     assert run.status == "unknown"
-    assert run.detail == "Its outcome is not known any more."
+    assert run.detail == "Its outcome is no longer known."
     after = await kept(fleet, once)
     assert (after.enabled, after.next_ms, after.last_status) == (False, None, "unknown")
 
@@ -139,11 +139,11 @@ async def test_a_damaged_run_stops_no_other(fleet: Fleet) -> None:
     assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
 
 
-# -- what is not finished -------------------------------------------------------------------------
+# -- unfinished runs ------------------------------------------------------------------------------
 
 
-async def test_what_is_due_while_a_run_is_unfinished_is_left_out(fleet: Fleet) -> None:
-    """Once it is noted: else a run of a day would push everything else out of the log."""
+async def test_a_due_time_during_an_unfinished_run_is_skipped(fleet: Fleet) -> None:
+    """It is logged once; otherwise a run of a day would push everything else out of the log."""
     job = await started(fleet)
     for minute in range(1, 5):
         await set_clock(fleet, START + minute * MINUTE_MS)
@@ -162,8 +162,8 @@ async def test_what_is_due_while_a_run_is_unfinished_is_left_out(fleet: Fleet) -
     assert (await kept(fleet, job)).missed_ms is None
 
 
-async def test_a_run_that_ended_this_moment_holds_nothing_up(fleet: Fleet) -> None:
-    """It ends between the look at the runs and the look at what is due."""
+async def test_a_run_that_just_ended_does_not_block_the_next_one(fleet: Fleet) -> None:
+    """It ends between the scheduler's check of open runs and its check of due jobs."""
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).tick()
@@ -177,7 +177,7 @@ async def test_a_run_that_ended_this_moment_holds_nothing_up(fleet: Fleet) -> No
     assert statuses(await cron_of(fleet).runs(job.id)) == ["fired", "done"]
 
 
-async def test_a_run_that_nobody_knows_of_holds_nothing_up(fleet: Fleet) -> None:
+async def test_an_unknown_unfinished_run_does_not_block_the_next_one(fleet: Fleet) -> None:
     job = await started(fleet, running="gone")
 
     await set_clock(fleet, START + MINUTE_MS)
@@ -186,7 +186,7 @@ async def test_a_run_that_nobody_knows_of_holds_nothing_up(fleet: Fleet) -> None
     assert (await kept(fleet, job)).running == f"{job.id}:{START + MINUTE_MS}"
 
 
-async def test_what_is_due_once_waits_for_no_other_run(fleet: Fleet) -> None:
+async def test_a_one_time_job_does_not_wait_for_a_manual_run(fleet: Fleet) -> None:
     job = await started(fleet, ONCE)
     await manual(fleet, job)
     await set_clock(fleet, START + MINUTE_MS)
@@ -208,20 +208,20 @@ async def manual(fleet: Fleet, job: Job, call: str = "c1") -> str | None:
 # -- failures -------------------------------------------------------------------------------------
 
 
-async def test_a_job_that_fails_is_left_alone_for_longer_and_longer(fleet: Fleet) -> None:
+async def test_a_failing_job_pauses_longer_after_each_failure(fleet: Fleet) -> None:
     job = await started(fleet)
     at_ms = START
-    found = []
+    minutes = []
     for _ in range(7):
         before = (await kept(fleet, job)).next_ms
         assert before is not None
-        found.append((before - at_ms) // MINUTE_MS)
+        minutes.append((before - at_ms) // MINUTE_MS)
         at_ms = before
         assert await run_at(fleet, at_ms - MINUTE_MS // 2) == 0
         assert await run_at(fleet, at_ms, status="failed", category="fatal") == 1
 
-    # What is due next is the first due time behind 30 s, 1, 2, 4, 8, 16 minutes from the end.
-    assert found == [1, 1, 2, 3, 5, 9, 17]
+    # The next due time is the first one after a pause of 30 s, 1, 2, 4, 8 or 16 minutes.
+    assert minutes == [1, 1, 2, 3, 5, 9, 17]
     skipped = [run for run in await cron_of(fleet).runs(job.id) if run.status == "skipped"]
     assert [run.detail for run in skipped][-1] == (
         "It had failed 2 times in a row, so it pauses for 60 s."
@@ -230,7 +230,7 @@ async def test_a_job_that_fails_is_left_alone_for_longer_and_longer(fleet: Fleet
     assert (await kept(fleet, job)).failures == 7
 
 
-async def test_a_run_that_goes_well_ends_the_backoff(fleet: Fleet) -> None:
+async def test_a_successful_run_ends_the_backoff(fleet: Fleet) -> None:
     job = await started(fleet, failures=4)
 
     await run_at(fleet, START + MINUTE_MS)
@@ -239,7 +239,7 @@ async def test_a_run_that_goes_well_ends_the_backoff(fleet: Fleet) -> None:
     assert (after.failures, after.next_ms) == (0, START + 2 * MINUTE_MS)
 
 
-async def test_what_people_do_is_no_failure(fleet: Fleet) -> None:
+async def test_a_run_that_a_person_stopped_is_no_failure(fleet: Fleet) -> None:
     job = await started(fleet, failures=1, alert_after=1)
 
     await run_at(fleet, START + MINUTE_MS, status="stopped")
@@ -249,7 +249,7 @@ async def test_what_people_do_is_no_failure(fleet: Fleet) -> None:
     assert await alerts(fleet) == []
 
 
-async def test_a_job_that_is_paused_meanwhile_stays_so(fleet: Fleet) -> None:
+async def test_a_job_paused_during_its_run_stays_paused(fleet: Fleet) -> None:
     job = await started(fleet, alert_after=1)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).tick()
@@ -264,14 +264,14 @@ async def test_a_job_that_is_paused_meanwhile_stays_so(fleet: Fleet) -> None:
     assert await alerts(fleet) == []
 
 
-# -- once -----------------------------------------------------------------------------------------
+# -- one-time jobs --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("status", "category"),
     [("failed", "retryable"), ("dead", "retryable"), ("stopped", "aborted")],
 )
-async def test_what_is_due_once_and_did_not_go_well_is_kept_and_off(
+async def test_a_one_time_job_that_did_not_succeed_is_kept_and_switched_off(
     fleet: Fleet, status: str, category: str
 ) -> None:
     job = await started(fleet, ONCE)
@@ -284,7 +284,7 @@ async def test_what_is_due_once_and_did_not_go_well_is_kept_and_off(
     assert await scheduler_of(fleet).tick() == 0
 
 
-async def test_a_job_that_was_given_another_time_meanwhile_has_that_before_it(
+async def test_a_job_rescheduled_during_its_run_keeps_the_new_time(
     fleet: Fleet,
 ) -> None:
     job = await started(fleet, ONCE)
@@ -304,17 +304,17 @@ async def test_a_job_that_was_given_another_time_meanwhile_has_that_before_it(
 # -- alerts ---------------------------------------------------------------------------------------
 
 
-async def test_the_chat_is_told_once_of_so_many_failures_in_a_row(fleet: Fleet) -> None:
+async def test_the_chat_is_alerted_once_after_enough_failures_in_a_row(fleet: Fleet) -> None:
     schedule = Schedule(cron="*/10 * * * *", tz="Europe/Berlin")
     job = await started(fleet, schedule, alert_after=2, name='a "job"\nof two lines')
-    told = []
+    counts = []
     for status in ("failed", "failed", "failed", "done", "failed", "failed", "failed"):
         at_ms = (await kept(fleet, job)).next_ms
         assert at_ms is not None
         await run_at(fleet, at_ms, status=status, category="auth")
-        told.append(len(await alerts(fleet)))
+        counts.append(len(await alerts(fleet)))
 
-    assert told == [0, 1, 1, 1, 1, 2, 2]
+    assert counts == [0, 1, 1, 1, 1, 2, 2]
     first = (await alerts(fleet))[0]
     assert first["text"] == (
         'The cron job "a "job" of two lines" has failed 2 times in a row, '
@@ -340,7 +340,7 @@ async def test_an_adapter_delivers_the_alert(fleet: Fleet) -> None:
     await replies.aclose()
 
 
-async def test_the_chat_is_told_when_what_is_due_once_is_given_up(fleet: Fleet) -> None:
+async def test_the_chat_is_alerted_when_a_one_time_job_fails(fleet: Fleet) -> None:
     await started(fleet, ONCE, alert_after=9)
 
     await run_at(fleet, START + MINUTE_MS, status="failed", category="auth")
@@ -351,10 +351,10 @@ async def test_the_chat_is_told_when_what_is_due_once_is_given_up(fleet: Fleet) 
     )
 
 
-# -- a run that somebody asks for -----------------------------------------------------------------
+# -- manual runs ----------------------------------------------------------------------------------
 
 
-async def test_a_run_that_is_asked_for_moves_nothing(fleet: Fleet) -> None:
+async def test_a_manual_run_does_not_change_the_schedule(fleet: Fleet) -> None:
     once = await started(fleet, ONCE, alert_after=1)
 
     assert await manual(fleet, once)
@@ -369,7 +369,7 @@ async def test_a_run_that_is_asked_for_moves_nothing(fleet: Fleet) -> None:
     assert (run.status, run.is_manual) == ("failed", True)
 
 
-async def test_a_run_that_is_asked_for_and_goes_well_keeps_the_job(fleet: Fleet) -> None:
+async def test_a_successful_manual_run_keeps_a_one_time_job(fleet: Fleet) -> None:
     once = await started(fleet, ONCE, failures=2)
 
     assert await manual(fleet, once)
@@ -384,7 +384,7 @@ async def test_a_run_that_is_asked_for_and_goes_well_keeps_the_job(fleet: Fleet)
 
 
 @pytest.mark.parametrize("misfire", ["skip", "run_once"])
-async def test_after_a_day_asleep_what_is_on_time_runs_whatever_the_policy(
+async def test_after_a_day_asleep_a_job_that_is_on_time_runs_under_any_policy(
     fleet: Fleet, misfire: Any
 ) -> None:
     """A machine wakes at 8:00:20 of the next day, and the job is due every ten minutes."""
@@ -405,10 +405,10 @@ async def test_after_a_day_asleep_what_is_on_time_runs_whatever_the_policy(
         ("skip", "it is more than an hour ago."),
     ],
 )
-async def test_after_a_day_asleep_a_daily_job_does_what_its_policy_says(
+async def test_after_a_day_asleep_a_daily_job_follows_its_misfire_policy(
     fleet: Fleet, misfire: Any, why: str | None
 ) -> None:
-    """A machine wakes at half past ten, and the job was due at nine of both days."""
+    """A machine wakes at half past ten, and the job was due at nine on both days."""
     job = await started(fleet, Schedule(cron="0 9 * * *"), misfire=misfire)
 
     fired_now = await run_at(fleet, ms("2026-11-22T10:30Z"))
@@ -427,7 +427,7 @@ async def test_after_a_day_asleep_a_daily_job_does_what_its_policy_says(
 
 
 @pytest.mark.parametrize("misfire", ["skip", "run_once"])
-async def test_what_is_due_once_and_was_missed_is_never_lost(fleet: Fleet, misfire: Any) -> None:
+async def test_a_missed_one_time_job_is_never_lost(fleet: Fleet, misfire: Any) -> None:
     job = await started(fleet, ONCE, misfire=misfire)
 
     count = await run_at(fleet, START + 24 * HOUR_MS)
@@ -442,7 +442,7 @@ async def test_what_is_due_once_and_was_missed_is_never_lost(fleet: Fleet, misfi
         assert (after.enabled, after.next_ms) == (False, None)
 
 
-async def test_a_clock_that_jumps_forth_and_back_fires_nothing_twice(fleet: Fleet) -> None:
+async def test_a_clock_that_jumps_back_fires_no_due_time_twice(fleet: Fleet) -> None:
     job = await started(fleet, Schedule(cron="0 9 * * *"), misfire="run_once")
     nine = ms("2026-11-21T09:00Z")
     assert await run_at(fleet, nine) == 1
@@ -463,12 +463,12 @@ async def test_a_clock_that_jumps_forth_and_back_fires_nothing_twice(fleet: Flee
 @pytest.mark.parametrize("what_happens", ["killed", "late", "cut"])
 @pytest.mark.parametrize(
     ("step", "side"),
-    [(step, side) for step in ("unsettled", "settle") for side in ("before", "after")],
+    [(step, side) for step in ("unsettled_runs", "settle") for side in ("before", "after")],
 )
-async def test_a_settler_at(
+async def test_a_settler_stopped_at_any_step_settles_the_run_once(
     pair: tuple[Fleet, Fleet, Proxy], step: str, side: Side, what_happens: str
 ) -> None:
-    """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
+    """It is stopped at a step while another one checks; then it dies, continues or is cut off."""
     first, second, proxy = pair
     now_ms = await second.scripts.now_ms()
     hourly = Schedule(every_s=3600, anchor_ms=now_ms)  # not at the full hour, which may be now
@@ -484,7 +484,7 @@ async def test_a_settler_at(
     assert len(await alerts(second)) == 1
 
 
-async def test_a_run_of_a_job_that_was_removed_is_noted_once(
+async def test_a_run_of_a_removed_job_is_logged_once(
     pair: tuple[Fleet, Fleet, Proxy],
 ) -> None:
     first, second, proxy = pair
@@ -501,7 +501,7 @@ async def test_a_run_of_a_job_that_was_removed_is_noted_once(
     assert statuses(await cron_of(second).runs(job.id)) == ["done"]
 
 
-async def test_a_change_at_the_moment_of_settling_is_kept(
+async def test_a_change_of_a_job_during_its_settlement_is_kept(
     pair: tuple[Fleet, Fleet, Proxy],
 ) -> None:
     first, second, proxy = pair
@@ -510,13 +510,13 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     await scheduler_of(second).tick()
     await work(second, status="failed")
     failpoint = proxy.arm("settle", "before")
-    looking = asyncio.create_task(scheduler_of(first).tick())
+    checking = asyncio.create_task(scheduler_of(first).tick())
     await failpoint.wait()
     before = await kept(second, job)
 
     await store(second, before, replace(before, name="new"))
     failpoint.release()
-    await looking
+    await checking
     await scheduler_of(second).tick()
 
     after = await kept(second, job)
@@ -524,7 +524,7 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     assert statuses(await cron_of(second).runs(job.id)) == ["failed"]
 
 
-async def test_several_settlers_tell_the_chat_once(four: list[Fleet]) -> None:
+async def test_concurrent_settlers_alert_the_chat_once(four: list[Fleet]) -> None:
     one = four[0]
     job = await started(one, alert_after=1)
     for _ in range(6):
@@ -550,8 +550,8 @@ async def test_several_settlers_tell_the_chat_once(four: list[Fleet]) -> None:
 async def test_a_damaged_line_of_the_log_hides_no_other(fleet: Fleet) -> None:
     line = {"job_id": "j", "agent": "main", "due_ms": 1, "status": "fired", "detail": None}
     newer = {**line, "due_ms": 2, "what": "ever"}
-    for told, entry in ((line, "1-1"), (newer, "2-1")):
-        data = orjson.dumps({**told, "sid": "s"})
+    for fields, entry in ((line, "1-1"), (newer, "2-1")):
+        data = orjson.dumps({**fields, "sid": "s"})
         await fleet.scripts.client.lpush(keys.cron_runs("j"), f"{entry} ".encode() + data)
     await fleet.scripts.client.lpush(keys.cron_runs("j"), b"damaged", b"3-1 {}", b" []")
 
@@ -559,7 +559,7 @@ async def test_a_damaged_line_of_the_log_hides_no_other(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("stored", [b'{"v":99}', b"{"])
-async def test_a_run_of_a_job_that_can_t_be_read_waits(fleet: Fleet, stored: bytes) -> None:
+async def test_a_run_of_an_unreadable_job_stays_unsettled(fleet: Fleet, stored: bytes) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).tick()
@@ -572,7 +572,7 @@ async def test_a_run_of_a_job_that_can_t_be_read_waits(fleet: Fleet, stored: byt
     assert await fleet.scripts.client.hget(keys.CRON_JOBS, job.id) == stored
 
 
-async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None:
+async def test_jobs_of_a_newer_version_delay_no_other_job(fleet: Fleet) -> None:
     job = await started(fleet)
     client = fleet.scripts.client
     for number in range(100):

@@ -1,4 +1,4 @@
-"""When jobs are due, above all where clocks are changed."""
+"""The due times of jobs, above all across clock changes."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from tests.support.rows import for_each
 
 HOUR_MS = 3600 * 1000
 LATE_MS = GRACE_S * 1000
-#: A moment of a winter in which nothing happens.
+#: A moment in winter without a clock change.
 NOW = "2026-11-21T12:00Z"
 
 
@@ -45,7 +45,7 @@ def refusal(now: str = NOW, **schedule: object) -> str:
 
 
 def answer(schedule: Schedule, after_ms: int) -> int | str:
-    """Return the first due time, or why there is none."""
+    """Return the first due time, or the text of the refusal."""
     try:
         return schedule.first(after_ms)
     except ScheduleRefused as refused:
@@ -63,20 +63,20 @@ def answer(schedule: Schedule, after_ms: int) -> int | str:
         ("2026-12-24T18:00:00+05:30", None, "2026-12-24T12:30Z"),
         ("2026-12-24T18:00+01:00", "Europe/Berlin", "2026-12-24T17:00Z"),
         ("2026-12-24T18:00Z", "Europe/London", "2026-12-24T18:00Z"),
-        # What the clocks skip is due an hour later; of what comes twice, the first one is meant.
+        # A skipped time is due an hour later; of a repeated time, the first one counts.
         ("2027-03-28T02:30", "Europe/Berlin", "2027-03-28T01:30Z"),
         ("2027-10-31T02:30", "Europe/Berlin", "2027-10-31T00:30Z"),
         ("2027-10-31T02:30+01:00", "Europe/Berlin", "2027-10-31T01:30Z"),
     ],
 )
-def test_a_time_is_an_instant(at: str, tz: str | None, instant: str) -> None:
+def test_a_local_time_is_converted_to_an_instant(at: str, tz: str | None, instant: str) -> None:
     schedule = Schedule(at=at, tz=tz)
 
     assert schedule.first(ms(NOW)) == ms(instant)
     assert schedule.next_after(ms(instant)) is None
 
 
-def test_a_time_that_makes_no_sense_is_refused_in_one_sentence() -> None:
+def test_an_invalid_time_is_refused_with_a_clear_error() -> None:
     assert refusal(at="2026-11-21T13:00", tz="Europe/Berlin") == (
         "at '2026-11-21T13:00' is past: it is 2026-11-21T13:00:00+01:00 now."
     )
@@ -116,12 +116,12 @@ def test_intervals_never_drift(every_s: int, anchor_ms: int, passed_ms: int) -> 
     [
         ("America/New_York", "2026-11-20T20:00Z", "0 9 * * MON-FRI",
          ["11-23 09:00-0500", "11-24 09:00-0500"]),
-        # 02:00 to 03:00 does not exist: it is due right behind, once, and not left out.
+        # 02:00 to 03:00 does not exist: the job is due once, right after the gap.
         ("Europe/Berlin", "2026-03-29T01:00+01:00", "30 2-3 * * *",
          ["03-29 03:00+0200", "03-29 03:30+0200", "03-30 02:30+0200"]),
         ("Europe/Berlin", "2026-03-29T01:00+01:00", "*/20 2 * * *",
          ["03-30 02:00+0200", "03-30 02:20+0200"]),
-        # 02:00 to 03:00 comes twice: it is due the first time, but by the time that passes.
+        # 02:00 to 03:00 repeats: fixed times are due the first time, intervals by elapsed time.
         ("Europe/Berlin", "2026-10-25T01:00+02:00", "30 2 * * *",
          ["10-25 02:30+0200", "10-26 02:30+0100"]),
         ("Europe/Berlin", "2026-10-25T02:10+01:00", "30 2 * * *", ["10-26 02:30+0100"]),
@@ -132,7 +132,7 @@ def test_intervals_never_drift(every_s: int, anchor_ms: int, passed_ms: int) -> 
          ["10-04 02:30+1100", "10-05 02:15+1100"]),
     ],
 )  # fmt: skip
-def test_nights_in_which_clocks_are_changed(
+def test_due_times_in_nights_with_a_clock_change(
     zone: str, after: str, cron: str, times: list[str]
 ) -> None:
     assert upcoming(Schedule(cron=cron, tz=zone), after, len(times)) == times
@@ -159,10 +159,10 @@ MINUTES = st.one_of(
 HOURS = st.one_of(st.lists(st.integers(0, 23), min_size=1, max_size=5), st.just("*"))
 
 
-def numbers(field: list[int] | str, most: int) -> set[int]:
+def numbers(field: list[int] | str, limit: int) -> set[int]:
     if isinstance(field, list):
         return set(field)
-    return set(range(0, most, int(field.partition("/")[2] or 1)))
+    return set(range(0, limit, int(field.partition("/")[2] or 1)))
 
 
 def written(field: list[int] | str) -> str:
@@ -173,15 +173,15 @@ def minute_by_minute(
     minutes: list[int] | str, hours: list[int] | str, zone: ZoneInfo, after: datetime, days: int
 ) -> list[datetime]:
     """Return when Debian's cron, which wakes every minute, would run a job."""
-    goes_by_time = isinstance(minutes, str) or isinstance(hours, str)
+    is_interval = isinstance(minutes, str) or isinstance(hours, str)
     wanted = {(hour, minute) for hour in numbers(hours, 24) for minute in numbers(minutes, 60)}
     found = []
     before = after.astimezone(zone)
     for passed in range(1, days * 24 * 60):
         now = (after.astimezone(UTC) + timedelta(minutes=passed)).astimezone(zone)
-        is_due = (now.hour, now.minute) in wanted and (goes_by_time or not now.fold)
+        is_due = (now.hour, now.minute) in wanted and (is_interval or not now.fold)
         skipped = now.replace(tzinfo=None) - before.replace(tzinfo=None) - timedelta(minutes=1)
-        if not goes_by_time:
+        if not is_interval:
             for ago in range(1, int(skipped.total_seconds() // 60) + 1):
                 wall = now.replace(tzinfo=None) - timedelta(minutes=ago)
                 is_due |= (wall.hour, wall.minute) in wanted
@@ -195,11 +195,11 @@ def minute_by_minute(
 @example(change=("Europe/Berlin", "2026-03-28T12:00"), minutes=[30], hours=[2])
 @example(change=("Europe/Berlin", "2026-10-24T12:00"), minutes=[30], hours=[2])
 @example(change=("America/Santiago", "2026-09-05T12:00"), minutes=[0], hours=[0])
-def test_what_is_due_is_what_a_look_every_minute_would_find(
+def test_due_times_equal_those_of_a_cron_that_checks_every_minute(
     change: tuple[str, str], minutes: list[int] | str, hours: list[int] | str
 ) -> None:
     name, start = change
-    # Where clocks change by half an hour, cronsim skips minutes of what follows elapsed time.
+    # Where clocks change by half an hour, cronsim skips minutes of schedules by elapsed time.
     assume(name != "Australia/Lord_Howe" or (not isinstance(minutes, str) and hours != "*"))
     zone = ZoneInfo(name)
     after = datetime.fromisoformat(start).replace(tzinfo=zone)
@@ -215,7 +215,7 @@ def test_what_is_due_is_what_a_look_every_minute_would_find(
     assert [one.isoformat() for one in found] == [one.isoformat() for one in expected]
 
 
-def test_an_expression_that_makes_no_sense_is_refused_in_one_sentence() -> None:
+def test_an_invalid_cron_expression_is_refused_with_a_clear_error() -> None:
     assert refusal(cron="0 9 * *") == (
         "cron '0 9 * *' has 4 fields and needs five: minute, hour, day of the month, month, "
         "day of the week."
@@ -232,23 +232,23 @@ def test_an_expression_that_makes_no_sense_is_refused_in_one_sentence() -> None:
 
 
 @given(cron=st.text("0123456789*/,-#LWMONFEB ?²", max_size=30), after=st.integers(0, 2**42))
-def test_no_expression_does_anything_but_being_due_or_refused(cron: str, after: int) -> None:
-    told = answer(Schedule(cron=cron, tz="America/Santiago"), after)
+def test_any_cron_expression_is_due_or_refused(cron: str, after: int) -> None:
+    result = answer(Schedule(cron=cron, tz="America/Santiago"), after)
 
-    assert told.startswith("cron ") if isinstance(told, str) else told > after
+    assert result.startswith("cron ") if isinstance(result, str) else result > after
 
 
 @given(at=st.text(max_size=64), tz=st.none() | st.text(max_size=64))
-def test_no_time_does_anything_but_being_due_or_refused(at: str, tz: str | None) -> None:
-    told = answer(Schedule(at=at, tz=tz), ms(NOW))
+def test_any_time_is_due_or_refused(at: str, tz: str | None) -> None:
+    result = answer(Schedule(at=at, tz=tz), ms(NOW))
 
-    assert told.endswith((".", "?")) if isinstance(told, str) else told > ms(NOW)
-
-
-# -- a look at what is due ------------------------------------------------------------------------
+    assert result.endswith((".", "?")) if isinstance(result, str) else result > ms(NOW)
 
 
-def test_what_is_more_than_an_hour_late_is_run_where_that_is_wanted() -> None:
+# -- checks of due jobs ---------------------------------------------------------------------------
+
+
+def test_a_due_time_over_an_hour_late_runs_only_at_any_age() -> None:
     schedule = Schedule(cron="0 9 * * *")
     due, day = ms("2026-11-21T09:00Z"), 24 * HOUR_MS
 
@@ -257,13 +257,13 @@ def test_what_is_more_than_an_hour_late_is_run_where_that_is_wanted() -> None:
     assert schedule.due(due, due + LATE_MS, at_any_age=True) == Due(due, False, due + day)
 
 
-def test_after_a_month_a_job_of_each_minute_is_run_once() -> None:
-    look = Schedule(cron="* * * * *").due(ms("2026-10-21T12:00Z"), ms("2026-11-21T12:00:30Z"))
+def test_a_job_due_every_minute_runs_once_after_a_month_of_downtime() -> None:
+    check = Schedule(cron="* * * * *").due(ms("2026-10-21T12:00Z"), ms("2026-11-21T12:00:30Z"))
 
-    assert look == Due(ms("2026-11-21T12:00Z"), True, ms("2026-11-21T12:01Z"))
+    assert check == Due(ms("2026-11-21T12:00Z"), True, ms("2026-11-21T12:01Z"))
 
 
-def test_what_is_due_once_is_done_with() -> None:
+def test_a_one_time_job_has_no_next_due_time() -> None:
     due = ms("2026-11-21T12:00Z")
 
     assert Schedule(at="2026-11-21T12:00").due(due, due) == Due(due, False, None)
@@ -274,7 +274,9 @@ def test_what_is_due_once_is_done_with() -> None:
     first=st.integers(0, 400),
     late_minutes=st.integers(0, 60 * 24 * 3),
 )
-def test_of_what_is_due_the_latest_is_found(cron: str, first: int, late_minutes: int) -> None:
+def test_the_latest_of_several_missed_due_times_is_found(
+    cron: str, first: int, late_minutes: int
+) -> None:
     schedule = Schedule(cron=cron, tz="Europe/Berlin")
     due = schedule.next_after(ms("2026-03-20T00:00Z") + first * HOUR_MS) or 0
     now = due + late_minutes * 60_000
@@ -289,17 +291,17 @@ def test_of_what_is_due_the_latest_is_found(cron: str, first: int, late_minutes:
     every_s=st.integers(60, 100_000),
     late_ms=st.integers(0, 10 * LATE_MS),
 )
-def test_a_look_leaves_nothing_due(every_s: int, late_ms: int) -> None:
+def test_a_check_leaves_nothing_due(every_s: int, late_ms: int) -> None:
     schedule = Schedule(every_s=every_s)
     first = every_s * 1000
 
-    look = schedule.due(first, first + late_ms)
+    check = schedule.due(first, first + late_ms)
 
-    assert look.next_ms is not None
-    assert look.next_ms > first + late_ms
-    if look.run_ms is None:
-        assert look.has_missed
-        assert look.next_ms - first > LATE_MS
+    assert check.next_ms is not None
+    assert check.next_ms > first + late_ms
+    if check.run_ms is None:
+        assert check.has_missed
+        assert check.next_ms - first > LATE_MS
     else:
-        assert first + late_ms - look.run_ms < LATE_MS
-        assert look.next_ms - look.run_ms == first
+        assert first + late_ms - check.run_ms < LATE_MS
+        assert check.next_ms - check.run_ms == first

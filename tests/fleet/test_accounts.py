@@ -1,4 +1,4 @@
-"""How far an account was read, and who may say so."""
+"""The read position of an account, and which reader may move it."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from remoteclaw.fleet import Fleet, keys
 
 async def test_only_the_reader_moves_the_position(fleet: Fleet) -> None:
     first = fleet.replies.reader("test", "default")
-    await first.claimed()
+    await first.wait_for_claim()
     await fleet.accounts.advance(first, "7", accepted=2, aside=1)
-    await fleet.scripts.client.delete(keys.reader("test", "default"))  # its time is over
+    await fleet.scripts.client.delete(keys.reader("test", "default"))  # it has expired
     second = fleet.replies.reader("test", "default")
-    await second.claimed()
+    await second.wait_for_claim()
 
     with pytest.raises(LeaseLost):
         await fleet.accounts.advance(first, "8", accepted=1)
@@ -22,9 +22,9 @@ async def test_only_the_reader_moves_the_position(fleet: Fleet) -> None:
     assert (view.accepted, view.aside) == (2, 1)
 
 
-async def test_what_is_counted_once_is_counted_once(fleet: Fleet) -> None:
+async def test_a_repeated_advance_counts_its_messages_once(fleet: Fleet) -> None:
     reader = fleet.replies.reader("test", "default")
-    await reader.claimed()
+    await reader.wait_for_claim()
 
     await fleet.accounts.advance(reader, "7", accepted=2)
     await fleet.accounts.advance(reader, "7", accepted=2)  # the reply was lost
@@ -32,13 +32,13 @@ async def test_what_is_counted_once_is_counted_once(fleet: Fleet) -> None:
     assert (await fleet.accounts.view("test", "default")).accepted == 2
 
 
-async def test_who_leaves_makes_room_at_once_and_takes_nobody_elses(fleet: Fleet) -> None:
+async def test_a_leaving_reader_gives_up_only_its_own_claim(fleet: Fleet) -> None:
     first, second = (fleet.replies.reader("test", "default") for _ in range(2))
-    await first.claimed()
+    await first.wait_for_claim()
 
     await fleet.accounts.leave(second)
     assert not await second.claim()
     await fleet.accounts.leave(first)
 
-    assert not (await fleet.replies.readers()).is_there("test", "default")
+    assert not (await fleet.replies.readers()).is_read("test", "default")
     assert await second.claim()

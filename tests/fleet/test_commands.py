@@ -36,7 +36,7 @@ def command(text: str, **fields: object) -> Command | None:
         ("/NEW@Claw_Bot2 fix", "/new", "fix"),
     ],
 )
-def test_a_command(text: str, word: str, rest: str) -> None:
+def test_text_that_is_a_command(text: str, word: str, rest: str) -> None:
     assert command(text) == Command("reset", word, rest)
 
 
@@ -80,11 +80,11 @@ def test_a_command(text: str, word: str, rest: str) -> None:
         "/stop now",
     ],
 )
-def test_no_command(text: str) -> None:
+def test_text_that_is_no_command(text: str) -> None:
     assert command(text) is None
 
 
-def test_a_file_may_have_the_command_for_a_caption() -> None:
+def test_a_file_can_have_a_command_as_its_caption() -> None:
     file = {"name": "a.txt", "mime_type": "text/plain", "size": 1, "blob": "0" * 32}
 
     found = command("/new", attachments=(file,))
@@ -102,7 +102,7 @@ def test_only_people_give_commands(origin: str) -> None:
 
 
 @given(st.text(min_size=1).filter(str.strip))
-def test_no_text_is_misread(text: str) -> None:
+def test_no_other_text_is_mistaken_for_a_command(text: str) -> None:
     found = command(text)
 
     if found is not None:
@@ -110,12 +110,12 @@ def test_no_text_is_misread(text: str) -> None:
         assert first.partition("@")[0] in ("/new", "/reset", "/stop")
         assert found.rest in message(text).text
     assert command(f"x{text}") is None
-    behind = command(f"/new {text}")
-    assert behind is not None
-    assert behind.rest == message(text).text.strip()
+    with_arguments = command(f"/new {text}")
+    assert with_arguments is not None
+    assert with_arguments.rest == message(text).text.strip()
 
 
-# -- in their order -------------------------------------------------------------------------------
+# -- order ----------------------------------------------------------------------------------------
 
 
 TEXTS = st.sampled_from(["/new", "/reset", "/new x", "a", "b"])
@@ -132,7 +132,7 @@ DELIVERS = st.sampled_from(["channel", "channel", "channel", "caller"])
 def test_no_command_is_lost_or_overtaken(
     waiting: list[tuple[str, Any]], mode: Any, cap: int, drop: Any, busy_since: int | None
 ) -> None:
-    """Whatever waits and whatever is configured, until nothing waits any more."""
+    """This holds for any waiting entries and any queue settings, until no entry is left."""
     queue = QueueConfig(mode=mode, cap=cap, drop=drop)
     left = [
         Entry(f"{number}-0", message(text), deliver=deliver)
@@ -145,14 +145,14 @@ def test_no_command_is_lost_or_overtaken(
         before = left[: left.index(batch[0])]
         assert [entry.id for entry in batch] == [*plan.batch]
         commands = [command for entry in batch if (command := command_of(entry))]
-        # They are alone, or repeated; only one that says more is dropped, and then in its turn.
+        # A command is alone in its batch, or repeated. Only one with arguments can be dropped.
         assert len(commands) in (0, len(batch))
         assert len(commands) <= 1 or all(command.is_alone for command in commands)
         if commands:
             assert before == []
             assert not plan.left_out
             assert not plan.is_dropped or not commands[0].is_alone
-        # What the agent is asked stood before every command that waits.
+        # The entries for the agent came before every waiting command.
         if not plan.is_dropped and not commands:
             assert not any(map(command_of, left[: left.index(batch[-1])]))
         assert set(plan.left_out) < set(plan.batch) or not plan.left_out

@@ -31,7 +31,7 @@ FIT = {"redis_version": "7.4.0", "role": "master", "aof_enabled": 1}
         ({"maxmemory_policy": "allkeys-lru"}, "allkeys-lru loses.* `maxmemory-policy noeviction`"),
         ({"cluster_enabled": 1}, "runs in Cluster mode"),
         ({"role": "slave"}, "is a replica"),
-        ({"redis_version": "6.0.16"}, r"version 6\.0\.16, and 6\.2 is the oldest"),
+        ({"redis_version": "6.0.16"}, r"version 6\.0\.16, and RemoteClaw needs 6\.2"),
     ],
 )
 def test_a_server_that_loses_messages_is_unfit(differs: dict[str, object], why: str) -> None:
@@ -39,7 +39,7 @@ def test_a_server_that_loses_messages_is_unfit(differs: dict[str, object], why: 
     assert re.search(why, unfit_reason({**FIT, **differs}) or "")
 
 
-async def test_what_an_operator_is_told_of_an_unfit_server(directory: Path) -> None:
+async def test_an_unfit_server_is_reported_with_its_problem_and_setting(directory: Path) -> None:
     with running_server(PROGRAM, directory) as server:
         client: Any = open_redis(server.url)
         for setting, usual, why in (
@@ -54,7 +54,9 @@ async def test_what_an_operator_is_told_of_an_unfit_server(directory: Path) -> N
 
 
 @pytest.mark.parametrize("login", ["", ":wrong@"])
-async def test_a_login_that_is_refused(directory: Path, login: str) -> None:
+async def test_a_refused_login_is_reported_without_its_password(
+    directory: Path, login: str
+) -> None:
     with running_server(PROGRAM, directory) as server:
         with redis.Redis(unix_socket_path=str(server.socket)) as admin:
             admin.config_set("requirepass", "secret")
@@ -66,7 +68,7 @@ async def test_a_login_that_is_refused(directory: Path, login: str) -> None:
         assert ":wrong@" not in str(error.value)
 
 
-async def test_without_permission_for_scripts(directory: Path) -> None:
+async def test_a_redis_user_without_permission_for_scripts_is_refused(directory: Path) -> None:
     with running_server(PROGRAM, directory) as server:
         with redis.Redis(unix_socket_path=str(server.socket)) as admin:
             admin.acl_setuser(
@@ -81,7 +83,7 @@ async def test_without_permission_for_scripts(directory: Path) -> None:
         await client.aclose()
 
 
-async def test_not_there_at_all(directory: Path) -> None:
+async def test_a_redis_that_does_not_exist_is_reported_as_unreachable(directory: Path) -> None:
     url = f"unix://{directory}/nobody"
     client = open_redis(url)
 
@@ -89,7 +91,7 @@ async def test_not_there_at_all(directory: Path) -> None:
         await check_fitness(client, url)
 
 
-async def test_a_fit_server_is_taken(directory: Path) -> None:
+async def test_a_fit_server_is_accepted(directory: Path) -> None:
     with running_server(PROGRAM, directory) as server:
         client = open_redis(server.url)
         await check_fitness(client, server.url)
@@ -97,7 +99,7 @@ async def test_a_fit_server_is_taken(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
-async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
+async def test_a_full_server_refuses_new_messages_and_finishes_accepted_ones(
     program: ServerProgram, directory: Path
 ) -> None:
     with running_server(program, directory, "--maxmemory", "20mb") as server:
@@ -127,7 +129,7 @@ async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
 
 
 @pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
-async def test_a_disk_that_takes_nothing_is_named_and_passes(
+async def test_a_full_disk_is_reported_until_it_has_space_again(
     program: ServerProgram, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.5)
@@ -149,14 +151,14 @@ async def test_a_disk_that_takes_nothing_is_named_and_passes(
 
 
 async def refusal(fleet: Fleet) -> str:
-    """Return why a message is refused; nothing if the time was over before Redis had said it."""
+    """Return why a message is refused; an empty text if Redis did not answer in time."""
     try:
         await fleet.inbound.append(message("hello"), agent="main")
     except PerhapsSent:
         return ""
     except RedisRefused as error:
         return str(error)
-    return "it was taken"
+    return "it was accepted"
 
 
 async def is_writable(client: redis.asyncio.Redis) -> bool:
@@ -171,7 +173,7 @@ async def is_refused(client: redis.asyncio.Redis) -> bool:
 
 
 @pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
-async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some(
+async def test_full_memory_is_refused_at_the_start_only_to_programs_that_need_room(
     program: ServerProgram, directory: Path
 ) -> None:
     with running_server(program, directory) as server:
@@ -179,7 +181,7 @@ async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some
         client = fleet.scripts.client
         await client.config_set("maxmemory", 1)
 
-        await check_fitness(client, server.url)  # whoever looks, or makes room
+        await check_fitness(client, server.url)  # a program that only reads, or makes room
         with pytest.raises(RedisRefused, match=r"no memory left .*`remoteclaw replies list` shows"):
             await check_fitness(client, server.url, needs_room=True)
         memory = await fleet.scripts.memory()
@@ -189,14 +191,14 @@ async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some
         await fleet.aclose()
 
 
-# -- the limit of its memory ----------------------------------------------------------------------
+# -- memory limits --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("own", "configured", "limit"),
     [(64, 0, 64), (64, 32, 32), (64, 128, 64), (0, 32, 32)],
 )
-async def test_the_lowest_limit_of_its_memory_counts(
+async def test_the_lowest_memory_limit_counts(
     directory: Path, own: int, configured: int, limit: int
 ) -> None:
     with running_server(PROGRAM, directory, "--maxmemory", f"{own}mb") as server:
@@ -215,7 +217,9 @@ async def test_the_lowest_limit_of_its_memory_counts(
         await fleet.aclose()
 
 
-async def test_a_server_without_a_limit_is_bounded_by_its_machine(directory: Path) -> None:
+async def test_a_server_without_a_limit_may_use_half_of_the_machines_memory(
+    directory: Path,
+) -> None:
     with running_server(PROGRAM, directory, "--maxmemory", "0") as server:
         fleet = Fleet.open(server.url)
 

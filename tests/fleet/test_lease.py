@@ -1,4 +1,4 @@
-"""The lease of a session: taken, held, lost and given back."""
+"""The lease of a session: acquired, held, lost and released."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.turns.note_phase("spawned"),
         old.turns.publish(0, {"text": "stale"}),
         old.turns.finish("done", reply=[]),
-        old.turns.show({"text": "stale"}),
+        old.turns.publish_live_text({"text": "stale"}),
         old._renew(),
         old.remember("claude", "stale"),
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
@@ -53,7 +53,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
     assert await fleet.scripts.client.exists(REPLIES) == 0
 
 
-async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Fleet) -> None:
+async def test_the_agent_of_a_postponed_turn_keeps_its_tools(fleet: Fleet) -> None:
     lease, accepted = await begun(fleet)
     await lease.grant("digest", ["message_send"])
     await postpone(fleet, lease, 20_000)
@@ -74,7 +74,7 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
     assert not await fleet.scripts.client.hexists(state, "grant"), "its agent was cut off"
 
 
-async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet: Fleet) -> None:
+async def test_a_late_renewal_does_not_wake_a_postponed_session(fleet: Fleet) -> None:
     lease, _ = await begun(fleet)
     until = await postpone(fleet, lease, 3_600_000)
 
@@ -85,7 +85,7 @@ async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet:
     assert not await fleet.scripts.client.hexists(state, "lease_until_ms")
 
 
-async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
+async def test_a_message_to_a_postponed_background_session_adds_no_hint(
     fleet: Fleet,
 ) -> None:
     accepted = await fleet.inbound.append(message("job"), agent="main", lane="background")
@@ -99,10 +99,12 @@ async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
     assert await hints(fleet) == 0
     view = await fleet.sessions.view(accepted.session.sid)
     assert view is not None
-    assert view.lane == "agents", "it is served with what people send, when its time comes"
+    assert view.lane == "agents", "it is served in the lane of people's messages once it is due"
 
 
-async def test_a_late_holder_without_a_rival_may_finish(fleet: Fleet) -> None:
+async def test_a_turn_may_finish_under_an_expired_lease_that_no_worker_took_over(
+    fleet: Fleet,
+) -> None:
     lease, accepted = await begun(fleet)
     await let_pass(fleet, 60_000)
 
@@ -121,12 +123,12 @@ async def test_an_epoch_is_never_below_the_clock(fleet: Fleet) -> None:
     assert int(lease.epoch) >= int(accepted.entry_id.partition("-")[0])
 
 
-async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: Fleet) -> None:
+async def test_a_lost_lease_is_noticed_and_known_to_the_next_attempt(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     state: Any = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
     lost = await acquire(fleet, accepted)
     await lost.turns.begin([accepted.entry_id])
-    await fleet.scripts.client.delete(keys.state(lost.sid))  # a restart without the last writes
+    await fleet.scripts.client.delete(keys.state(lost.sid))  # Redis lost its last writes
     await fleet.scripts.client.hset(keys.state(lost.sid), mapping=state)
 
     with pytest.raises(LeaseLost):
@@ -138,7 +140,7 @@ async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: F
     assert (batch.attempt, batch.furthest_phase_before) == (1, "spawned")
 
 
-async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
+async def test_an_owner_that_was_frozen_too_long_gives_up_its_lease(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     lease.lease_s = 0.06
@@ -148,7 +150,7 @@ async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
         await lease._renew()
 
 
-async def test_an_owner_that_reaches_no_redis_gives_up_in_time(fleet: Fleet) -> None:
+async def test_an_owner_that_cannot_reach_redis_gives_up_its_lease_in_time(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     lease.lease_s = 0.5
@@ -180,7 +182,7 @@ async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> N
     assert await fleet.scripts.client.zcard(keys.ACTIVE) == 0
 
 
-async def test_a_message_after_close_schedules_the_session_anew(fleet: Fleet) -> None:
+async def test_a_message_after_close_schedules_the_session_again(fleet: Fleet) -> None:
     lease, _ = await idle(fleet)
     await lease.close()
     await fleet.scripts.client.delete("rq:queue:agents")
@@ -190,7 +192,7 @@ async def test_a_message_after_close_schedules_the_session_anew(fleet: Fleet) ->
     assert await hints(fleet) == 1
 
 
-async def test_releasing_gives_the_session_back_to_the_queue(fleet: Fleet) -> None:
+async def test_releasing_a_lease_queues_its_session_again(fleet: Fleet) -> None:
     accepted = await accept(fleet, "one")
     lease = await acquire(fleet, accepted)
     await fleet.scripts.client.delete("rq:queue:agents")
@@ -204,7 +206,7 @@ async def test_releasing_gives_the_session_back_to_the_queue(fleet: Fleet) -> No
 # -- stopping --------------------------------------------------------------------------------------
 
 
-async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -> None:
+async def test_a_stop_covers_accepted_messages_and_no_later_ones(fleet: Fleet) -> None:
     first, second = await accept(fleet, "one"), await accept(fleet, "two")
     assert await fleet.sessions.stop(first.session.sid) == 2
     third = await accept(fleet, "three")
@@ -222,7 +224,7 @@ async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -
 
 async def test_stopping_an_idle_session_does_nothing(fleet: Fleet) -> None:
     lease, accepted = await begun(fleet)
-    await lease.turns.finish("done", reply=[])  # it came first, so it has won
+    await lease.turns.finish("done", reply=[])  # the turn has finished before the stop
 
     assert await fleet.sessions.stop(accepted.session.sid) == 0
 
@@ -232,24 +234,26 @@ async def listeners(fleet: Fleet, channel: str) -> int:
     return int(count)
 
 
-async def test_renewing_tells_of_a_message_and_of_a_stop(fleet: Fleet) -> None:
+async def test_the_owner_of_a_lease_is_notified_of_new_messages_and_stops(fleet: Fleet) -> None:
     lease, accepted = await begun(fleet)
-    told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    notifications: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
-    async def hears(*news: str) -> None:
+    async def wait_for(*notification: str) -> None:
         async with asyncio.timeout(HANG_S):
-            while await told.get() != news:
+            while await notifications.get() != notification:
                 pass
 
     async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(lease.listen(lambda *news: told.put_nowait(news)))
+        listening = tasks.create_task(
+            lease.listen(lambda *notification: notifications.put_nowait(notification))
+        )
         await eventually(lambda: listeners(fleet, keys.bell(lease.sid)))
-        await hears("", accepted.entry_id)
+        await wait_for("", accepted.entry_id)
         newer = await accept(fleet)
-        await hears("", newer.entry_id)
+        await wait_for("", newer.entry_id)
         await fleet.sessions.stop(accepted.session.sid)
-        await hears(newer.entry_id, newer.entry_id)
-        watch.cancel()
+        await wait_for(newer.entry_id, newer.entry_id)
+        listening.cancel()
 
 
 # -- lingering -------------------------------------------------------------------------------------
@@ -275,17 +279,17 @@ async def test_lingering_ends_when_another_session_waits(fleet: Fleet) -> None:
     assert waiting.result() == "hint"
 
 
-async def test_lingering_has_an_end(fleet: Fleet) -> None:
+async def test_lingering_times_out(fleet: Fleet) -> None:
     lease, _ = await idle(fleet)
 
     assert await lease.wait(0.01) == "nothing"
 
 
-# -- conversations, and what is in the way ---------------------------------------------------------
+# -- conversations, and other waiting sessions -----------------------------------------------------
 
 
-async def test_a_conversation_that_was_dropped_is_lost_once(fleet: Fleet) -> None:
-    """The turn that drops it says so; the next one in the same lease doesn't say it again."""
+async def test_a_dropped_conversation_counts_as_lost_once(fleet: Fleet) -> None:
+    """The turn that drops it reports the loss; the next turn under the same lease doesn't."""
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     await lease.remember("claude|/work", "of-the-cli")
@@ -298,7 +302,7 @@ async def test_a_conversation_that_was_dropped_is_lost_once(fleet: Fleet) -> Non
     assert not later.has_lost_conversation({"claude|/work"})
 
 
-async def test_a_turn_that_is_begun_again_works_where_it_was(fleet: Fleet) -> None:
+async def test_a_repeated_turn_keeps_its_project(fleet: Fleet) -> None:
     lease, accepted = await begun(fleet)
     await fleet.sessions.bind(accepted.session, "web")
     assert await lease.turns.begin([accepted.entry_id])
@@ -310,29 +314,29 @@ async def test_a_turn_that_is_begun_again_works_where_it_was(fleet: Fleet) -> No
     assert lease.state.turn_project == "web"
 
 
-async def test_a_copy_of_a_conversation_is_in_its_project(fleet: Fleet) -> None:
+async def test_a_copy_of_a_conversation_keeps_its_project(fleet: Fleet) -> None:
     lease, accepted = await idle(fleet)
     await lease.remember("claude|/web", "of-the-cli")
     await fleet.sessions.bind(accepted.session, "web")
     copy = replace(accepted.session, thread="t")
 
-    await fleet.sessions.fork(await seen(fleet, accepted.session.sid), copy, ["claude|/web"])
+    await fleet.sessions.fork(await view_of(fleet, accepted.session.sid), copy, ["claude|/web"])
 
-    assert (await seen(fleet, copy.sid)).project == "web"
+    assert (await view_of(fleet, copy.sid)).project == "web"
 
 
-async def seen(fleet: Fleet, sid: str) -> SessionView:
+async def view_of(fleet: Fleet, sid: str) -> SessionView:
     view = await fleet.sessions.view(sid)
     assert view is not None
     return view
 
 
-async def test_a_turn_is_in_the_way_of_others_and_not_of_its_own_hint(fleet: Fleet) -> None:
-    """One may be left over: the turn came by another way."""
+async def test_a_worker_is_needed_for_other_sessions_but_not_for_its_own_hint(fleet: Fleet) -> None:
+    """A hint can be left over, because the turn can begin without it."""
     lease, _ = await begun(fleet)
     assert await hints(fleet) == 1
-    needed = asyncio.create_task(lease.needed())
-    for _ in range(50):  # it has looked by then
+    needed = asyncio.create_task(lease.wait_until_needed())
+    for _ in range(50):  # enough time for one check
         await fleet.scripts.client.ping()
     assert not needed.done()
     await accept(fleet, from_="bob")

@@ -1,4 +1,4 @@
-"""A script's effect counts once, also when its reply never arrives and it is sent again."""
+"""A script has its effect once, even if its reply is lost and the script is sent again."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -10,12 +10,12 @@ from remoteclaw.config.model import Config, TerminalsConfig
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.calls import Copied
+from remoteclaw.fleet.calls import ConversationCopy
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.request import Answered
-from remoteclaw.fleet.request_card import record_args, shown_by
+from remoteclaw.fleet.request import RequestAnswer
+from remoteclaw.fleet.request_card import make_card, request_args
 from remoteclaw.fleet.terminal_state import TerminalTurn
 from remoteclaw.fleet.turn import Postponement, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish
@@ -43,13 +43,13 @@ async def lossy(any_server: Server, directory: Path) -> AsyncIterator[tuple[Flee
 
 
 def lose(proxy: Proxy, step: str) -> Failpoint:
-    """Lose the next reply to a step: the script has run, and its caller can't know."""
+    """Lose the next reply to a step, after its script has run."""
     failpoint = proxy.arm(step, "after")
     failpoint.cut()
     return failpoint
 
 
-async def test_append(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_append_stores_the_message_once(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lost = lose(proxy, "append")
 
@@ -60,7 +60,7 @@ async def test_append(lossy: tuple[Fleet, Proxy]) -> None:
     assert await fleet.workers.waiting() == 1
 
 
-async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_acquire_still_grants_the_lease(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     accepted = await accept(fleet)
     lost = lose(proxy, "acquire")
@@ -71,7 +71,7 @@ async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
     assert await lease.turns.begin([accepted.entry_id])
 
 
-async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_begin_counts_one_attempt(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
@@ -97,7 +97,7 @@ async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
     ],
     ids=["publish", "finish"],
 )
-async def test_what_is_said_is_said_once(
+async def test_a_lost_reply_to_publish_or_finish_sends_the_text_once(
     lossy: tuple[Fleet, Proxy], step: str, write: Callable[[Lease], Awaitable[object]]
 ) -> None:
     fleet, proxy = lossy
@@ -110,7 +110,7 @@ async def test_what_is_said_is_said_once(
     assert await fleet.scripts.client.xlen(REPLIES) == 1
 
 
-async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_steer_joins_the_entry_once(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
     second = await fleet.inbound.append(message("second"), agent="main")
@@ -126,7 +126,9 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     assert outcome.status == "steered"
 
 
-async def test_what_is_said_beside_is_said_once(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_an_aside_step_sends_its_answer_once(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
     fleet, proxy = lossy
     lease, first = await begun(fleet)
     second = await fleet.inbound.append(message("second"), agent="main")
@@ -143,17 +145,19 @@ async def test_what_is_said_beside_is_said_once(lossy: tuple[Fleet, Proxy]) -> N
 
     client = fleet.scripts.client
     assert await client.xlen(REPLIES) == 1
-    assert await client.llen(keys.beside(lease.sid)) == 1
+    assert await client.llen(keys.aside_notes(lease.sid)) == 1
 
 
-async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_postpone_sends_one_notice(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, accepted = await begun(fleet)
     lost = lose(proxy, "postpone")
-    told = {"text": "later"}
-    what = Postponement(10**13, why="retryable", tries=1, told="", detail="", notice=told)
+    notice = {"text": "later"}
+    postponement = Postponement(
+        10**13, why="retryable", tries=1, last_notice="", detail="", notice=notice
+    )
 
-    assert await lease.turns.postpone(what, newest=accepted.entry_id) == "postponed"
+    assert await lease.turns.postpone(postponement, newest=accepted.entry_id) == "postponed"
 
     assert lost.reached.is_set()
     client = fleet.scripts.client
@@ -161,8 +165,10 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
     assert await client.hget(keys.state(lease.sid), "forgiven_attempts") == b"1"
 
 
-async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
-    """What comes between the command and its repetition is not stopped."""
+async def test_a_lost_reply_to_a_stop_command_stops_no_later_message(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
+    """A message between the command and its repetition is not stopped."""
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
     lost = lose(proxy, "append")
@@ -176,7 +182,7 @@ async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
     assert await fleet.scripts.client.hget(keys.state(lease.sid), "stop_entry") == first
 
 
-async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_reset_ends_one_conversation(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, accepted = await begun(fleet)
     await lease.remember("demo|here", "old")
@@ -194,8 +200,8 @@ async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
     assert await fleet.scripts.client.hvals(keys.session_map(lease.sid)) == [b"new"]
 
 
-async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
-    """Also when nothing but the dead letter itself was left of the message."""
+async def test_a_lost_reply_to_retry_adds_one_entry(lossy: tuple[Fleet, Proxy]) -> None:
+    """This holds even if only the dead letter is left of the message."""
     fleet, proxy = lossy
     lease, accepted = await begun(fleet)
     entry = accepted.entry_id
@@ -213,7 +219,7 @@ async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
         await fleet.dead_letters.retry(letter.id)
 
 
-async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_close_still_closes_the_session(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
     await lease.turns.finish("done", reply=[])
@@ -224,7 +230,7 @@ async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
 
 
-async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_release_still_queues_the_session(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
     lost = lose(proxy, "release")
@@ -238,7 +244,7 @@ async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
 
 
 async def opened(fleet: Fleet) -> tuple[Lease, TerminalTurn, str]:
-    """Have a terminal's turn begun."""
+    """Open a terminal and begin its turn."""
     wish = TerminalWish(by="Ada", cols=80, rows=24)
     accepted = await fleet.terminals.open(
         SESSION,
@@ -254,7 +260,7 @@ async def opened(fleet: Fleet) -> tuple[Lease, TerminalTurn, str]:
     return lease, TerminalTurn(lease), accepted.entry_id
 
 
-async def test_terminal_open(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_terminal_open_opens_one_terminal(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lost = lose(proxy, "terminal_open")
 
@@ -268,7 +274,9 @@ async def test_terminal_open(lossy: tuple[Fleet, Proxy]) -> None:
     assert lease.state.terminal_entry == entry_id
 
 
-async def test_terminal_place(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_terminal_place_records_the_terminal(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
     fleet, proxy = lossy
     lease, own, turn = await opened(fleet)
     lost = lose(proxy, "terminal_place")
@@ -282,12 +290,12 @@ async def test_terminal_place(lossy: tuple[Fleet, Proxy]) -> None:
     assert view.terminal["turn"] == turn
 
 
-async def test_hold(lossy: tuple[Fleet, Proxy]) -> None:
-    """The holder has one epoch, however often it was asked for."""
+async def test_a_lost_reply_to_hold_gives_the_holder_one_epoch(lossy: tuple[Fleet, Proxy]) -> None:
+    """The repeated script gives the holder no second epoch."""
     fleet, proxy = lossy
     lease, own, turn = await opened(fleet)
     await own.place(place_of(turn))
-    lost = lose(proxy, "hold")
+    lost = lose(proxy, "give_to_holder")
 
     epoch = await own.hold(place_of(turn), "1 2 3", hold_s=60)
 
@@ -296,7 +304,7 @@ async def test_hold(lossy: tuple[Fleet, Proxy]) -> None:
     assert (held.epoch, held.sid, held.holder) == (epoch, lease.sid, "1 2 3")
 
 
-async def test_renew_held(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_renew_held_renews_the_lease(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     _, own, turn = await opened(fleet)
     await own.place(place_of(turn))
@@ -309,8 +317,10 @@ async def test_renew_held(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
 
 
-async def test_terminal_stop(lossy: tuple[Fleet, Proxy]) -> None:
-    """The terminal's own entry is stopped, and none behind it."""
+async def test_a_lost_reply_to_terminal_stop_stops_only_the_terminal(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
+    """The terminal's own entry is stopped, and none after it."""
     fleet, proxy = lossy
     lease, own, turn = await opened(fleet)
     assert not await fleet.terminals.stop(lease.sid)
@@ -325,7 +335,9 @@ async def test_terminal_stop(lossy: tuple[Fleet, Proxy]) -> None:
     assert held.stop_entry == turn
 
 
-async def test_terminal_change(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_terminal_change_publishes_one_event(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
     fleet, proxy = lossy
     lease, _, _ = await opened(fleet)
     lost = lose(proxy, "terminal_change")
@@ -334,29 +346,33 @@ async def test_terminal_change(lossy: tuple[Fleet, Proxy]) -> None:
     await fleet.terminals.change(lease.sid, lease.epoch, event=event, state="live")
 
     assert lost.reached.is_set()
-    assert [each.told for each in await fleet.terminals.events(lease.sid)] == [event]
+    assert [each.data for each in await fleet.terminals.events(lease.sid)] == [event]
 
 
-async def test_terminal_note(lossy: tuple[Fleet, Proxy]) -> None:
-    """Each record of a transcript is told once."""
+async def test_a_lost_reply_to_terminal_note_publishes_each_record_once(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
+    """Each record of a transcript is published once."""
     fleet, proxy = lossy
     lease, _, _ = await opened(fleet)
     lost = lose(proxy, "terminal_note")
 
     async def note(before: str, position: str) -> bool:
-        told = [{"type": "message", "id": position}]
-        return await fleet.terminals.note(
-            lease.sid, lease.epoch, before=before, position=position, told=told
+        events = [{"type": "message", "id": position}]
+        return await fleet.terminals.publish(
+            lease.sid, lease.epoch, before=before, position=position, events=events
         )
 
     assert await note("", "7")
     assert lost.reached.is_set()
     assert not await note("3", "9")
     assert await note("7", "9")
-    assert [each.told["id"] for each in await fleet.terminals.events(lease.sid)] == ["7", "9"]
+    assert [each.data["id"] for each in await fleet.terminals.events(lease.sid)] == ["7", "9"]
 
 
-async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_receipt_removes_the_delivered_reply(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
     payload = reply_payload(lease.session.place, "hi", sid=lease.sid, turn="1-0", attempt=1)
@@ -373,8 +389,10 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     await replies.aclose()
 
 
-async def test_what_a_task_is_told(lossy: tuple[Fleet, Proxy]) -> None:
-    """It stands on its stream once, and makes one run of a task that had ended."""
+async def test_a_lost_reply_to_call_tell_continues_the_task_once(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
+    """The message is on its stream once, and starts one new run of the ended task."""
     fleet, proxy = lossy
     child = await spawned(fleet)
     view, parent = await fleet.sessions.view(child.sid), await fleet.sessions.view(SESSION.sid)
@@ -382,20 +400,20 @@ async def test_what_a_task_is_told(lossy: tuple[Fleet, Proxy]) -> None:
     assert parent is not None
     lost = lose(proxy, "call_tell")
 
-    told = await tell(
+    result = await tell(
         fleet, Config(), None, "c", text="x", parent=parent, child=view, people=(), side_effect={}
     )
 
     assert lost.reached.is_set()
-    assert told.place == "continued"
+    assert result.place == "continued"
     assert await fleet.scripts.client.xlen(keys.inbound(child.sid)) == 1
     again = await fleet.sessions.view(child.sid)
     assert again is not None
-    assert again.task_entry == told.run != view.task_entry
+    assert again.task_entry == result.run != view.task_entry
 
 
 async def spawned(fleet: Fleet) -> SessionKey:
-    """Have a session whose task has ended, and return it."""
+    """Return the session of a task that has ended."""
     await begun(fleet)
     child, entry_id = await started_task(fleet, SESSION, message("a task"), call="task")
     lease = await acquire(fleet, Accepted(child, entry_id, False))
@@ -404,61 +422,61 @@ async def spawned(fleet: Fleet) -> SessionKey:
     return child
 
 
-async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:
-    """It is asked for once."""
+async def test_a_lost_reply_to_call_change_makes_one_request(lossy: tuple[Fleet, Proxy]) -> None:
+    """The change is requested once."""
     fleet, proxy = lossy
     lost = lose(proxy, "call_change")
     request = change_request(SESSION)
-    shown = shown_by(request, attempt=1, text="?")
+    card = make_card(request, attempt=1, text="?")
 
-    asked = record_args(request, shown, keep_ms=0)
-    await fleet.calls.change(None, "c", "made", note=None, asked=asked)
+    args = request_args(request, card, keep_ms=0)
+    await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
 
     assert lost.reached.is_set()
-    assert await fleet.calls.made(None, "c") == ["made"]
+    assert await fleet.calls.result_of(None, "c") == ["made"]
     assert [one.id for one in await fleet.asks.waiting()] == [request.id]
     assert await fleet.scripts.client.xlen(REPLIES) == 1
 
 
-async def test_what_became_of_a_change(lossy: tuple[Fleet, Proxy]) -> None:
-    """It is said once, and its session is woken once."""
+async def test_a_lost_reply_to_made_reports_the_change_once(lossy: tuple[Fleet, Proxy]) -> None:
+    """The result is reported once, and the session is scheduled once."""
     fleet, proxy = lossy
     request = change_request(SESSION)
-    asked = record_args(request, None, keep_ms=0)
-    await fleet.calls.change(None, "c", "made", note=None, asked=asked)
-    answer = Answered(verdict="once", by="operator", name="", at_ms=1)
-    await fleet.asks.answer(request, answer, words="", going_on="Go on.")
-    assert [one.id for one in await fleet.asks.changes()] == [request.id]
-    lost = lose(proxy, "made")
+    args = request_args(request, None, keep_ms=0)
+    await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
+    answer = RequestAnswer(verdict="once", by="operator", name="", at_ms=1)
+    await fleet.asks.answer(request, answer, closing_text="", entry_text="Go on.")
+    assert [one.id for one in await fleet.asks.answered_changes()] == [request.id]
+    lost = lose(proxy, "close_change")
 
-    await fleet.asks.made(request, "used", words="It is done.", told="Done.")
+    await fleet.asks.close_change(request, "used", closing_text="It is done.", entry_text="Done.")
 
     assert lost.reached.is_set()
-    found = await fleet.asks.find(request.id)
-    assert found is not None
-    assert (found.state, found.became) == ("used", "It is done.")
-    assert await fleet.asks.changes() == []
+    closed = await fleet.asks.find(request.id)
+    assert closed is not None
+    assert (closed.state, closed.became) == ("used", "It is done.")
+    assert await fleet.asks.answered_changes() == []
     assert await fleet.scripts.client.xlen(keys.inbound(request.session.sid)) == 1
     assert await fleet.workers.waiting() == 1
 
 
-async def test_what_a_turn_does(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_doing_records_the_activity(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, accepted = await begun(fleet)
-    lost = lose(proxy, "doing")
+    lost = lose(proxy, "task_activity")
 
-    await lease.work.note(accepted.entry_id, {"tool": "Bash"}, is_first=True)
+    await lease.progress.note(accepted.entry_id, {"tool": "Bash"}, is_first=True)
 
     assert lost.reached.is_set()
     assert await fleet.scripts.client.hget(keys.state(lease.sid), "doing") == b'{"tool":"Bash"}'
 
 
-async def test_a_branch_is_started_once(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_call_spawn_starts_one_branch(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lost = lose(proxy, "call_spawn")
 
     child, _ = await started_task(
-        fleet, SESSION, message("look"), call="a call", copied=Copied((), (SESSION, 0))
+        fleet, SESSION, message("look"), call="a call", copied=ConversationCopy((), (SESSION, 0))
     )
 
     assert lost.reached.is_set()
@@ -466,18 +484,22 @@ async def test_a_branch_is_started_once(lossy: tuple[Fleet, Proxy]) -> None:
     assert await fleet.scripts.client.xlen(keys.inbound(child.sid)) == 1
 
 
-async def test_a_message_is_moved_once(lossy: tuple[Fleet, Proxy]) -> None:
+async def test_a_lost_reply_to_aside_move_moves_the_message_once(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
     fleet, proxy = lossy
     lease, _ = await begun(fleet)
     second = await fleet.inbound.append(message("second"), agent="main")
     lost = lose(proxy, "aside_move")
 
     entry = Entry(second.entry_id, message("second"))
-    said = {"text": "on it"}
-    told = await move_to_branch(lease, Config(), entry, running=(), acknowledgement=said)
+    acknowledgement = {"text": "on it"}
+    result = await move_to_branch(
+        lease, Config(), entry, running=(), acknowledgement=acknowledgement
+    )
 
     assert lost.reached.is_set()
-    assert told == "moved"
+    assert result == "moved"
     (branch,) = await fleet.sessions.children(lease.sid)
     assert branch.waiting == 1
     assert await fleet.scripts.client.xlen(keys.inbound(lease.sid)) == 1

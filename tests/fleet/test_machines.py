@@ -1,4 +1,4 @@
-"""Two machines with one host id: neither ends, loses or repeats what the other one does."""
+"""Two machines with the same host id: neither ends, loses or repeats the other's work."""
 
 import os
 import shutil
@@ -19,14 +19,14 @@ from tests.support.processes import children
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
 
-#: An agent whose turn lasts until it is told to go on.
+#: An agent whose turn lasts until the file `go` exists.
 SLOW = """
 turn()
 while not os.path.exists('go'):
     time.sleep(0.01)
 say(type='done')
 """
-#: How a process sees the machine from another one: another boot, and a process that it can't see.
+#: Runs a program as on another machine: with another boot id, and without sight of a process.
 ELSEWHERE = """
 mount --bind "$1" /proc/sys/kernel/random/boot_id && mount --bind "$2" "/proc/$3" || exit 77
 shift 3; exec "$@"
@@ -35,14 +35,14 @@ shift 3; exec "$@"
 
 @pytest.fixture
 def other_boot(directory: Path) -> Path:
-    """A file with what another machine says of its boot."""
+    """A file with another machine's boot id."""
     file = directory / "boot_id"
     file.write_text("00000000-1111-2222-3333-444444444444\n")
     return file
 
 
 async def sweeping_elsewhere(stack: Stack, boot: Path, unseen: int) -> subprocess.Popen[bytes]:
-    """Start a sweeper as on a machine with our host id; skip where that takes more rights."""
+    """Start a sweeper as on another machine with our host id; skip the test without the rights."""
     nothing = boot.parent / "nothing"
     nothing.mkdir()
     unshare = ["unshare", "-m" if os.getuid() == 0 else "-rm", "sh", "-c", ELSEWHERE, "sh"]
@@ -55,18 +55,18 @@ async def sweeping_elsewhere(stack: Stack, boot: Path, unseen: int) -> subproces
             stderr=log,
         )
     client = stack.fleet.scripts.client
-    # It has looked for dead workers twice by then: at first, and again after two seconds.
+    # By then it has checked for dead workers twice: at its start, and after two seconds.
     for _ in range(4):
         await client.delete(keys.SWEEPER)
 
-        async def has_looked() -> bool:
+        async def has_checked() -> bool:
             return sweeper.poll() is not None or bool(await client.exists(keys.SWEEPER))
 
-        await eventually(has_looked)
-    said = (stack.home.logs / "elsewhere.log").read_text()
-    if sweeper.poll() == 77 or "unshare:" in said:
-        pytest.skip(f"mount namespaces are not allowed here: {said}")
-    assert sweeper.poll() is None, said
+        await eventually(has_checked)
+    log_text = (stack.home.logs / "elsewhere.log").read_text()
+    if sweeper.poll() == 77 or "unshare:" in log_text:
+        pytest.skip(f"mount namespaces are not allowed here: {log_text}")
+    assert sweeper.poll() is None, log_text
     return sweeper
 
 
@@ -91,10 +91,10 @@ async def test_a_turn_is_begun_once_while_another_machine_sweeps(
     assert [step.attempt for step in outcome.steps if step.name == "begun"] == [1]
 
 
-def test_of_another_boot_nothing_is_concluded(
+def test_processes_of_another_boot_are_assumed_to_be_alive(
     other_boot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is an older one of this machine can't be told: a clone remembers the same."""
+    """An earlier boot of this machine looks the same as another machine's, such as a clone's."""
     mine = process.identity()
     dead = mine.replace(f"pid {os.getpid()} ", "pid 4194303 ")
     old = "pid 4194303 4026531836 999"
@@ -108,7 +108,9 @@ def test_of_another_boot_nothing_is_concluded(
     assert process.identity() != mine
 
 
-def test_a_kernel_that_has_no_boot_id_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_identified_on_a_kernel_without_a_boot_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(clock, "BOOT_ID", Path("/nonexistent"))
 
     assert process.is_alive(process.identity())
@@ -134,10 +136,10 @@ async def test_doctor_names_a_second_machine(
     assert str(stack.home.path / "host-id") in named.text
 
 
-async def test_each_machine_has_a_gateway_of_its_own(
+async def test_each_machine_has_its_own_gateway_address(
     stack: Stack, other_boot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An address on loopback means another process on each."""
+    """A loopback address means another process on each machine."""
     gateways = stack.fleet.gateways
     async with gateways.announced("here", "http://127.0.0.1:18789"):
         assert await gateways.address("here")
@@ -150,7 +152,7 @@ async def test_each_machine_has_a_gateway_of_its_own(
 def test_run_directories_of_another_machine_are_left_alone(
     home: Home, other_boot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its holders can't be reached from here, also where the directory is shared."""
+    """Its holders can't be reached from here, even if the directory is shared."""
     ours = home.runs / run_name("up")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(clock, "BOOT_ID", other_boot)

@@ -1,4 +1,4 @@
-"""What a flood of words, files and calls leaves of Redis' memory, and for whom."""
+"""Redis' memory under a flood of messages, files and calls: what is refused, and in which order."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,14 +18,14 @@ JOB = {"name": "morning", "schedule": {"every": 3600}, "message": "Say good morn
 
 
 async def fill(stack: Stack, part: float) -> None:
-    """Have a part of the server's memory in use."""
+    """Set the server's limit so that the fraction `part` of it is in use."""
     client = stack.fleet.scripts.client
     used = (await client.info("memory"))["used_memory"]
     await client.config_set("maxmemory", int(used / part))
 
 
 async def without_limit(stack: Stack) -> None:
-    """Have room for any number of files, which are not written to the disk."""
+    """Remove the server's memory limit, and keep its data off the disk."""
     client = stack.fleet.scripts.client
     await client.config_set("appendonly", "no")
     await client.config_set("maxmemory", 0)
@@ -41,7 +41,7 @@ async def refused(turn: Turn, tool: str, **params: Any) -> str:
 # -- the order in which things are refused --------------------------------------------------------
 
 
-async def test_what_agents_ask_for_is_refused_before_messages_are(stack: Stack) -> None:
+async def test_calls_of_agents_are_refused_before_messages_are(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     job = (await turn.call("cron_add", job=JOB))["job"]
     await fill(stack, 0.75)
@@ -62,7 +62,7 @@ async def test_what_agents_ask_for_is_refused_before_messages_are(stack: Stack) 
     await ask(turn.gateway, operator(), "message.send", target="test:chat-1", message="x")
 
 
-async def test_what_was_accepted_is_finished_when_nothing_new_is_taken(stack: Stack) -> None:
+async def test_accepted_turns_are_finished_while_new_messages_are_refused(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await fill(stack, 0.85)
     door = gateway(stack.fleet, stack.home, HANDLERS)
@@ -77,7 +77,7 @@ async def test_what_was_accepted_is_finished_when_nothing_new_is_taken(stack: St
     assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
-async def test_a_dead_letter_is_retried_when_there_is_room(stack: Stack) -> None:
+async def test_a_dead_letter_is_retried_only_when_redis_has_room(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await turn.lease.turns.finish("dead", reply=[])
     (letter,) = await stack.fleet.dead_letters.list()
@@ -89,13 +89,13 @@ async def test_a_dead_letter_is_retried_when_there_is_room(stack: Stack) -> None
     assert (await stack.fleet.dead_letters.retry(letter.id)).entry_id
 
 
-async def test_what_is_kept_to_be_looked_at_goes_first(stack: Stack) -> None:
+async def test_live_text_records_and_long_outcomes_go_first_when_memory_fills(stack: Stack) -> None:
     client = stack.fleet.scripts.client
     kept = {}
     for part in (0.5, 0.65, 0.85):
         turn = await begin_turn(stack, HANDLERS, from_=f"user-{part}")
         await fill(stack, part)
-        await turn.lease.turns.show({"text": "he"})
+        await turn.lease.turns.publish_live_text({"text": "he"})
         shown = await client.exists(keys.live(turn.lease.sid))
         record = RecordAppend(b"{}\n", 1024, 1000_000)
         await turn.lease.turns.finish("done", reply=[{"text": "hi"}], record=record)
@@ -106,10 +106,10 @@ async def test_what_is_kept_to_be_looked_at_goes_first(stack: Stack) -> None:
     assert kept == {0.5: (1, 1, True), 0.65: (1, 1, False), 0.85: (0, 0, False)}
 
 
-# -- what a turn's tools may send -----------------------------------------------------------------
+# -- limits of a turn's tools ---------------------------------------------------------------------
 
 
-async def test_what_was_not_sent_counts_towards_nothing(stack: Stack) -> None:
+async def test_a_message_that_was_not_sent_counts_towards_no_limit(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     effects, session = stack.fleet.calls, turn.lease.session
     caller = await effects.caller(session.sid)
@@ -117,14 +117,14 @@ async def test_what_was_not_sent_counts_towards_nothing(stack: Stack) -> None:
     payload = ("test", "default", {"x": 1})
     for number in range(2):
         with pytest.raises(CallRefused, match="not stored any more"):
-            await effects.messages(caller, f"c{number}", [payload], note=None, blobs=["gone"])
+            await effects.send_messages(caller, f"c{number}", [payload], note=None, blobs=["gone"])
 
     await turn.call("message_send", target="chat-2", message="x")
 
     assert await stack.fleet.scripts.client.hget(keys.sent(session), "sent_messages") == b"1"
 
 
-async def test_a_chat_sends_four_megabytes_an_hour(stack: Stack) -> None:
+async def test_the_turns_of_a_chat_send_at_most_four_megabytes_an_hour(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     stack.configure(channels={"test": {"owners": ["alice"], "chunk_limit": 100_000}})
     text = "x" * 100_000  # which is noted with the turn as well
@@ -138,7 +138,7 @@ async def test_a_chat_sends_four_megabytes_an_hour(stack: Stack) -> None:
     assert "Don't repeat it: put what matters into your answer." in why
 
 
-async def test_a_chat_sends_three_hundred_messages_an_hour(stack: Stack) -> None:
+async def test_the_turns_of_a_chat_send_at_most_300_messages_an_hour(stack: Stack) -> None:
     chats = [f"chat-{number}" for number in range(20)]
     for thread in ("one", "two", "three"):
         turn = await begin_turn(stack, HANDLERS, thread_id=thread)
@@ -156,7 +156,7 @@ async def test_a_chat_sends_three_hundred_messages_an_hour(stack: Stack) -> None
     assert 0 < await stack.fleet.scripts.client.ttl(keys.sent(others.lease.session)) <= 3600
 
 
-# -- what one chat may have waiting ---------------------------------------------------------------
+# -- limits of one chat ---------------------------------------------------------------------------
 
 
 async def test_one_conversation_keeps_a_bounded_number_of_bytes_waiting(stack: Stack) -> None:
@@ -182,7 +182,7 @@ async def test_one_conversation_keeps_a_bounded_number_of_messages_waiting(stack
         await stack.append("one more")
 
 
-async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -> None:
+async def test_one_conversation_stores_a_bounded_number_of_bytes_in_files(stack: Stack) -> None:
     content, sid = bytes(20 * 1024 * 1024), "a" * 32
     await without_limit(stack)
     for _ in range(7):
@@ -201,7 +201,7 @@ async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -
         await stack.fleet.blobs.put(chat.sid, "big", content, chat=chat)
 
 
-async def test_operators_store_as_many_files_as_they_like(stack: Stack) -> None:
+async def test_operators_store_files_without_a_limit(stack: Stack) -> None:
     await without_limit(stack)
     content = bytes(20 * 1024 * 1024)
     for _ in range(8):
@@ -210,21 +210,21 @@ async def test_operators_store_as_many_files_as_they_like(stack: Stack) -> None:
     assert len(await stack.fleet.scripts.client.keys(keys.blob("*", "*"))) == 8
 
 
-async def test_a_file_for_which_there_is_no_room_leaves_none_of_it(stack: Stack) -> None:
+async def test_a_file_that_does_not_fit_leaves_no_piece_of_it(stack: Stack) -> None:
     client = stack.fleet.scripts.client
     await client.config_set("maxmemory", "16mb")
 
-    with pytest.raises(RedisRefused, match="no files are taken now, only words"):
+    with pytest.raises(RedisRefused, match="only messages without files are accepted"):
         await stack.fleet.blobs.put("a" * 32, "big", bytes(20 * 1024 * 1024))
 
     assert await client.keys(keys.blob("*", "*")) == []
     assert (await client.info("memory"))["used_memory"] < 10 * 1024 * 1024
 
 
-# -- what is put out -----------------------------------------------------------------------------
+# -- outcomes -------------------------------------------------------------------------------------
 
 
-async def test_a_long_reply_stands_in_one_outcome_of_a_batch(stack: Stack) -> None:
+async def test_a_long_reply_is_stored_in_one_outcome_of_a_batch(stack: Stack) -> None:
     first, second = await stack.append("one"), await stack.append("two")
     lease = await stack.fleet.leases.acquire(first.session.sid, worker="t", host="here")
     assert lease is not None
@@ -233,5 +233,9 @@ async def test_a_long_reply_stands_in_one_outcome_of_a_batch(stack: Stack) -> No
     await lease.turns.finish("done", reply=[{"text": "x" * 100_000, "is_error": False}])
 
     assert said(await stack.outcome(first)) == "x" * 100_000
-    told = await stack.outcome(second)
-    assert (told.status, told.turn, said(told)) == ("done", first.entry_id, "")
+    other_outcome = await stack.outcome(second)
+    assert (other_outcome.status, other_outcome.turn, said(other_outcome)) == (
+        "done",
+        first.entry_id,
+        "",
+    )

@@ -1,9 +1,8 @@
 """The scripts against a plain model of them: any order of calls, any number of owners, any delay.
 
-Hypothesis invents histories: messages, repetitions, owners that come late, stops, sweeps, time that
-passes.
-After each step the servers must agree with the model about what waits, who owns the session, what
-became of each message, and what was said.
+Hypothesis generates histories of messages, repetitions, late owners, stops, sweeps and passing
+time. After each step, the server must agree with the model about the waiting entries, the owner of
+each session, the outcome of each message, and the published texts.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import Held, TerminalTurn
+from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
@@ -46,16 +45,16 @@ IDS = st.integers(0, 12).map(str)
 
 @dataclass
 class Owner:
-    """Somebody who got a lease, and may have lost it."""
+    """A worker that got a lease, and may have lost it."""
 
     lease: Lease
     epoch: int
-    said: int = 0
+    next_index: int = 0
 
 
 @dataclass
 class Session:
-    """What the model knows of one session."""
+    """The model's state of one session."""
 
     sid: str = ""
     key: str = ""
@@ -70,9 +69,9 @@ class Session:
     stopped: str | None = None
     steered: list[str] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
-    """What branches answer, which nobody serves here."""
+    """The entries that were moved to branches; no worker serves these here."""
     moved_before_stop: int = 0
-    """How many of them were stopped."""
+    """The number of entries in `moved` when the session was last stopped."""
     ended: list[str] = field(default_factory=list)
     """The turns that have ended a conversation."""
     begun_by: int = 0
@@ -83,9 +82,8 @@ class Session:
     """How many attempts at the recorded batch were postponed."""
     opening: str | None = None
     """The entry of the terminal that is open, or waits for its turn."""
-    held: Held | None = None
-    """The terminal that the lease was given to last."""
-    """What the next person who writes to the postponed session is told."""
+    held: HeldLease | None = None
+    """The terminal that got the lease last."""
 
     def is_postponed(self, now: int) -> bool:
         return self.state == "scheduled" and self.not_before > now
@@ -117,11 +115,11 @@ class FleetMachine(RuleBasedStateMachine):
         self.sessions: dict[str, Session] = {"alice": Session(), "bob": Session()}
         self.seen: dict[tuple[str, str], str] = {}
         self.outcomes: dict[str, str] = {}
-        self.said: list[str] = []
+        self.published: list[str] = []
         self.verdicts: dict[str, str] = {}
-        """What has come of entries that were asked about beside a turn."""
+        """The verdicts of entries that were put to the agent as asides."""
         self.asked: dict[str, set[int]] = {}
-        """In which attempts they were."""
+        """The attempts in which each entry was put to the agent."""
         self.do(self.open())
 
     async def open(self) -> None:
@@ -142,8 +140,8 @@ class FleetMachine(RuleBasedStateMachine):
     @rule(sender=SENDERS, message_id=IDS, text=st.sampled_from(["hi", "hi", "/new", "/stop"]))
     def append(self, sender: str, message_id: str, text: str) -> None:
         session = self.sessions[sender]
-        said = message(text, id=message_id, from_=sender)
-        accepted = self.do(self.fleet.inbound.append(said, agent="main"))
+        incoming = message(text, id=message_id, from_=sender)
+        accepted = self.do(self.fleet.inbound.append(incoming, agent="main"))
         session.sid, session.key = accepted.session.sid, str(accepted.session)
         earlier = self.seen.get((sender, message_id))
         assert accepted.is_duplicate == (earlier is not None)
@@ -164,7 +162,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(sender=SENDERS, call=IDS)
     def open_terminal(self, sender: str, call: str) -> None:
-        """One is opened at a time, and by each call once."""
+        """A session has one open terminal, and a repeated call opens no second one."""
         session = self.sessions[sender]
         key = SessionKey.of(message("hi", from_=sender), agent="main")
         wish = TerminalWish(by=sender, cols=80, rows=24)
@@ -246,7 +244,7 @@ class FleetMachine(RuleBasedStateMachine):
         is_free = (session.state == "scheduled" and not session.is_postponed(self.now)) or (
             session.state == "running" and session.expires < self.now
         )
-        # Real time passes as well, so the very border is not looked at.
+        # Real time passes as well, so moments near the deadline are not checked.
         border = session.expires if session.state == "running" else session.not_before
         if abs(border - self.now) > 500 or not border:
             assert (lease is not None) == is_free
@@ -264,7 +262,7 @@ class FleetMachine(RuleBasedStateMachine):
         return session, owners[number % len(owners)] if owners else None
 
     def is_fenced(self, session: Session, owner: Owner, work: Coroutine[Any, Any, Any]) -> Any:
-        """Do what an owner wants; a stale one must be refused. Return (refused, result)."""
+        """Do an owner's write; a stale owner must be refused. Return (refused, result)."""
         if owner.epoch == session.epoch:
             return False, self.do(work)
         with pytest.raises(LeaseLost):
@@ -278,7 +276,7 @@ class FleetMachine(RuleBasedStateMachine):
         if owner is None or not wanted or session.begun_by == session.epoch == owner.epoch:
             return  # a drain begins the next turn when it has finished one
         if owner.epoch == session.epoch and session.state != "running":
-            return  # it has given the lease back
+            return  # it has released the lease
         stale, batch = self.is_fenced(session, owner, owner.lease.turns.begin(wanted))
         if stale:
             return
@@ -297,7 +295,7 @@ class FleetMachine(RuleBasedStateMachine):
         session.steered = []
         session.attempt += 1
         session.begun_by = owner.epoch
-        owner.said = 0
+        owner.next_index = 0
         assert batch is not None
         assert [entry_id.decode() for entry_id, _ in batch.entries] == session.batch
         assert batch.attempt == session.attempt
@@ -313,15 +311,17 @@ class FleetMachine(RuleBasedStateMachine):
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
-        text = f"{session.sid} {owner.epoch} {owner.lease.turns._batch.turn} {owner.said}"
+        text = f"{session.sid} {owner.epoch} {owner.lease.turns._batch.turn} {owner.next_index}"
         payload = {"text": text}
-        stale, _ = self.is_fenced(session, owner, owner.lease.turns.publish(owner.said, payload))
+        stale, _ = self.is_fenced(
+            session, owner, owner.lease.turns.publish(owner.next_index, payload)
+        )
         if stale:
             return
-        self.said.append(text)
+        self.published.append(text)
         if repeated:
-            self.do(owner.lease.turns.publish(owner.said, payload))
-        owner.said += 1
+            self.do(owner.lease.turns.publish(owner.next_index, payload))
+        owner.next_index += 1
 
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
     def steer(self, sender: str, number: int, repeated: bool) -> None:
@@ -355,7 +355,7 @@ class FleetMachine(RuleBasedStateMachine):
     def aside(
         self, sender: str, number: int, which: int, verdict: AsideVerdict, repeated: bool
     ) -> None:
-        """A verdict is obeyed once, and only about what waits and is a part of no turn."""
+        """A verdict counts once, and only for a waiting entry that is part of no turn."""
         session, owner = self.owner(sender, number)
         if owner is None or owner.lease.turns._batch is None or not session.waiting:
             return
@@ -393,7 +393,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert self.do(ending()) == obeyed
         self.verdicts[entry_id] = obeyed
         if obeyed != "later":
-            self.said.append(text)
+            self.published.append(text)
         if obeyed == "answered":
             self.outcomes[entry_id] = "done"
             session.waiting.remove(entry_id)
@@ -409,7 +409,7 @@ class FleetMachine(RuleBasedStateMachine):
         repeated=st.booleans(),
     )
     def move(self, sender: str, number: int, which: int, repeated: bool) -> None:
-        """A message is on exactly one stream: where it was, or on a branch of its own."""
+        """A message is on exactly one stream: on its own, or on its branch's."""
         session, owner = self.owner(sender, number)
         entries = [*session.waiting, *session.moved]
         if owner is None or not entries:
@@ -419,20 +419,20 @@ class FleetMachine(RuleBasedStateMachine):
         def moving() -> Coroutine[Any, Any, Any]:
             return move_to_branch(owner.lease, Config(), entry, running=())
 
-        stale, told = self.is_fenced(session, owner, moving())
+        stale, result = self.is_fenced(session, owner, moving())
         if stale:
             return
         is_stopped = session.stopped and _order(entry.id) <= _order(session.stopped)
         is_single = session.singly and _order(entry.id) <= _order(session.singly)
         is_taken = entry.id in (*(session.batch or ()), *session.steered)
         if entry.id in session.moved:
-            assert told == "moved"
+            assert result == "moved"
         elif is_stopped or is_single or is_taken:
-            assert told == "gone"
+            assert result == "gone"
         elif len(session.moved) - session.moved_before_stop >= Config().sessions.max_children:
-            assert told == "full"
+            assert result == "full"
         else:
-            assert told == "moved"
+            assert result == "moved"
             session.waiting.remove(entry.id)
             session.moved.append(entry.id)
             if repeated:
@@ -458,7 +458,7 @@ class FleetMachine(RuleBasedStateMachine):
             return owner.lease.turns.finish(
                 "done",
                 reply=[{"text": text}],
-                first_index=owner.said,
+                first_index=owner.next_index,
                 payloads=[{"text": text}],
                 taken_up=taken_up,
             )
@@ -471,7 +471,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert self.outcomes[entry_id] == "accepted"
             self.outcomes[entry_id] = "steered" if entry_id in taken_up else "done"
             session.waiting.remove(entry_id)
-        self.said.append(text)
+        self.published.append(text)
         if session.opening == turn.turn:
             session.opening = None
         session.batch, session.attempt, session.begun_by = None, 0, 0
@@ -492,7 +492,7 @@ class FleetMachine(RuleBasedStateMachine):
     def postpone(
         self, sender: str, number: int, seconds: int, knows_all: bool, repeated: bool
     ) -> None:
-        """Nothing is lost, the attempt counts as none, and what is said of it is said once."""
+        """No entry is lost, the attempt does not count, and the notice is sent once."""
         session, owner = self.owner(sender, number)
         if owner is None or owner.lease.turns._batch is None:
             return
@@ -501,18 +501,18 @@ class FleetMachine(RuleBasedStateMachine):
         text = f"{session.sid} {owner.epoch} {owner.lease.turns._batch.turn} waits"
         real_ms = self.do(self.fleet.scripts.client.time())[0] * 1000
         shift = int(self.do(self.fleet.scripts.client.get("test:shift")) or 0)
-        what = Postponement(
+        postponement = Postponement(
             until_ms=real_ms + shift + seconds * 1000,
             why="retryable",
             tries=1,
-            told="retryable",
+            last_notice="retryable",
             detail="",
             notice={"text": text},
         )
         newest = session.waiting[-1 if knows_all else 0]
 
         def postponing() -> Coroutine[Any, Any, Any]:
-            return owner.lease.turns.postpone(what, newest=newest)
+            return owner.lease.turns.postpone(postponement, newest=newest)
 
         stale, verdict = self.is_fenced(session, owner, postponing())
         if stale:
@@ -524,7 +524,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert verdict == ("postponed" if newest == session.waiting[-1] else "news")
         if verdict == "news":
             return
-        self.said.append(text)
+        self.published.append(text)
         session.state, session.not_before = "scheduled", self.now + seconds * 1000
         session.begun_by, session.forgiven = 0, session.forgiven + 1
         if repeated:
@@ -532,7 +532,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
     def reset(self, sender: str, number: int, repeated: bool) -> None:
-        """It changes nothing of what waits, and nothing under a lost lease."""
+        """A reset changes no waiting entry, and nothing at all under a lost lease."""
         session, owner = self.owner(sender, number)
         if owner is None or owner.lease.turns._batch is None:
             return
@@ -562,14 +562,14 @@ class FleetMachine(RuleBasedStateMachine):
             {"active": keys.ACTIVE},
             {"sid": session.sid, "lease_ms": LEASE_MS, "grace_ms": GRACE_MS},
         )
-        stale, told = self.is_fenced(session, owner, work)
+        stale, answer = self.is_fenced(session, owner, work)
         if not stale:
             session.expires = self.now + LEASE_MS
-            assert told[0].decode() == (session.stopped or "")
+            assert answer[0].decode() == (session.stopped or "")
 
     @rule(sender=SENDERS, number=st.integers(0, 2))
     def hold(self, sender: str, number: int) -> None:
-        """The lease is the terminal's from here on: nothing that its last owner sends counts."""
+        """From then on the lease is the terminal's, and writes of its last owner are refused."""
         session, owner = self.owner(sender, number)
         if owner is None or owner.lease.turns._batch is None:
             return
@@ -589,11 +589,11 @@ class FleetMachine(RuleBasedStateMachine):
         session.expires = self.now + HOLD_MS
         (session.held,) = [
             held for held in self.do(self.fleet.terminals.held("here")) if held.sid == session.sid
-        ] or [Held(session.sid, SessionKey.parse(session.key), epoch, place, "1 2 3", "")]
+        ] or [HeldLease(session.sid, SessionKey.parse(session.key), epoch, place, "1 2 3", "")]
 
     @rule(sender=SENDERS)
     def renew_terminal(self, sender: str) -> None:
-        """While nobody else has the session, its holder goes on."""
+        """The holder can renew its lease as long as no other owner has the session."""
         session = self.sessions[sender]
         if session.held is None:
             return
@@ -607,7 +607,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(sender=SENDERS)
     def lose_holder(self, sender: str) -> None:
-        """A holder that is dead gives the session back at once."""
+        """The session of a dead holder is free at once."""
         session = self.sessions[sender]
         if session.held is None:
             return
@@ -655,7 +655,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.do(self.fleet.sweeper.sweep())
 
     @rule()
-    def no_hint_for_what_is_postponed(self) -> None:
+    def postponed_sessions_get_no_hint(self) -> None:
         self.do(self.fleet.scripts.client.delete("rq:queue:agents"))
         self.do(self.fleet.sweeper.sweep())
         hinted = self.do(self.hinted())
@@ -665,8 +665,8 @@ class FleetMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(s.waiting for s in self.sessions.values()))
     @rule()
-    def everything_that_waits_is_hinted_in_the_end(self) -> None:
-        """However hints were lost: two minutes without a living worker, and a sweep."""
+    def waiting_sessions_are_hinted_in_the_end(self) -> None:
+        """A sweep repairs any lost hints after two minutes without a living worker."""
         self.do(self.fleet.scripts.client.delete("rq:queue:agents"))
         self.let_pass(100)
         self.let_pass(100)
@@ -704,9 +704,9 @@ class FleetMachine(RuleBasedStateMachine):
             assert len(branches) == len(session.moved)
             for branch in branches:
                 assert await client.xlen(keys.inbound(branch.decode())) == 1
-        said = await client.xrange(REPLIES)
-        texts = [fields[b"reply"].decode() for _, fields in said]
-        assert texts == [f'{{"text":"{text}"}}' for text in self.said]
+        replies = await client.xrange(REPLIES)
+        texts = [fields[b"reply"].decode() for _, fields in replies]
+        assert texts == [f'{{"text":"{text}"}}' for text in self.published]
         for (sender, _), entry_id in self.seen.items():
             outcome = await self.fleet.outcomes.read(self.sessions[sender].sid, entry_id)
             assert outcome is not None
@@ -718,7 +718,7 @@ def _order(entry_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in entry_id.split("-"))
 
 
-def test_the_scripts_do_what_the_model_does(any_client: Callable[[], Redis]) -> None:
+def test_the_scripts_agree_with_the_model(any_client: Callable[[], Redis]) -> None:
     machine = type("Machine", (FleetMachine,), {"open_client": staticmethod(any_client)})
     run_machine(
         machine,

@@ -1,11 +1,11 @@
-"""People who are let in by a code."""
+"""Pairing: strangers who get access by a code."""
 
 from typing import Any
 
 import orjson
 import pytest
 
-from remoteclaw.commands import Asked, parse, take
+from remoteclaw.commands import CommandCall, handle_message, parse
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet, keys
@@ -19,7 +19,7 @@ def request(id_: str = "7", message: str = "m1", **fields: Any) -> PairingReques
     return PairingRequest(id=id_, message=message, **about | fields)
 
 
-async def test_a_stranger_has_one_code_and_the_message_that_asked_has_it_again(
+async def test_a_stranger_gets_one_code_again_only_for_the_same_message(
     fleet: Fleet,
 ) -> None:
     code = await fleet.pairings.ask(request())
@@ -27,13 +27,13 @@ async def test_a_stranger_has_one_code_and_the_message_that_asked_has_it_again(
     assert code is not None
     assert len(code) == 8
     assert code.isalpha()
-    assert await fleet.pairings.ask(request()) == code  # the platform repeats itself
+    assert await fleet.pairings.ask(request()) == code  # the platform repeats the message
     assert await fleet.pairings.ask(request(message="m2")) is None
     (waiting,) = await fleet.pairings.requests()
     assert (waiting.code, waiting.id, waiting.name, waiting.chat) == (code, "7", "Bo", "7")
 
 
-async def test_three_strangers_may_ask_at_once_on_each_account(fleet: Fleet) -> None:
+async def test_at_most_three_strangers_have_a_code_on_each_account(fleet: Fleet) -> None:
     codes = [await fleet.pairings.ask(request(str(number))) for number in range(4)]
 
     assert [code is not None for code in codes] == [True, True, True, False]
@@ -52,7 +52,7 @@ async def test_a_code_is_valid_for_an_hour(fleet: Fleet) -> None:
     assert await fleet.pairings.ask(request(message="m2")) not in (None, code)
 
 
-async def test_who_is_approved_is_let_in_there_and_only_there(fleet: Fleet) -> None:
+async def test_an_approval_grants_access_on_its_account_only(fleet: Fleet) -> None:
     code = await fleet.pairings.ask(request())
     assert code is not None
 
@@ -68,7 +68,7 @@ async def test_who_is_approved_is_let_in_there_and_only_there(fleet: Fleet) -> N
     assert (paired.id, paired.name, paired.by) == ("7", "Bo", "test:alice")
 
 
-async def test_who_is_removed_is_let_in_no_more(fleet: Fleet) -> None:
+async def test_removing_a_person_revokes_access_on_all_accounts(fleet: Fleet) -> None:
     for account in ("default", "other"):
         await fleet.pairings.add("test", account, "7", name="Bo", by="test:alice")
     await fleet.pairings.add("test", "default", "8", name="Eve", by="test:alice")
@@ -81,16 +81,16 @@ async def test_who_is_removed_is_let_in_no_more(fleet: Fleet) -> None:
 
 
 @pytest.fixture
-def asked(fleet: Fleet, home: Home) -> Any:
+def send_command(fleet: Fleet, home: Home) -> Any:
     def make(text: str, *, is_owner: bool = True, is_group: bool = False) -> Any:
         user = EVERYONE if is_group else "alice"
         command = parse(text)
         assert command is not None
 
-        def about(rest: str) -> Asked:
-            return Asked(
+        def call_with(rest: str) -> CommandCall:
+            return CommandCall(
                 id="m9",
-                rest=rest,
+                arguments=rest,
                 session=SessionKey("main", "test", "default", "g1" if is_group else "alice", user),
                 sender="alice",
                 is_owner=is_owner,
@@ -100,41 +100,43 @@ def asked(fleet: Fleet, home: Home) -> Any:
                 home=home,
             )
 
-        return take(text, about, has_files=False)
+        return handle_message(text, call_with, has_files=False)
 
     return make
 
 
-async def test_an_owner_lets_in_who_has_a_code_and_they_are_told(fleet: Fleet, asked: Any) -> None:
+async def test_an_owner_approves_a_code_and_the_stranger_is_notified(
+    fleet: Fleet, send_command: Any
+) -> None:
     code = await fleet.pairings.ask(request(chat="42"))
 
-    listed = (await asked("/pair")).answer.text
-    told = (await asked(f"/pair {code}")).answer.text
+    listed = (await send_command("/pair")).reply.text
+    answer = (await send_command(f"/pair {code}")).reply.text
 
     assert f"`{code}`: `Bo` (`7`) on test/default" in listed
-    assert told == "`Bo` (`7`) may write from now on."
+    assert answer == "`Bo` (`7`) may write from now on."
     assert await fleet.pairings.has("test", "default", "7")
     client: Any = fleet.scripts.client
     ((_, fields),) = await client.xrange(keys.reply_stream("test", "default"))
-    said = orjson.loads(fields[b"reply"])
-    assert (said["channel_id"], said["text"][:15]) == ("42", "You were let in")
+    notice = orjson.loads(fields[b"reply"])
+    assert (notice["channel_id"], notice["text"][:19]) == ("42", "You have access now")
 
 
-async def test_nobody_else_lets_anybody_in(fleet: Fleet, asked: Any) -> None:
+async def test_only_owners_can_approve_a_code(fleet: Fleet, send_command: Any) -> None:
     code = await fleet.pairings.ask(request())
 
-    told = (await asked(f"/pair {code}", is_owner=False)).answer.text
+    answer = (await send_command(f"/pair {code}", is_owner=False)).reply.text
 
-    assert told == "/pair is for owners of this installation."
+    assert answer == "/pair is for owners of this installation."
     assert not await fleet.pairings.has("test", "default", "7")
 
 
-async def test_a_wrong_code_is_a_sentence(asked: Any) -> None:
-    assert (await asked("/pair ABCDEFGH")).answer.text.startswith("There is no such code")
+async def test_an_unknown_pairing_code_is_refused(send_command: Any) -> None:
+    assert (await send_command("/pair ABCDEFGH")).reply.text.startswith("There is no such code")
 
 
-async def test_in_a_group_it_lets_the_group_in(fleet: Fleet, asked: Any) -> None:
-    told = (await asked("/pair", is_group=True)).answer.text
+async def test_pair_in_a_group_grants_the_group_access(fleet: Fleet, send_command: Any) -> None:
+    answer = (await send_command("/pair", is_group=True)).reply.text
 
-    assert told.startswith("Everybody in this group may write to me")
+    assert answer.startswith("Everybody in this group may write to me")
     assert await fleet.pairings.has("test", "default", "g1")

@@ -1,4 +1,4 @@
-"""The reader of a reply stream: one at a time, and each reply until its receipt."""
+"""The reader of a reply stream: there is one at a time; it gets each reply until its receipt."""
 
 import asyncio
 
@@ -14,11 +14,11 @@ from tests.support.waiting import eventually
 async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> None:
     await answered(fleet, "one")
     await answered(fleet, "two")
-    died = fleet.replies.reader("test", "default")
-    replies = died.replies()
+    dead = fleet.replies.reader("test", "default")
+    replies = dead.replies()
     assert (await anext(replies)).text == "one"  # delivered, and then it dies
     await replies.aclose()
-    await fleet.scripts.client.delete(keys.reader("test", "default"))  # its time has passed
+    await fleet.scripts.client.delete(keys.reader("test", "default"))  # its claim has expired
 
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()
@@ -45,7 +45,7 @@ async def test_a_stream_has_one_reader_at_a_time(fleet: Fleet) -> None:
     await replies.aclose()
 
 
-async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
+async def test_a_slow_reader_that_lost_its_claim_delivers_nothing_more(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.reader.CLAIM_EVERY_S", 0)
@@ -61,18 +61,18 @@ async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
     claims: list[bool] = []
     claim = slow.claim
 
-    async def noted() -> bool:
+    async def record_claim() -> bool:
         claims.append(await claim())
         return claims[-1]
 
-    async def upcoming() -> str:
+    async def next_text() -> str:
         return (await anext(replies)).text
 
-    monkeypatch.setattr(slow, "claim", noted)
-    delivering = asyncio.create_task(upcoming())
+    monkeypatch.setattr(slow, "claim", record_claim)
+    delivering = asyncio.create_task(next_text())
     await eventually(lambda: len(claims) > 1)
     assert not any(claims)
 
     await fleet.scripts.client.delete(keys.reader("test", "default"))  # the quick one has ended
-    assert await delivering == "one"  # from the start: who knows what the quick one has delivered
+    assert await delivering == "one"  # it starts again: it can't know what was delivered
     await replies.aclose()

@@ -1,4 +1,4 @@
-"""What adapters tell whoever called, and for which accounts there are any."""
+"""Receipts: the answers of adapters to tool calls, and the accounts that have an adapter."""
 
 import asyncio
 import time
@@ -14,68 +14,68 @@ from remoteclaw.protocols import Operation
 from tests.support.waiting import HANG_S
 
 
-async def asked(fleet: Fleet, call: str) -> str:
-    """Have something asked for in a chat; return its id on the stream."""
+async def request_operation(fleet: Fleet, call: str) -> str:
+    """Request an operation in a chat; return its id on the reply stream."""
     operation = Operation("pin", "chat-1", None, {"messageId": "m1"}, expires_ms=2**50)
-    (made,) = await fleet.calls.messages(
+    (reply_id,) = await fleet.calls.send_messages(
         None, call, [("test", "default", operation_payload(call, operation))], note=None
     )
-    return made
+    return reply_id
 
 
-async def answer(reader: ReplyReader, told: dict[str, Any]) -> None:
-    """Answer the next one."""
+async def answer(reader: ReplyReader, content: dict[str, Any]) -> None:
+    """Answer the next operation."""
     replies = reader.replies()
-    await reader.receipt(await anext(replies), answer=orjson.dumps(told))
+    await reader.receipt(await anext(replies), answer=orjson.dumps(content))
     await replies.aclose()
 
 
-async def test_an_answer_is_there_for_everybody_who_waits(fleet: Fleet) -> None:
-    made = await asked(fleet, "c1")
+async def test_an_answer_is_returned_to_all_waiting_callers(fleet: Fleet) -> None:
+    reply_id = await request_operation(fleet, "c1")
     waiting = [
-        asyncio.create_task(fleet.receipts.wait("c1", [made], timeout_s=600)) for _ in range(3)
+        asyncio.create_task(fleet.receipts.wait("c1", [reply_id], timeout_s=600)) for _ in range(3)
     ]
 
     await answer(fleet.replies.reader("test", "default"), {"a": 1})
 
-    assert [await each for each in waiting] == [{made: {"a": 1}}] * 3
-    assert await fleet.receipts.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
-    assert await fleet.receipts.wait("c2", [made], timeout_s=0) == {}
+    assert [await each for each in waiting] == [{reply_id: {"a": 1}}] * 3
+    assert await fleet.receipts.wait("c1", [reply_id], timeout_s=0) == {reply_id: {"a": 1}}
+    assert await fleet.receipts.wait("c2", [reply_id], timeout_s=0) == {}
 
 
-async def test_what_is_told_in_time_is_returned(fleet: Fleet) -> None:
-    made = await asked(fleet, "c1")
+async def test_answers_that_arrive_before_the_timeout_are_returned(fleet: Fleet) -> None:
+    reply_id = await request_operation(fleet, "c1")
     await answer(fleet.replies.reader("test", "default"), {"a": 1})
 
-    found = await fleet.receipts.wait("c1", [made, "9-9"], timeout_s=0.05)
+    found = await fleet.receipts.wait("c1", [reply_id, "9-9"], timeout_s=0.05)
 
-    assert found == {made: {"a": 1}}
+    assert found == {reply_id: {"a": 1}}
 
 
-async def test_a_receipt_that_is_repeated_answers_once(fleet: Fleet) -> None:
-    made = await asked(fleet, "c1")
+async def test_a_repeated_receipt_answers_once(fleet: Fleet) -> None:
+    reply_id = await request_operation(fleet, "c1")
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()
     reply = await anext(replies)
 
-    for told in ({"a": 1}, {"a": 2}):
-        await reader.receipt(reply, answer=orjson.dumps(told))
+    for content in ({"a": 1}, {"a": 2}):
+        await reader.receipt(reply, answer=orjson.dumps(content))
     await replies.aclose()
 
     assert await fleet.scripts.client.xlen(keys.receipts("c1")) == 1
-    assert await fleet.receipts.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
+    assert await fleet.receipts.wait("c1", [reply_id], timeout_s=0) == {reply_id: {"a": 1}}
 
 
-async def test_time_runs_out_without_an_answer(fleet: Fleet) -> None:
-    made = await asked(fleet, "c1")
+async def test_waiting_for_a_receipt_times_out(fleet: Fleet) -> None:
+    reply_id = await request_operation(fleet, "c1")
     since = time.monotonic()
 
-    assert await fleet.receipts.wait("c1", [made], timeout_s=0.1) == {}
+    assert await fleet.receipts.wait("c1", [reply_id], timeout_s=0.1) == {}
 
     assert time.monotonic() - since > 0.09
 
 
-async def test_accounts_are_known_while_adapters_are_there_and_for_a_while(fleet: Fleet) -> None:
+async def test_an_account_stays_known_for_a_while_after_its_adapter_ends(fleet: Fleet) -> None:
     assert (await fleet.replies.readers()).accounts("test") == []
     for account in ("one", "two"):
         assert await fleet.replies.reader("test", account).claim()
@@ -84,13 +84,13 @@ async def test_accounts_are_known_while_adapters_are_there_and_for_a_while(fleet
 
     readers = await fleet.replies.readers()
     assert readers.accounts("test") == ["one", "two"]
-    assert readers.is_there("test", "one")
-    assert not readers.is_there("test", "three")
-    assert not readers.is_there("other", "one")
+    assert readers.is_read("test", "one")
+    assert not readers.is_read("test", "three")
+    assert not readers.is_read("other", "one")
 
     await client.zadd(keys.READERS, {"test\0one": readers.now_ms - 1})
     readers = await fleet.replies.readers()
-    assert not readers.is_there("test", "one")
+    assert not readers.is_read("test", "one")
     assert readers.accounts("test") == ["two"]
     assert ("test", "one") in readers.until_ms
 
@@ -100,25 +100,25 @@ async def test_accounts_are_known_while_adapters_are_there_and_for_a_while(fleet
 
 
 @pytest.mark.parametrize("left_ms", [5000, -5000])
-async def test_the_time_that_is_left_is_redis_own(fleet: Fleet, left_ms: int) -> None:
+async def test_the_time_left_is_measured_by_the_clock_of_redis(fleet: Fleet, left_ms: int) -> None:
     now_ms = (await fleet.replies.readers()).now_ms
     operation = Operation("pin", "chat-1", None, {}, expires_ms=now_ms + left_ms)
 
-    left_s = await fleet.replies.reader("test", "default").left_s(operation)
+    left_s = await fleet.replies.reader("test", "default").seconds_left(operation)
 
     assert left_ms / 1000 - 1 < left_s <= left_ms / 1000
 
 
-async def test_who_waits_is_not_held_up_by_others(fleet: Fleet) -> None:
+async def test_callers_that_wait_for_receipts_do_not_block_each_other(fleet: Fleet) -> None:
     """Each waits on a connection of its own."""
-    made = await asked(fleet, "c1")
+    reply_id = await request_operation(fleet, "c1")
     waits = [fleet.receipts.wait(f"x{number}", ["1-1"], timeout_s=600) for number in range(20)]
     others = [asyncio.create_task(wait) for wait in waits]
 
     async with asyncio.timeout(HANG_S):
-        waiting = asyncio.create_task(fleet.receipts.wait("c1", [made], timeout_s=600))
+        waiting = asyncio.create_task(fleet.receipts.wait("c1", [reply_id], timeout_s=600))
         await answer(fleet.replies.reader("test", "default"), {"a": 1})
-        assert made in await waiting
+        assert reply_id in await waiting
     for other in others:
         other.cancel()
     await asyncio.wait(others)

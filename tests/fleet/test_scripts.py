@@ -1,9 +1,9 @@
-"""The Lua scripts are those of the process' own version."""
+"""A process runs the Lua scripts of its own version."""
 
 import subprocess
 import sys
 
-#: A process has been started; then its installation is replaced.
+#: A program that can't read its installation any more after its start.
 UPGRADED = """
 from pathlib import Path
 from remoteclaw.fleet.lua import Script
@@ -12,5 +12,5 @@ assert all([Script.named(name).source for name in Script.names()])
 """
 
 
-def test_an_upgrade_beneath_a_process_changes_none_of_its_scripts() -> None:
+def test_a_running_process_keeps_its_scripts_during_an_upgrade() -> None:
     subprocess.run([sys.executable, "-c", UPGRADED], check=True)

@@ -1,4 +1,4 @@
-"""The sweeper, and what dead workers leave."""
+"""The sweeper, and the leases of dead workers."""
 
 import math
 
@@ -12,7 +12,7 @@ from tests.support.leases import accept, acquire, hints, idle, let_pass
 async def test_the_sweeper_hints_a_session_whose_hint_was_lost(fleet: Fleet) -> None:
     await accept(fleet)
     await fleet.scripts.client.delete("rq:queue:agents")
-    assert await fleet.sweeper.sweep() == 0  # it may still be on its way
+    assert await fleet.sweeper.sweep() == 0  # the hint may still be on its way
 
     await let_pass(fleet, GRACE_MS + 1)
 
@@ -20,7 +20,7 @@ async def test_the_sweeper_hints_a_session_whose_hint_was_lost(fleet: Fleet) -> 
     assert await hints(fleet) == 1
 
 
-async def test_the_sweeper_does_not_swell_a_queue_that_is_long(fleet: Fleet) -> None:
+async def test_the_sweeper_adds_no_hint_to_a_queue_that_has_one(fleet: Fleet) -> None:
     await accept(fleet)
     await let_pass(fleet, GRACE_MS + 1)
 
@@ -39,53 +39,53 @@ async def test_the_sweeper_hints_a_session_whose_worker_is_gone(fleet: Fleet) ->
     assert await fleet.sweeper.sweep() == 1
 
 
-async def test_the_sweeper_waits_longer_each_time(fleet: Fleet) -> None:
+async def test_the_sweeper_waits_longer_before_each_further_hint(fleet: Fleet) -> None:
     await accept(fleet)
-    found = []
+    hinted = []
     for _ in range(4):
         await fleet.scripts.client.delete("rq:queue:agents")
         await let_pass(fleet, GRACE_MS + 1)
-        found.append(await fleet.sweeper.sweep())
+        hinted.append(await fleet.sweeper.sweep())
 
-    assert found == [1, 1, 0, 1]
+    assert hinted == [1, 1, 0, 1]
 
 
-async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fleet) -> None:
-    """Not soon, or a long queue would swell; but others must not keep it waiting for good."""
+async def test_a_lost_hint_is_repeated_even_if_the_queue_is_never_empty(fleet: Fleet) -> None:
+    """It isn't repeated soon, or a long queue would grow; other hints don't delay it forever."""
     await accept(fleet, from_="alice")
     await fleet.scripts.client.delete("rq:queue:agents")
     await accept(fleet, from_="bob")
 
-    looks = 0
+    sweeps = 0
     while not await fleet.sweeper.sweep():
         await let_pass(fleet, 61_000)
-        looks += 1
+        sweeps += 1
 
-    assert 3 < looks < 10
+    assert 3 < sweeps < 10
 
 
-# -- what dead workers leave -----------------------------------------------------------------------
+# -- dead workers ----------------------------------------------------------------------------------
 
 
 async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     assert await fleet.leases.acquire(accepted.session.sid, worker="here pid 1", host="here")
-    asked: list[str] = []
+    checked: list[str] = []
 
-    def lives(name: str) -> bool:
-        asked.append(name)
+    def is_alive(name: str) -> bool:
+        checked.append(name)
         return True
 
     assert await fleet.sweeper.release_dead("elsewhere", lambda _: False) == 0
-    assert await fleet.sweeper.release_dead("here", lives) == 0
+    assert await fleet.sweeper.release_dead("here", is_alive) == 0
     assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
     assert await fleet.sweeper.release_dead("here", lambda _: False) == 1
 
-    assert asked == ["pid 1"]
+    assert checked == ["pid 1"]
     assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
 
 
-async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None:
+async def test_ending_a_lease_does_not_end_its_successor(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     old = await acquire(fleet, accepted)
     await let_pass(fleet, 31_000)
@@ -102,7 +102,7 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
     assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
 
 
-async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fleet) -> None:
+async def test_a_leftover_hint_takes_no_session_from_its_host(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)  # by the host "here"
     await lease.turns.begin([accepted.entry_id])
@@ -116,7 +116,7 @@ async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fl
     assert await fleet.leases.acquire(sid, worker="test", host="here")
 
 
-async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Fleet) -> None:
+async def test_a_session_whose_host_stays_busy_moves_to_another_host(fleet: Fleet) -> None:
     lease, accepted = await idle(fleet)
     await lease.close()
     await fleet.scripts.client.set(keys.host("agents@here"), 1)
@@ -130,7 +130,7 @@ async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Flee
     assert await fleet.leases.acquire(sid, worker="test", host="elsewhere")
 
 
-async def test_nobody_to_serve_it_does_not_fill_the_queue(fleet: Fleet) -> None:
+async def test_a_session_that_no_worker_serves_does_not_fill_the_queue(fleet: Fleet) -> None:
     await accept(fleet)
 
     for _ in range(100):

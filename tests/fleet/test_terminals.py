@@ -1,4 +1,4 @@
-"""The lease of a terminal: its holder's alone, for as long as that lives."""
+"""The lease of a terminal: only its holder has it, for as long as the holder lives."""
 
 import asyncio
 from dataclasses import replace
@@ -12,7 +12,7 @@ from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import Held, TerminalTurn
+from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.messages import SessionKey, TerminalWish
 from tests.support.leases import accept, acquire, let_pass
@@ -26,7 +26,7 @@ SESSION = SessionKey.of(message("hello"), agent="main")
 async def opened(
     fleet: Fleet, *, call: str = "1", by: str = "Ada", of: str = "alice", **limits: int
 ) -> Accepted:
-    """Have a terminal opened."""
+    """Open a terminal."""
     return await fleet.terminals.open(
         SessionKey.of(message("hello", from_=of), agent="main"),
         TerminalWish(by=by, cols=80, rows=24),
@@ -38,8 +38,8 @@ async def opened(
     )
 
 
-async def held(fleet: Fleet) -> tuple[Lease, Held]:
-    """Have a terminal opened, and the lease given to its holder."""
+async def held(fleet: Fleet) -> tuple[Lease, HeldLease]:
+    """Open a terminal and give its lease to a holder."""
     accepted = await opened(fleet)
     lease = await acquire(fleet, accepted)
     assert await lease.turns.begin([accepted.entry_id])
@@ -72,8 +72,10 @@ async def test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing(fleet
     assert (await fleet.terminals.renew(found, hold_s=HOLD_S)).newest == found.place.turn
 
 
-async def test_a_server_that_has_lost_it_gives_the_same_lease_again(fleet: Fleet) -> None:
-    """Whoever looks after the terminal goes on; also where it was started is written again."""
+async def test_a_terminal_lease_that_redis_lost_is_restored_with_the_same_epoch(
+    fleet: Fleet,
+) -> None:
+    """The terminal's holder can continue; the record of where it runs is written again, too."""
     accepted = await opened(fleet)
     lease = await acquire(fleet, accepted)
     assert await lease.turns.begin([accepted.entry_id])
@@ -93,9 +95,9 @@ async def test_a_server_that_has_lost_it_gives_the_same_lease_again(fleet: Fleet
     assert (await fleet.terminals.renew(found, hold_s=HOLD_S)).newest == found.place.turn
 
 
-async def test_it_is_nobodys_before_its_time_is_over_and_then_anybodys(fleet: Fleet) -> None:
+async def test_a_terminal_lease_can_be_taken_over_only_after_it_expires(fleet: Fleet) -> None:
     lease, found = await held(fleet)
-    with pytest.raises(LeaseLost):  # of a terminal before, whose gateway was slow
+    with pytest.raises(LeaseLost):  # of an earlier terminal whose gateway was slow
         await fleet.terminals.renew(replace(found, epoch=f"{int(found.epoch) - 1}"), hold_s=HOLD_S)
     await let_pass(fleet, 500_000)
     await fleet.terminals.renew(found, hold_s=HOLD_S)
@@ -107,13 +109,13 @@ async def test_it_is_nobodys_before_its_time_is_over_and_then_anybodys(fleet: Fl
 
     assert after is not None
     assert after.state.held == "here 1 2 3"
-    for epoch in (found.epoch, after.epoch):  # whoever has it settles it, and is no holder
+    for epoch in (found.epoch, after.epoch):  # the new owner settles the terminal, and is no holder
         with pytest.raises(LeaseLost):
             await fleet.terminals.renew(replace(found, epoch=epoch), hold_s=HOLD_S)
     assert await fleet.terminals.held("here") == []
 
 
-async def test_what_its_dead_holder_had_is_given_back_for_good(fleet: Fleet) -> None:
+async def test_a_dead_holder_loses_its_terminal_lease_for_good(fleet: Fleet) -> None:
     lease, found = await held(fleet)
 
     assert await fleet.sweeper.release_dead("here", lambda _label: False) == 1
@@ -124,24 +126,24 @@ async def test_what_its_dead_holder_had_is_given_back_for_good(fleet: Fleet) -> 
     assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is not None
 
 
-async def test_what_a_dead_holder_has_left_is_ended_before_anybody_has_its_session(
+async def test_leftovers_of_a_dead_holder_end_before_its_session_is_free(
     fleet: Fleet,
 ) -> None:
     lease, _ = await held(fleet)
-    loop, taken = asyncio.get_running_loop(), []
+    loop, leases = asyncio.get_running_loop(), []
 
     def end_left() -> None:
         taking = fleet.leases.acquire(lease.sid, worker="other", host="here")
-        taken.append(asyncio.run_coroutine_threadsafe(taking, loop).result())
+        leases.append(asyncio.run_coroutine_threadsafe(taking, loop).result())
 
     assert await fleet.sweeper.release_dead("here", lambda _: False, end_left=end_left) == 1
 
-    assert taken == [None]
+    assert leases == [None]
     assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is not None
 
 
-async def test_a_terminal_that_has_ended_is_taken_over_where_it_was(fleet: Fleet) -> None:
-    """What was said in it is in files of that host, while that has workers."""
+async def test_an_ended_terminal_is_taken_over_on_its_own_host(fleet: Fleet) -> None:
+    """Its transcript is in files of its host, which comes first while it has workers."""
     lease, _ = await held(fleet)
     await fleet.sweeper.release_dead("here", lambda _label: False)
     await fleet.scripts.client.set(keys.host("agents@here"), 1)
@@ -152,7 +154,7 @@ async def test_a_terminal_that_has_ended_is_taken_over_where_it_was(fleet: Fleet
     assert await fleet.leases.acquire(lease.sid, worker="far", host="far") is not None
 
 
-async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:
+async def test_a_session_has_one_terminal_until_its_turn_is_over(fleet: Fleet) -> None:
     lease, found = await held(fleet)
     assert (await opened(fleet, call="2")).entry_id == found.place.turn
     await fleet.sweeper.release_dead("here", lambda _label: False)
@@ -174,13 +176,13 @@ async def test_one_is_open_until_its_turn_is_over(fleet: Fleet) -> None:
     assert accepted.entry_id != found.place.turn
 
 
-async def test_messages_wait_behind_it_in_their_order(fleet: Fleet) -> None:
+async def test_messages_wait_in_order_until_the_terminal_has_ended(fleet: Fleet) -> None:
     lease, found = await held(fleet)
 
     first, second = await accept(fleet, "one", id="a"), await accept(fleet, "two", id="b")
 
     renewed = await fleet.terminals.renew(found, hold_s=HOLD_S)
-    assert renewed.said == renewed.newest == second.entry_id
+    assert renewed.newest_message == renewed.newest == second.entry_id
     assert await fleet.leases.acquire(lease.sid, worker="other", host="here") is None
     entries: Any = await fleet.scripts.client.xrange(keys.inbound(lease.sid))
     assert [each.decode() for each, _ in entries] == [
@@ -198,15 +200,15 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_terminals(fleet:
     ]
 
     assert sum(not each.is_duplicate for each in found) == 9
-    assert len(await fleet.terminals.of_last_days()) == 9
+    assert len(await fleet.terminals.recent()) == 9
 
 
-async def test_too_many_and_too_often_are_refused(fleet: Fleet) -> None:
+async def test_too_many_or_too_frequent_terminals_are_refused(fleet: Fleet) -> None:
     for number in range(2):
         await opened(fleet, call=str(number), of=f"u{number}")
-    with pytest.raises(CallRefused, match="2 terminals open, the most") as person:
+    with pytest.raises(CallRefused, match="2 open terminals, the limit") as person:
         await opened(fleet, call="3", of="u3", max_per_person=2)
-    with pytest.raises(CallRefused, match="This host has 2 terminals open") as host:
+    with pytest.raises(CallRefused, match="This host has 2 open terminals") as host:
         await opened(fleet, call="3", of="u3", by="Bob", max=2)
     await opened(fleet, call="3", of="u3")
 
@@ -220,7 +222,7 @@ async def test_too_many_and_too_often_are_refused(fleet: Fleet) -> None:
     await opened(fleet, call="4", of="u4", max_per_person=64)
 
 
-async def test_what_people_see_is_fenced_and_told_once(fleet: Fleet) -> None:
+async def test_a_terminals_state_change_is_fenced_and_published_once(fleet: Fleet) -> None:
     lease, found = await held(fleet)
     event = {"type": "state", "state": "live"}
 
@@ -237,18 +239,18 @@ async def test_what_people_see_is_fenced_and_told_once(fleet: Fleet) -> None:
     record = await fleet.terminals.record(lease.sid)
     assert record is not None
     assert (record.state, record.title, record.viewers) == ("live", 'T"it', 2)
-    assert [each.told for each in await fleet.terminals.events(lease.sid)] == [event]
+    assert [each.data for each in await fleet.terminals.events(lease.sid)] == [event]
 
 
-async def test_a_stop_reaches_its_holder(fleet: Fleet) -> None:
+async def test_a_stop_reaches_the_holder_of_the_terminal(fleet: Fleet) -> None:
     lease, found = await held(fleet)
 
     await fleet.sessions.stop(lease.sid)
 
     renewed = await fleet.terminals.renew(found, hold_s=HOLD_S)
     assert renewed.stop == found.place.turn
-    (told,) = await fleet.terminals.held("here")
-    assert told.stop_entry == found.place.turn
+    (stopped,) = await fleet.terminals.held("here")
+    assert stopped.stop_entry == found.place.turn
     with pytest.raises(TerminalEnding, match="open it again in a moment"):
         await opened(fleet, call="2")
     assert boottime() >= renewed.sent_at

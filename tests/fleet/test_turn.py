@@ -11,7 +11,7 @@ from tests.support.stack import REPLIES
 from tests.support.waiting import HANG_S
 
 
-async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
+async def test_an_unfinished_batch_is_repeated_exactly(fleet: Fleet) -> None:
     accepted = await accept(fleet, "one")
     other = await accept(fleet, "two")
     lease = await acquire(fleet, accepted)
@@ -46,13 +46,13 @@ async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
     assert await fleet.scripts.client.xlen(REPLIES) == 2
 
 
-async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
+async def test_finish_is_atomic_and_counts_once(fleet: Fleet) -> None:
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     batch = await lease.turns.begin([accepted.entry_id])
 
     await lease.turns.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}])
-    lease.turns._batch = batch  # the reply was lost: the caller says it again
+    lease.turns._batch = batch  # the reply was lost: the caller repeats it
     await lease.turns.finish("failed", reply=[{"text": "no"}], payloads=[{"text": "no"}])
 
     outcome = await fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
@@ -89,7 +89,7 @@ async def test_waiting_for_an_outcome_ends_with_it(fleet: Fleet) -> None:
     assert outcome.status == "done"
 
 
-async def test_waiting_for_an_outcome_has_an_end(fleet: Fleet) -> None:
+async def test_waiting_for_an_outcome_times_out(fleet: Fleet) -> None:
     if isinstance(fleet.scripts.client, fakeredis.FakeAsyncRedis):
         pytest.skip("its subscriptions now and then swallow a cancellation")
     accepted = await accept(fleet)

@@ -1,4 +1,4 @@
-"""Redis takes a message and does not answer: it counts once, and is not called "not sent"."""
+"""Redis accepts a message without an answer: it counts once, and isn't reported as not sent."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def server(directory: Path) -> Iterator[Server]:
 
 @pytest.fixture
 async def fleet(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
-    """A fleet that gives up soon, with a connection, on a server that knows the scripts."""
+    """A connected fleet with short time limits, on a server that has loaded the scripts."""
     monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
     monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
     fleet = Fleet.open(server.url)
@@ -29,23 +29,27 @@ async def fleet(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await fleet.aclose()
 
 
-async def accepted(fleet: Fleet) -> int:
-    """Return how many messages are accepted."""
+async def accepted_count(fleet: Fleet) -> int:
+    """Return the number of accepted messages."""
     (stream,) = await fleet.scripts.client.keys(keys.inbound("*"))
     return int(await fleet.scripts.client.xlen(stream))
 
 
-async def test_a_message_without_an_answer_is_perhaps_sent(server: Server, fleet: Fleet) -> None:
+async def test_an_append_without_an_answer_is_reported_as_perhaps_sent(
+    server: Server, fleet: Fleet
+) -> None:
     hello = message("hello")
 
     with server.frozen(), pytest.raises(PerhapsSent, match="`remoteclaw sessions show "):
         await fleet.inbound.append(hello, agent="main")
 
     assert (await fleet.inbound.append(hello, agent="main")).is_duplicate
-    assert await accepted(fleet) == 1
+    assert await accepted_count(fleet) == 1
 
 
-async def test_a_message_that_found_no_server_is_not_sent(server: Server, fleet: Fleet) -> None:
+async def test_an_append_that_reaches_no_server_is_reported_as_not_sent(
+    server: Server, fleet: Fleet
+) -> None:
     server.kill()
     await fleet.scripts.client.connection_pool.disconnect()
 

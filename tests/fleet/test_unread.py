@@ -1,4 +1,4 @@
-"""Replies that no adapter reads: they take memory, and are worth little after some days."""
+"""Replies that no adapter reads: they take memory, so they expire after some days."""
 
 from pathlib import Path
 from typing import Any
@@ -29,21 +29,21 @@ def steps(outcome: Outcome) -> list[str]:
     return [step.name for step in outcome.steps]
 
 
-async def put_earlier(fleet: Fleet, milliseconds: int) -> None:
-    """Have the one reply that waits be so much older: ids are of the server's own clock."""
+async def make_older(fleet: Fleet, milliseconds: int) -> None:
+    """Make the waiting reply older by `milliseconds`; its id is a time of the server's clock."""
     client: Any = fleet.scripts.client
     ((reply_id, fields),) = await client.xrange(STREAM)
     await client.delete(STREAM)
     await client.xadd(STREAM, fields, id=int(reply_id.partition(b"-")[0]) - milliseconds)
 
 
-async def test_what_no_adapter_reads_is_given_up_after_three_days(fleet: Fleet) -> None:
+async def test_a_reply_that_no_adapter_reads_expires_after_three_days(fleet: Fleet) -> None:
     file = Attachment(name="x", mime_type="text/plain", size=1, blob="f" * 32)
     old = await answered(fleet, "old", file)
     blob = keys.blob(old.session.sid, file.blob)
     client: Any = fleet.scripts.client
     await client.set(blob, "x")
-    await put_earlier(fleet, 3 * DAY_MS + 1000)
+    await make_older(fleet, 3 * DAY_MS + 1000)
 
     await answered(fleet, "new")
 
@@ -53,7 +53,7 @@ async def test_what_no_adapter_reads_is_given_up_after_three_days(fleet: Fleet) 
     assert not await fleet.scripts.client.exists(blob)
 
 
-async def test_what_is_younger_stays(fleet: Fleet) -> None:
+async def test_a_younger_unread_reply_stays(fleet: Fleet) -> None:
     await answered(fleet, "one")
     await let_pass(fleet, 3 * DAY_MS - 60_000)
 
@@ -62,17 +62,17 @@ async def test_what_is_younger_stays(fleet: Fleet) -> None:
     assert await fleet.scripts.client.xlen(STREAM) == 2
 
 
-async def test_what_a_live_adapter_has_still_to_deliver_stays(fleet: Fleet) -> None:
+async def test_an_old_reply_stays_while_an_adapter_reads_its_stream(fleet: Fleet) -> None:
     await answered(fleet, "one")
     assert await fleet.replies.reader("test", "default").claim()
-    await put_earlier(fleet, 30 * DAY_MS)
+    await make_older(fleet, 30 * DAY_MS)
 
     await answered(fleet, "two")
 
     assert await fleet.scripts.client.xlen(STREAM) == 2
 
 
-async def test_an_adapter_that_comes_late_delivers_nothing_old(fleet: Fleet) -> None:
+async def test_an_adapter_that_starts_late_delivers_no_expired_reply(fleet: Fleet) -> None:
     old = await answered(fleet, "old")
     await let_pass(fleet, 30 * DAY_MS)
     reader = fleet.replies.reader("test", "default")
@@ -83,27 +83,27 @@ async def test_an_adapter_that_comes_late_delivers_nothing_old(fleet: Fleet) -> 
     assert steps(await outcome_of(fleet, old))[-1] == "undelivered"
 
 
-def have_limit(fleet: Fleet, usual: str, other: str) -> None:
-    """Have scripts with another limit than the usual one."""
+def replace_limit(fleet: Fleet, usual: str, other: str) -> None:
+    """Replace a limit in the scripts."""
     assert usual in Script.named("publish").source
     edit = fleet.scripts._edit
     fleet.scripts._edit = lambda source: edit(source).replace(usual, other)
 
 
-async def test_streams_have_a_bound_in_bytes(stack: Stack) -> None:
+async def test_an_unread_stream_is_bounded_in_bytes(stack: Stack) -> None:
     fleet = stack.fleet
-    have_limit(fleet, "32 * 1024 * 1024", "20 * 1024")
+    replace_limit(fleet, "32 * 1024 * 1024", "20 * 1024")
 
     entries = [await answered(fleet, "x" * 8000) for _ in range(5)]
 
     assert await fleet.scripts.client.xlen(STREAM) == 2
-    told = [steps(await outcome_of(fleet, entry))[-1] for entry in entries]
-    assert told == ["undelivered", "undelivered", "undelivered", "finished", "finished"]
+    last_steps = [steps(await outcome_of(fleet, entry))[-1] for entry in entries]
+    assert last_steps == ["undelivered", "undelivered", "undelivered", "finished", "finished"]
 
 
-async def test_an_adapter_that_is_started_again_has_still_all_to_deliver(stack: Stack) -> None:
+async def test_a_restarted_adapter_finds_all_undelivered_replies(stack: Stack) -> None:
     fleet = stack.fleet
-    have_limit(fleet, "32 * 1024 * 1024", "20 * 1024")
+    replace_limit(fleet, "32 * 1024 * 1024", "20 * 1024")
     client: Any = fleet.scripts.client
     assert await fleet.replies.reader("test", "default").claim()
     await client.delete(keys.reader("test", "default"))  # it has ended
@@ -117,7 +117,7 @@ async def test_an_adapter_that_is_started_again_has_still_all_to_deliver(stack: 
     assert await client.xlen(STREAM) < 5
 
 
-async def test_damaged_replies_are_given_up_as_well(fleet: Fleet) -> None:
+async def test_damaged_replies_expire_too(fleet: Fleet) -> None:
     await fleet.scripts.client.xadd(STREAM, {"reply": "{"}, id="1-1")
     await fleet.scripts.client.xadd(STREAM, {"reply": "[]"}, id="1-2")
     await fleet.scripts.client.xadd(STREAM, {"reply": "7"}, id="1-3")
@@ -127,7 +127,7 @@ async def test_damaged_replies_are_given_up_as_well(fleet: Fleet) -> None:
     assert await fleet.scripts.client.xlen(STREAM) == 1
 
 
-async def test_who_looks_is_told_of_them(fleet: Fleet) -> None:
+async def test_unread_streams_are_listed_with_count_and_age(fleet: Fleet) -> None:
     await answered(fleet, "one")
     await answered(fleet, "two")
 
@@ -139,10 +139,10 @@ async def test_who_looks_is_told_of_them(fleet: Fleet) -> None:
     assert list(await fleet.replies.unread()) == []
 
 
-# -- what an operator drops -----------------------------------------------------------------------
+# -- dropped replies ------------------------------------------------------------------------------
 
 
-async def test_what_an_operator_drops_is_gone_with_its_files_and_its_outcome_says_so(
+async def test_dropping_a_reply_deletes_its_files_and_is_noted_in_its_outcome(
     fleet: Fleet,
 ) -> None:
     file = Attachment(name="x", mime_type="text/plain", size=1000, blob="f" * 32)
@@ -171,7 +171,7 @@ async def test_what_an_operator_drops_is_gone_with_its_files_and_its_outcome_say
     assert steps(await outcome_of(fleet, kept))[-1] == "finished"
 
 
-async def test_all_that_is_on_a_stream_is_found_readable_or_not(fleet: Fleet) -> None:
+async def test_undelivered_replies_are_listed_even_if_unreadable(fleet: Fleet) -> None:
     client: Any = fleet.scripts.client
     operation = '{"v": 1, "sid": "", "call": "{5a}:77"}'
     for payload in ("{", "[]", '{"attachments": [1]}', operation):
@@ -186,7 +186,9 @@ async def test_all_that_is_on_a_stream_is_found_readable_or_not(fleet: Fleet) ->
 
 
 @pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
-async def test_a_full_server_drops_them_as_well(program: ServerProgram, directory: Path) -> None:
+async def test_replies_can_be_dropped_on_a_full_server(
+    program: ServerProgram, directory: Path
+) -> None:
     with running_server(program, directory) as server:
         fleet = Fleet.open(server.url)
         entry = await answered(fleet, "one")

@@ -1,4 +1,4 @@
-"""The sums of what turns took."""
+"""The sums of the usage of turns."""
 
 from remoteclaw.cli.usage import MAX_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage
@@ -12,13 +12,13 @@ TURN = Usage.of(
 )
 
 
-async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) -> None:
+async def test_a_repeated_finish_counts_its_usage_once(fleet: Fleet) -> None:
     lease, _ = await begun(fleet)
     batch = lease.turns._batch
     assert batch is not None
 
     await lease.turns.finish("done", reply=[], usage=TURN)
-    lease.turns._batch = batch  # the reply was lost: the caller says it again
+    lease.turns._batch = batch  # the reply was lost: the caller repeats it
     await lease.turns.finish("done", reply=[], usage=TURN)
 
     (part,) = await fleet.usage.days(days=1)
@@ -31,7 +31,7 @@ async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) ->
     assert USAGE_MS - 60_000 < await fleet.scripts.client.pttl(day) <= USAGE_MS
 
 
-async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
+async def test_usage_is_summed_by_session_and_agent(fleet: Fleet) -> None:
     for chat in ("a", "b", "a"):
         lease, _ = await begun(fleet, channel_id=chat)
         await lease.turns.finish("done", reply=[], usage=TURN)
@@ -42,7 +42,7 @@ async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
     assert sorted(part.usage.turns for part in await fleet.usage.days(days=1)) == [1, 2]
 
 
-async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
+async def test_a_turn_without_an_agent_has_no_usage(fleet: Fleet) -> None:
     lease, _ = await begun(fleet)
 
     await lease.turns.finish("stopped", reply=[])
@@ -51,5 +51,5 @@ async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
     assert await fleet.usage.agents() == {}
 
 
-def test_the_command_offers_the_days_that_are_kept() -> None:
+def test_the_usage_command_covers_all_stored_days() -> None:
     assert MAX_DAYS == USAGE_DAYS

@@ -1,4 +1,4 @@
-"""What the tests of the chat tools share: a platform, and a turn whose agent calls."""
+"""Fixtures of the chat tools' tests: a platform, and a turn whose agent calls tools."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.waiting import HANG_S
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give adapters the time that a busy machine needs; tests of too little set their own."""
+    """Extend the time limits of adapters for busy machines; tests of timeouts set their own."""
     monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", HANG_S)
     monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", HANG_S)
     monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", HANG_S)
@@ -24,7 +24,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def platform(directory: Path, patient: None) -> Iterator[Platform]:
-    """A platform that nobody serves yet."""
+    """A platform without an adapter."""
     platform = Platform(directory / "platform")
     yield platform
     platform.end()
@@ -32,7 +32,7 @@ def platform(directory: Path, patient: None) -> Iterator[Platform]:
 
 @pytest.fixture
 async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
-    """A platform with an adapter at work."""
+    """A platform with a running adapter."""
     async with platform.served(stack.fleet):
         yield platform
 
@@ -45,5 +45,5 @@ async def turn(stack: Stack) -> Turn:
 
 @pytest.fixture
 async def parent(stack: Stack) -> Turn:
-    """A turn that a person in a chat has begun, with the tools for tasks."""
+    """A turn that a person in a chat has started, with the tools for tasks."""
     return await begin_turn(stack, tasks.HANDLERS)

@@ -1,4 +1,4 @@
-"""The guide on adding a tool: what it says is done here, and the tool works."""
+"""The guide on adding a tool: the tests follow its steps, and the tool works."""
 
 import ast
 import importlib.util
@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from remoteclaw.config.model import Config, Profile
-from remoteclaw.config.tool_policy import Subject, allowed
+from remoteclaw.config.tool_policy import Subject, allowed_tools
 from remoteclaw.gateway import methods
 from remoteclaw.tools import catalog
 from remoteclaw.tools.base import Tool
@@ -25,14 +25,14 @@ GUIDE = (ROOT / "docs" / "guides" / "adding-a-tool.md").read_text()
 FILES = re.findall(r"`(\w+)\.py` in `(\S+)/`:\n\n```python\n(.*?)```", GUIDE, re.DOTALL)
 (ROW,) = re.findall(r"```python\n(\{.*?\})\n```", GUIDE)
 
-#: A person of whom the configuration knows nothing.
+#: A person whom the configuration does not mention.
 PERSON = Subject(agent="main", channel="test", chat_id="alice", is_group=False, senders=("alice",))
 
 
 def imported(
     place: list[str], text: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ModuleType:
-    """Import a file of the guide as if it were in its place: name and room."""
+    """Import a file of the guide as a module of its room; `place` is its name and its room."""
     name, package = place[0], place[1].replace("/", ".")
     file = directory / f"{package}.{name}.py"
     file.write_text(text)
@@ -48,7 +48,7 @@ def imported(
 
 @pytest.fixture
 def added(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Return the guide's tool, once everything that the guide says is done."""
+    """Return the guide's tool, added as the guide describes."""
     declared, handled = (imported(place, text, directory, monkeypatch) for *place, text in FILES)
     tool: Tool
     (tool,) = declared.METHODS
@@ -60,7 +60,7 @@ def added(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
 
 
 async def ask(stack: Stack, place: str, sender: str = "alice", **table: object) -> Answer:
-    """Have an agent call the tool, in a turn of somebody's, under a policy."""
+    """Have an agent call the tool in a turn of `sender`, with the tool policy `table`."""
     stack.configure(channels={"test": {"tools": table}})
     async with (
         calling(stack, tools=["weather"], from_=sender, channel_id=sender) as agent,
@@ -81,24 +81,24 @@ async def test_an_agent_uses_the_tool_of_the_guide(stack: Stack, added: Tool) ->
 
 
 @pytest.mark.parametrize("profile", get_args(Profile))
-def test_the_profile_full_alone_has_it(added: Tool, profile: Profile) -> None:
+def test_only_the_full_profile_includes_the_tool(added: Tool, profile: Profile) -> None:
     config = Config.model_validate({"tools": {"profile": profile}})
 
-    assert allowed(config, PERSON, [added]) == ({"weather"} if profile == "full" else set())
+    assert allowed_tools(config, PERSON, [added]) == ({"weather"} if profile == "full" else set())
 
 
-def test_subagents_have_it(added: Tool) -> None:
+def test_subagents_may_use_the_tool(added: Tool) -> None:
     leaf = replace(PERSON, depth=Config().sessions.max_depth)
 
-    assert allowed(Config(), leaf, [added]) == {"weather"}
+    assert allowed_tools(Config(), leaf, [added]) == {"weather"}
 
 
-def test_the_places_that_the_guide_names_are_there() -> None:
+def test_the_registries_that_the_guide_names_exist() -> None:
     for registry, place in re.findall(r"Add the module to `(\w+)` in `(\S+)`", GUIDE):
         assert re.search(rf"^{registry}\b", (ROOT / place).read_text(), re.MULTILINE), place
 
 
-def test_the_row_of_the_guide_is_right(added: Tool) -> None:
+def test_the_guides_row_of_rights_is_correct(added: Tool) -> None:
     (row,) = (Promise(*row) for row in ast.literal_eval(ROW).values())
     schema = schema_of(added)
 

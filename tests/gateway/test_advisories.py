@@ -1,6 +1,6 @@
-"""What went wrong in other gateways of this kind, each as a test of ours.
+"""Published vulnerabilities of similar gateways, each as a test of this one.
 
-The numbers are those under which it was published; what each says is in a few words here.
+The numbers are those of the advisories; names and docstrings summarize them.
 """
 
 import orjson
@@ -12,7 +12,7 @@ from tests.support.stack import Stack
 MCP = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
-async def test_ghsa_rqpp_rjj8_7wv8_what_a_client_declares_is_not_believed(stack: Stack) -> None:
+async def test_ghsa_rqpp_rjj8_7wv8_rights_that_a_client_declares_are_ignored(stack: Stack) -> None:
     token, _ = await stack.fleet.tokens.create("ada", "read", None)
     claims = {
         "role": "operator",
@@ -29,14 +29,14 @@ async def test_ghsa_rqpp_rjj8_7wv8_what_a_client_declares_is_not_believed(stack:
                 await client.call(method)
 
 
-async def test_ghsa_qrp5_gfw2_gxv4_policy_comes_last(stack: Stack) -> None:
-    """Tools that were added after the filter were not filtered. Here each list, and each call, is
-    asked of the policy of now, whatever the process was granted."""
+async def test_ghsa_qrp5_gfw2_gxv4_the_policy_filters_every_list_and_call(stack: Stack) -> None:
+    """In the advisory, tools that were added after the filter were not filtered. Here, each list
+    and each call is checked against the current policy, whatever the process was granted."""
     async with opened(stack) as door, calling(stack) as agent:
-        asked = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        request = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
 
         async def listed() -> set[str]:
-            answer = await door.post("/mcp", agent.token, asked, **MCP)
+            answer = await door.post("/mcp", agent.token, request, **MCP)
             return {tool["name"] for tool in answer.json["result"]["tools"]}
 
         before = await listed()
@@ -48,8 +48,8 @@ async def test_ghsa_qrp5_gfw2_gxv4_policy_comes_last(stack: Stack) -> None:
         assert (await door.invoke(agent.token, "sessions_list")).status == 403
 
 
-async def test_cve_2026_44118_an_owner_is_nobody_who_says_so(stack: Stack) -> None:
-    """A header of the agent's own made its caller the owner."""
+async def test_cve_2026_44118_headers_cannot_make_a_caller_the_owner(stack: Stack) -> None:
+    """In the advisory, a header that the agent set made its caller the owner."""
     claims = {
         "X-RemoteClaw-Account-Id": "alice",
         "X-RemoteClaw-Message-Channel": "console",

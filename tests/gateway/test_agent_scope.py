@@ -1,4 +1,4 @@
-"""Tokens that are for some agents alone: of the others they learn and change nothing."""
+"""Tokens for certain agents only: they read and change nothing of other agents."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,14 +26,14 @@ from tests.support.doors import Refused, opened, own_token
 from tests.support.promised import good_params, schema_of
 from tests.support.stack import Stack, message
 
-#: What a narrowed token may ask at all; of everything else it is told that it is about more.
+#: The methods that a token for one agent may call; all others are refused.
 ALLOWED = {
     *("agent.wait", "agents.list", "chat.history", "chat.open", "chat.outcome", "chat.send"),
     *("chat.shown", "health", "sessions.archive", "sessions.archived", "sessions.label"),
     *("sessions.list", "sessions.send", "sessions.status", "sessions.stop", "sessions.subscribe"),
     *("sessions.tree", "sessions.unsubscribe", *(method.name for method in terminals.METHODS)),
 }
-#: The names of parameters by which a call may mean a session, a run, an agent or a chat.
+#: The parameters that can name a session, a run, an agent or a chat.
 NAMING = {"sessionKey", "session", "sid", "label", "agentId", "agent", "what", "runId"}
 
 
@@ -42,7 +42,7 @@ async def _terminal(call: Call, params: Any) -> Any:
 
 
 class World:
-    """Two agents, each with a session; and who asks."""
+    """Two agents, their sessions, and callers with tokens."""
 
     def __init__(self, stack: Stack) -> None:
         tree = tomlkit.parse(stack.home.config_file.read_text()).unwrap()
@@ -58,32 +58,36 @@ class World:
         )
 
     async def session(self, agent: str, **fields: Any) -> Accepted:
-        """Have a session of an agent, of which a little is known."""
+        """Create a session of an agent, with a label."""
         inbound, sessions = self.stack.fleet.inbound, self.stack.fleet.sessions
-        said = message("a question", from_=f"{agent}-person", channel_id=f"{agent}-chat", **fields)
-        accepted = await inbound.append(said, agent=agent)
+        written = message(
+            "a question", from_=f"{agent}-person", channel_id=f"{agent}-chat", **fields
+        )
+        accepted = await inbound.append(written, agent=agent)
         view = await sessions.view(accepted.session.sid)
         assert view is not None
         await sessions.label(view, f"{agent}-label")
         return accepted
 
     async def token(self, *agents: str) -> Principal:
-        """Return an operator who may do everything, for some agents."""
+        """Return an operator with the scope admin, limited to `agents` if any are given."""
         made, _ = await self.stack.fleet.tokens.create("c", "admin", None, agents=agents or None)
         found = await self.authenticator.principal(made)
         assert found is not None
         return found
 
-    async def asked(self, who: Principal, name: str, params: dict[str, Any], **more: Any) -> str:
+    async def call_as_text(
+        self, who: Principal, name: str, params: dict[str, Any], **more: Any
+    ) -> str:
         """Return the answer to a call, or its refusal, as text."""
         try:
             result, _ = await self.door.call(who, name, params, **more)
         except CallRefused as refusal:
             return f"{refusal.code}: {refusal}"
-        return orjson.dumps(result.told()).decode()
+        return orjson.dumps(result.to_json()).decode()
 
-    async def kept_of(self, session: SessionKey) -> dict[str, Any]:
-        """Return everything that Redis has of a session."""
+    async def redis_keys_of(self, session: SessionKey) -> dict[str, Any]:
+        """Return all Redis keys of a session with their values."""
         client = self.stack.fleet.scripts.client
         found: dict[str, Any] = {}
         async for key in client.scan_iter(match=f"*{session.sid}*"):
@@ -93,12 +97,12 @@ class World:
 
 @pytest.fixture
 async def world(stack: Stack) -> World:
-    """Two agents, each with a session."""
+    """Two agents, without sessions yet."""
     return World(stack)
 
 
 def calls_about(method: Method, named: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield parameters of a method that name in every way what is another's."""
+    """Yield parameters of a method with each value of `named` in each parameter that takes it."""
     good, properties = good_params(method), schema_of(method).get("properties", {})
     yield good
     for name in NAMING & set(properties):
@@ -107,13 +111,15 @@ def calls_about(method: Method, named: dict[str, list[str]]) -> Iterator[dict[st
             yield {**required, name: value}
 
 
-def test_every_method_is_decided() -> None:
+def test_a_token_for_one_agent_may_call_exactly_the_allowed_methods() -> None:
     narrowed = Operator("c", "admin", "c/1", ("alpha",))
 
     assert {name for name, method in METHODS.items() if may_call(narrowed, method)} == ALLOWED
 
 
-async def test_a_narrowed_token_learns_and_changes_nothing_of_another_agent(world: World) -> None:
+async def test_a_token_for_one_agent_reads_and_changes_nothing_of_another_agent(
+    world: World,
+) -> None:
     """Every method, with every name that another agent's session has."""
     await world.session("alpha")
     theirs = await world.session("beta")
@@ -123,7 +129,7 @@ async def test_a_narrowed_token_learns_and_changes_nothing_of_another_agent(worl
         "sessionKey": [
             *(str(session), session.sid, session.sid[:8], "beta-label", session.conversation),
             f"beta/console/{host}/console:x:_",
-            f"alpha/console/{host}/console:x:_",  # which is where beta's console is shown
+            f"alpha/console/{host}/console:x:_",  # beta's console has this account
             f"alpha/test/default/{session.conversation}",
         ],
         "agentId": ["beta"],
@@ -133,85 +139,99 @@ async def test_a_narrowed_token_learns_and_changes_nothing_of_another_agent(worl
         "label": ["beta-label"],
     }
     narrowed, wide = await world.token("alpha"), await world.token()
-    before = await world.kept_of(session)
-    learnt = {}
+    before = await world.redis_keys_of(session)
+    leaked = {}
 
     for name, method in METHODS.items():
         for params in calls_about(method, named):
-            told = await world.asked(narrowed, name, params)
-            beside = await world.asked(narrowed, name, params, session_key=str(session))
+            by_params = await world.call_as_text(narrowed, name, params)
+            by_session_key = await world.call_as_text(
+                narrowed, name, params, session_key=str(session)
+            )
             texts = [it for it in params.values() if isinstance(it, str)]
-            asked = [str(session), *texts, *(it.partition("-")[0] for it in texts)]
-            for value in asked:  # what they are told in return is no news
-                told, beside = told.replace(value, "ASKED"), beside.replace(value, "ASKED")
-            if "beta" in told + beside or session.sid[:8] in told + beside:
-                learnt[name] = (params, told, beside)
+            given = [str(session), *texts, *(it.partition("-")[0] for it in texts)]
+            for value in given:  # an answer may repeat what the caller gave
+                by_params, by_session_key = (
+                    by_params.replace(value, "ASKED"),
+                    by_session_key.replace(value, "ASKED"),
+                )
+            if (
+                "beta" in by_params + by_session_key
+                or session.sid[:8] in by_params + by_session_key
+            ):
+                leaked[name] = (params, by_params, by_session_key)
             if name not in ALLOWED:
-                assert "FORBIDDEN" in told, name
+                assert "FORBIDDEN" in by_params, name
 
-    assert learnt == {}
-    assert await world.kept_of(session) == before
+    assert leaked == {}
+    assert await world.redis_keys_of(session) == before
     for name in ("sessions.list", "agents.list", "sessions.search"):
-        assert "beta" in await world.asked(wide, name, {}), "or nothing was to be learnt"
+        assert "beta" in await world.call_as_text(wide, name, {}), "a token for all agents sees it"
 
 
-async def test_what_is_another_agent_s_is_as_what_there_is_not(world: World) -> None:
+async def test_another_agents_session_is_refused_like_a_missing_one(world: World) -> None:
     theirs = (await world.session("beta")).session
     narrowed = await world.token("alpha")
     nowhere = SessionKey("beta", "test", "default", "nobody", "nobody")
 
     for name, method in METHODS.items():
         for params in calls_about(method, {"sessionKey": ["X"]}):
-            there, missing = [
-                (await world.asked(narrowed, name, _with(params, one))).replace(one, "X")
+            existing, missing = [
+                (await world.call_as_text(narrowed, name, _with(params, one))).replace(one, "X")
                 for one in (str(theirs), str(nowhere))
             ]
-            assert there == missing, name
+            assert existing == missing, name
 
 
 def _with(params: dict[str, Any], named: str) -> dict[str, Any]:
     return {name: named if value == "X" else value for name, value in params.items()}
 
 
-async def test_a_narrowed_token_has_its_own_agents_sessions(world: World) -> None:
+async def test_a_token_for_one_agent_can_use_the_sessions_of_this_agent(world: World) -> None:
     own = (await world.session("alpha")).session
     await world.session("beta")
     narrowed = await world.token("alpha", "gone")
 
     for name in (str(own), own.sid):
-        assert "alpha-label" in await world.asked(narrowed, "sessions.list", {})
-        assert str(own) in await world.asked(narrowed, "sessions.status", {"sessionKey": name})
-        assert "reached with ['alpha']" in await world.asked(
+        assert "alpha-label" in await world.call_as_text(narrowed, "sessions.list", {})
+        assert str(own) in await world.call_as_text(
+            narrowed, "sessions.status", {"sessionKey": name}
+        )
+        assert "reached with ['alpha']" in await world.call_as_text(
             narrowed, "terminals.get", {"sid": name}
         )
-    chat = orjson.loads(await world.asked(narrowed, "chat.open", {"follow": "nothing"}))
+    chat = orjson.loads(await world.call_as_text(narrowed, "chat.open", {"follow": "nothing"}))
     assert chat["agent"] == "alpha"
     assert f"alpha/console/{world.stack.home.host_id}.alpha/" in chat["sessionKey"]
     sent = {"sessionKey": chat["sessionKey"], "message": "hello", "messageId": "1"}
-    assert "entry" in await world.asked(narrowed, "chat.send", {**sent, "toCaller": True})
+    assert "entry" in await world.call_as_text(narrowed, "chat.send", {**sent, "toCaller": True})
 
 
-async def test_another_agent_s_console_is_not_shown_under_an_own_name(world: World) -> None:
-    """Its account says where a console's messages go, whatever agent the key begins with."""
+async def test_another_agents_console_is_hidden_even_under_an_allowed_agents_name(
+    world: World,
+) -> None:
+    """The account decides where a console's messages go, whatever agent the key names."""
     narrowed = await world.token("alpha")
     theirs = str(SessionKey("alpha", "console", world.stack.home.host_id, "console", "x"))
-    said = {"message": "hello", "messageId": "1", "toCaller": True}
+    written = {"message": "hello", "messageId": "1", "toCaller": True}
 
-    opened_ = await world.asked(narrowed, "chat.open", {"sessionKey": theirs, "follow": "nothing"})
-    sent = await world.asked(narrowed, "chat.send", {"sessionKey": theirs, **said})
+    opened_ = await world.call_as_text(
+        narrowed, "chat.open", {"sessionKey": theirs, "follow": "nothing"}
+    )
+    sent = await world.call_as_text(narrowed, "chat.send", {"sessionKey": theirs, **written})
 
     assert opened_ == sent == f"NOT_FOUND: There is no session '{theirs}' that this token may see."
 
 
-async def test_a_token_whose_agents_are_gone_is_good_for_nothing(world: World) -> None:
+async def test_a_token_whose_agents_no_longer_exist_is_refused_everything(world: World) -> None:
     narrowed = await world.token("gone")
 
     for name in ("sessions.list", "health", "chat.open"):
-        assert "None of the agents of this token" in await world.asked(narrowed, name, {})
+        assert "None of the agents of this token" in await world.call_as_text(narrowed, name, {})
 
 
-async def test_the_other_doors_know_a_narrowed_token(stack: Stack) -> None:
-    """Metrics and files, the tools over MCP and what a connection is offered."""
+async def test_metrics_files_and_connections_check_the_agents_of_a_token(stack: Stack) -> None:
+    """A connection also ends when the agents of its token change."""
     token, view = await stack.fleet.tokens.create("c", "admin", None, agents=("other",))
     own = (await stack.append("hello")).session
     blob = await stack.fleet.blobs.put(own.sid, "a.txt", b"secret", chat=own)
@@ -226,10 +246,10 @@ async def test_the_other_doors_know_a_narrowed_token(stack: Stack) -> None:
             offered = set(client.hello["features"]["methods"])
             with pytest.raises(Refused, match="FORBIDDEN"):
                 await client.call("config.get")
-            # What the token is for may change, and then nothing of before counts.
+            # A change of the token's agents closes its connections.
             assert door.gateway is not None
-            kept = {"name": "c", "scope": "admin", "digest": view.digest, "agents": ["main"]}
-            data = orjson.dumps({**kept, "created_ms": 1, "expires_ms": None})
+            record = {"name": "c", "scope": "admin", "digest": view.digest, "agents": ["main"]}
+            data = orjson.dumps({**record, "created_ms": 1, "expires_ms": None})
             await stack.fleet.scripts.client.hset(keys.TOKENS, view.id, data)
             assert (await client.closed())[0] == 1008
 
@@ -237,10 +257,10 @@ async def test_the_other_doors_know_a_narrowed_token(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("agents", ["main", [1], {"main": True}])
-async def test_a_damaged_list_of_agents_is_no_token(stack: Stack, agents: Any) -> None:
+async def test_a_token_with_a_damaged_list_of_agents_is_invalid(stack: Stack, agents: Any) -> None:
     token, view = await stack.fleet.tokens.create("c", "read", None, agents=("main",))
     client = stack.fleet.scripts.client
-    kept = orjson.loads(await client.hget(keys.TOKENS, view.id) or b"")
-    await client.hset(keys.TOKENS, view.id, orjson.dumps({**kept, "agents": agents}))
+    record = orjson.loads(await client.hget(keys.TOKENS, view.id) or b"")
+    await client.hset(keys.TOKENS, view.id, orjson.dumps({**record, "agents": agents}))
 
     assert await stack.fleet.tokens.find(token) is None

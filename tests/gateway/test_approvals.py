@@ -1,4 +1,4 @@
-"""Changes that wait for approval: nothing is done before it, and then that alone."""
+"""Configuration changes that wait for approval: each is made once, and only after approval."""
 
 import asyncio
 import re
@@ -10,8 +10,8 @@ import orjson
 import pytest
 import tomlkit
 
-from remoteclaw.commands import Answer, Asked
-from remoteclaw.commands.allow_deny import in_passing
+from remoteclaw.commands import CommandCall, CommandReply
+from remoteclaw.commands.allow_deny import answer_by_message
 from remoteclaw.commands.answers import ENDED, FOR_OWNERS, carry_out_changes
 from remoteclaw.commands.config_change import carry_out
 from remoteclaw.config.edit import ConfigFile
@@ -21,7 +21,7 @@ from remoteclaw.config.tool_policy import Subject, approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.fleet.request import CHANGE_MS, Answered, Request
+from remoteclaw.fleet.request import CHANGE_MS, Request, RequestAnswer
 from remoteclaw.fleet.request_card import MAX_OF_SESSION
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
@@ -53,70 +53,72 @@ async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
 
 
 async def decide(stack: Stack, id_: str, verdict: str = "once") -> str:
-    """Answer as an operator; return what became of it, or why that does not count."""
-    told = await operate(stack, "asks.answer", id=id_, verdict=verdict)
-    return str(told["detail"])
+    """Answer as an operator; return the result, or why the answer does not count."""
+    answer = await operate(stack, "asks.answer", id=id_, verdict=verdict)
+    return str(answer["detail"])
 
 
 def mode(stack: Stack) -> str:
     return load_config(stack.home.config_file, {}).queue.mode
 
 
-async def test_nothing_is_changed_before_a_person_says_so(stack: Stack, configured: str) -> None:
-    told = await ask(stack)
+async def test_nothing_is_changed_before_a_person_approves(stack: Stack, configured: str) -> None:
+    answer = await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
 
-    assert (told["status"], told["changed"]) == ("needs_approval", ["queue.mode", "queue.cap"])
-    assert 'tools.approve has "gateway_config_*"' in told["detail"]
-    assert "They are asked in the chat." in told["detail"]
+    assert (answer["status"], answer["changed"]) == ("needs_approval", ["queue.mode", "queue.cap"])
+    assert 'tools.approve has "gateway_config_*"' in answer["detail"]
+    assert "They are asked in the chat." in answer["detail"]
     assert stack.home.config_file.read_text() == configured
-    assert request.id == told["approvalId"]
+    assert request.id == answer["approvalId"]
     assert request.change
     assert (request.change.patch, request.change.host) == (CHANGE, stack.home.host_id)
     assert [*request.people] == ["test:alice"]
     assert request.until_ms - request.asked_ms == CHANGE_MS
 
 
-async def test_the_chat_shows_it_as_a_diff_and_what_became_of_it(stack: Stack) -> None:
-    told = await ask(stack)
+async def test_the_chat_shows_the_change_as_a_diff_and_its_result(stack: Stack) -> None:
+    answer = await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     (card,) = [text async for text in shown(stack)]
-    became = await answered(stack, request, "once")
+    result = await answered(stack, request, "once")
     _, closed = [text async for text in shown(stack)]
 
-    assert request.id == told["approvalId"]
+    assert request.id == answer["approvalId"]
     diff = '-queue.mode = "collect"\n+queue.mode = "steer"\n-queue.cap = 3'
     assert card == f"**main** asks to change the configuration:\n\n```diff\n{diff}\n```"
     assert dict(request.offered) == {"once": "Allow once", "deny": "Deny"}
     assert re.fullmatch(
-        r"Allowed once by alice at \d\d:\d\d\. queue\.mode, queue\.cap are changed\.", became
+        r"Allowed once by alice at \d\d:\d\d\. queue\.mode, queue\.cap are changed\.", result
     )
-    assert closed == f"{card}\n\n{became}"
+    assert closed == f"{card}\n\n{result}"
     assert mode(stack) == "steer"
 
 
-async def test_what_a_long_change_leaves_out_is_in_its_file(stack: Stack) -> None:
-    """An agent could have it leave out what it wants."""
+async def test_a_change_too_long_for_the_message_is_complete_in_the_attached_file(
+    stack: Stack,
+) -> None:
+    """Otherwise an agent could hide a part of a change among many others."""
     turn = await begin_turn(stack, HANDLERS)
     many = {f"channel-{number:03}": {"cap": 7} for number in range(200)}
     hidden = {**many, "channel-100": {"cap": 99}}
     await turn.call("gateway_config_patch", patches={"queue": {"channels": hidden}})
     (request,) = await stack.fleet.asks.waiting()
-    whole = await stack.fleet.asks.whole(request)
+    full_text = await stack.fleet.asks.full_text(request)
     client: Any = stack.fleet.scripts.client
     ((_, fields),) = await client.xrange(keys.reply_stream("test", "default"))
     card = orjson.loads(fields[b"reply"])
 
-    assert ("cap = 99" in request.what, "cap = 99" in whole) == (False, True)
+    assert ("cap = 99" in request.what, "cap = 99" in full_text) == (False, True)
     assert [file["name"] for file in card["attachments"]] == [f"request-{request.id}.txt"]
     assert card["text"].endswith(f"All of it is in the file request-{request.id}.txt.")
 
 
 @pytest.mark.parametrize("door", ["asks", "chat"])
-async def test_the_first_answer_counts_whichever_door_it_comes_through(
+async def test_the_first_answer_counts_from_the_chat_or_from_an_operator(
     stack: Stack, door: str
 ) -> None:
-    told = await ask(stack)
+    answer = await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     match door:
         case "asks":
@@ -125,7 +127,7 @@ async def test_the_first_answer_counts_whichever_door_it_comes_through(
             await answered(stack, request, "deny")
     closed = [text async for text in shown(stack)][-1]
     late = await answered(stack, request, "once", by="alice")
-    later = await decide(stack, told["approvalId"])
+    later = await decide(stack, answer["approvalId"])
 
     assert "Denied by" in closed
     assert late.startswith("It was answered before: Denied by")
@@ -133,16 +135,16 @@ async def test_the_first_answer_counts_whichever_door_it_comes_through(
     assert mode(stack) == "collect"
 
 
-async def test_what_is_allowed_is_done_once(stack: Stack) -> None:
-    told = await ask(stack)
-    done = await decide(stack, told["approvalId"])
+async def test_an_approved_change_is_made_once(stack: Stack) -> None:
+    answer = await ask(stack)
+    done = await decide(stack, answer["approvalId"])
     text = stack.home.config_file.read_text()
     assert mode(stack) == "steer"
     assert "cap" not in text
     assert text.startswith("# ours\n")
-    stack.home.config_file.write_text(TEXT + ASKS)  # by a person, who thinks better of it
-    again = await decide(stack, told["approvalId"])
-    denied = await decide(stack, told["approvalId"], "deny")
+    stack.home.config_file.write_text(TEXT + ASKS)  # a person undoes the change
+    again = await decide(stack, answer["approvalId"])
+    denied = await decide(stack, answer["approvalId"], "deny")
     await carry_out_changes(stack.fleet, stack.home)
 
     assert again == done
@@ -151,36 +153,38 @@ async def test_what_is_allowed_is_done_once(stack: Stack) -> None:
     assert await stack.fleet.asks.waiting() == []
 
 
-async def test_the_agent_hears_what_became_of_it(stack: Stack) -> None:
+async def test_the_agent_is_notified_of_the_answer(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await turn.call("gateway_config_patch", patches=CHANGE)
     (request,) = await stack.fleet.asks.waiting()
     await turn.finish()
-    became = await answered(stack, request, "deny", words="not on a Friday")
+    result = await answered(stack, request, "deny", words="not on a Friday")
     client: Any = stack.fleet.scripts.client
     entry = decode_entry(*(await client.xrange(keys.inbound(request.session.sid)))[-1])
 
     assert (entry.origin, entry.people) == ("verdict", ("test:alice",))
-    assert became in entry.message.text
-    assert "“not on a Friday”" in became
+    assert result in entry.message.text
+    assert "“not on a Friday”" in result
 
 
 @pytest.mark.parametrize("before", ["# ours", "'collect'"])
-async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, before: str) -> None:
-    """Also where the change would come to the very same: it was asked for something else."""
-    told = await ask(stack)
+async def test_a_change_is_refused_if_the_file_has_changed_since_the_request(
+    stack: Stack, before: str
+) -> None:
+    """Even if the change would have the same effect: it was approved for other content."""
+    answer = await ask(stack)
     by_hand = f"{TEXT}{ASKS}".replace(before, {"# ours": "# mine"}.get(before, "'followup'"))
     stack.home.config_file.write_text(by_hand)
-    became = await decide(stack, told["approvalId"])
+    result = await decide(stack, answer["approvalId"])
     closed = [text async for text in shown(stack)][-1]
 
     assert stack.home.config_file.read_text() == by_hand
-    assert became in closed
-    assert "It is not done: the configuration file has changed since" in became
+    assert result in closed
+    assert "It is not done: the configuration file has changed since" in result
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-async def test_one_that_is_killed_behind_the_answer_leaves_it_to_the_gateway(
+async def test_a_process_killed_after_the_answer_leaves_the_change_to_the_gateway(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, *, is_written: bool
 ) -> None:
     await ask(stack)
@@ -189,7 +193,7 @@ async def test_one_that_is_killed_behind_the_answer_leaves_it_to_the_gateway(
     async def killed(*_: Any, **__: Any) -> None:
         raise asyncio.CancelledError
 
-    step = "fleet.asks.Asks.made" if is_written else "config.edit.ConfigFile.write"
+    step = "fleet.asks.Asks.close_change" if is_written else "config.edit.ConfigFile.write"
     with monkeypatch.context() as patched:
         patched.setattr(f"remoteclaw.{step}", killed)
         with pytest.raises(asyncio.CancelledError):
@@ -202,30 +206,30 @@ async def test_one_that_is_killed_behind_the_answer_leaves_it_to_the_gateway(
     assert (stack.home.config_file.stat().st_ino == inode) == is_written
     assert mode(stack) == "steer"
     assert closed.endswith("queue.mode, queue.cap are changed.")
-    assert await stack.fleet.asks.changes() == []
+    assert await stack.fleet.asks.answered_changes() == []
 
 
-async def allowed_and_left(stack: Stack) -> Request:
-    """Return a change that somebody has allowed who was killed then."""
+async def allowed_but_not_made(stack: Stack) -> Request:
+    """Return a change that was allowed by a process that was killed before it made the change."""
     await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
-    answer = Answered(verdict="once", by="test:alice", name="alice", at_ms=1)
-    await stack.fleet.asks.answer(request, answer, words="", going_on="Go on.")
+    answer = RequestAnswer(verdict="once", by="test:alice", name="alice", at_ms=1)
+    await stack.fleet.asks.answer(request, answer, closing_text="", entry_text="Go on.")
     return await stack.fleet.asks.named(request.id)
 
 
-async def test_two_that_carry_it_out_at_once_do_it_once(stack: Stack) -> None:
-    request = await allowed_and_left(stack)
+async def test_two_processes_that_carry_out_a_change_make_it_once(stack: Stack) -> None:
+    request = await allowed_but_not_made(stack)
     await carry_out(stack.fleet, stack.home, request, "Allowed.")
     assert mode(stack) == "steer"
-    stack.home.config_file.write_text(TEXT + ASKS)  # by a person, before the other has the lock
+    stack.home.config_file.write_text(TEXT + ASKS)  # a person edits it before the second call
     await carry_out(stack.fleet, stack.home, request, "Allowed.")
 
     assert mode(stack) == "collect"
 
 
-async def test_the_gateway_carries_out_what_a_killed_process_has_left(stack: Stack) -> None:
-    request = await allowed_and_left(stack)
+async def test_the_gateway_makes_a_change_that_a_killed_process_left_unmade(stack: Stack) -> None:
+    request = await allowed_but_not_made(stack)
 
     async def is_done() -> bool:
         return (await stack.fleet.asks.named(request.id)).state == "used"
@@ -239,8 +243,8 @@ async def test_the_gateway_carries_out_what_a_killed_process_has_left(stack: Sta
     assert mode(stack) == "steer"
 
 
-async def test_it_is_for_owners_to_decide(stack: Stack) -> None:
-    """Also where paired people answer for their own turns, or others are named."""
+async def test_only_owners_decide_on_a_change(stack: Stack) -> None:
+    """Even if [approvals] lets paired people answer for their own turns, or names other people."""
     for who in ("'sender'", "['test:bob', 'test:alice']"):
         stack.home.config_file.write_text(f"{TEXT}{ASKS}[approvals]\nwho = {who}\n")
         await ask(stack, channel_id=f"chat-{who}", from_="alice")
@@ -252,24 +256,24 @@ async def test_it_is_for_owners_to_decide(stack: Stack) -> None:
     assert "are changed" in await answered(stack, other, "once")
 
 
-async def test_it_is_allowed_once_or_denied(stack: Stack) -> None:
+async def test_a_change_can_only_be_allowed_once_or_denied(stack: Stack) -> None:
     await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     for verdict in ("conversation", "words"):
-        told = await operate(stack, "asks.answer", id=request.id, verdict=verdict, reason="x")
-        assert "answer with `/allow" in told["detail"]
+        answer = await operate(stack, "asks.answer", id=request.id, verdict=verdict, reason="x")
+        assert "answer with `/allow" in answer["detail"]
 
     assert len(await stack.fleet.asks.waiting()) == 1
 
 
-async def test_it_outlives_its_turn_and_its_conversation(stack: Stack) -> None:
+async def test_a_request_for_a_change_outlives_its_turn_and_conversation(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await turn.call("gateway_config_patch", patches=CHANGE)
     (request,) = await stack.fleet.asks.waiting()
     await turn.lease.reset(turn.id, "new", keep_ms=0, keep=1)
     await turn.finish()
     await stack.fleet.sessions.stop(request.session.sid)
-    await stack.fleet.asks.let_lapse()
+    await stack.fleet.asks.expire_due()
 
     assert "are changed" in await answered(stack, request, "once")
 
@@ -277,8 +281,10 @@ async def test_it_outlives_its_turn_and_its_conversation(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("number", "reply_to", "state"), [("2", "", "denied"), ("1", "77", "used")]
 )
-async def test_a_number_answers_it(stack: Stack, number: str, reply_to: str, state: str) -> None:
-    """In a reply to the message that shows it also after the agent has written more."""
+async def test_a_number_in_the_chat_answers_the_request(
+    stack: Stack, number: str, reply_to: str, state: str
+) -> None:
+    """If the agent has written more since, it has to reply to the message with the request."""
     turn = await begin_turn(stack, HANDLERS)
     await turn.call("gateway_config_patch", patches=CHANGE)
     (request,) = await stack.fleet.asks.waiting()
@@ -286,9 +292,9 @@ async def test_a_number_answers_it(stack: Stack, number: str, reply_to: str, sta
     await client.hset(keys.ask(request.id), "shown", "77")
     if reply_to:
         await client.hset(keys.state(request.session.sid), "said_ms", request.asked_ms + 1)
-    asked = Asked(
+    command = CommandCall(
         id="2",
-        rest="",
+        arguments="",
         session=request.session,
         sender="alice",
         is_owner=True,
@@ -298,11 +304,11 @@ async def test_a_number_answers_it(stack: Stack, number: str, reply_to: str, sta
         home=stack.home,
     )
 
-    assert await in_passing(number, asked) == Answer("")
+    assert await answer_by_message(number, command) == CommandReply("")
     assert (await stack.fleet.asks.named(request.id)).state == state
 
 
-async def test_asked_again_it_waits_once(stack: Stack) -> None:
+async def test_a_repeated_call_creates_one_request(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     first = await turn.call("gateway_config_patch", "one", patches=CHANGE)
     again = await turn.call("gateway_config_patch", "one", patches=CHANGE)
@@ -311,7 +317,7 @@ async def test_asked_again_it_waits_once(stack: Stack) -> None:
     assert len(await stack.fleet.asks.waiting()) == 1
 
 
-async def test_there_is_a_limit_to_what_waits(stack: Stack) -> None:
+async def test_a_session_has_a_maximum_number_of_waiting_requests(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     for _ in range(MAX_OF_SESSION):
         await turn.call("gateway_config_patch", patches=CHANGE)
@@ -320,7 +326,7 @@ async def test_there_is_a_limit_to_what_waits(stack: Stack) -> None:
         await turn.call("gateway_config_patch", patches=CHANGE)
 
 
-async def test_after_its_time_it_is_not_there(stack: Stack) -> None:
+async def test_a_request_for_a_change_expires(stack: Stack) -> None:
     await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     client = stack.fleet.scripts.client
@@ -330,14 +336,14 @@ async def test_after_its_time_it_is_not_there(stack: Stack) -> None:
     await ask(stack, channel_id="chat-2")
     (other,) = await stack.fleet.asks.waiting()
     await client.zadd(keys.ASKS, {other.id: 1})
-    await stack.fleet.asks.let_lapse()
+    await stack.fleet.asks.expire_due()
 
     assert [text async for text in shown(stack)][-1].endswith("Nobody answered in time.")
     assert await stack.fleet.asks.waiting() == []
     assert mode(stack) == "collect"
 
 
-async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
+async def test_a_request_forged_in_redis_cannot_exceed_an_agents_rights(
     stack: Stack, configured: str
 ) -> None:
     for patch, refusal in (
@@ -355,15 +361,17 @@ async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
     assert stack.home.config_file.read_text() == configured
 
 
-async def test_another_host_makes_its_own_change(stack: Stack, directory: Path) -> None:
+async def test_a_change_is_made_by_the_host_of_its_configuration(
+    stack: Stack, directory: Path
+) -> None:
     await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     elsewhere = Home(directory / "elsewhere").create()
     (elsewhere.path / "config.toml").write_text(TEXT)
     other = gateway(stack.fleet, elsewhere, HANDLERS)
-    told, _ = await other.call(operator(), "asks.answer", {"id": request.id, "verdict": "once"})
+    answer, _ = await other.call(operator(), "asks.answer", {"id": request.id, "verdict": "once"})
     await carry_out_changes(stack.fleet, elsewhere)
-    assert told.model_dump()["detail"].endswith(
+    assert answer.model_dump()["detail"].endswith(
         f"{stack.home.host_id} makes the change in a moment."
     )
     assert mode(stack) == "collect"
@@ -372,23 +380,23 @@ async def test_another_host_makes_its_own_change(stack: Stack, directory: Path) 
     assert mode(stack) == "steer"
 
 
-async def test_where_no_chat_is_asked_an_operator_is(stack: Stack) -> None:
+async def test_an_operator_is_asked_if_no_chat_is(stack: Stack) -> None:
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(f"{text}[approvals]\nwho = []\n")
-    told = await ask(stack)
+    answer = await ask(stack)
 
-    assert f"`remoteclaw asks answer {told['approvalId']} once`" in told["detail"]
+    assert f"`remoteclaw asks answer {answer['approvalId']} once`" in answer["detail"]
     assert [text async for text in shown(stack)] == []
-    await decide(stack, told["approvalId"])
+    await decide(stack, answer["approvalId"])
     assert mode(stack) == "steer"
 
 
-def test_what_is_shown_has_no_secret_and_hides_nothing(stack: Stack) -> None:
-    """A text may be one that is read from right to left, or in which nothing is to be seen."""
+def test_a_diff_masks_secrets_and_escapes_invisible_characters(stack: Stack) -> None:
+    """Right-to-left overrides and invisible characters could hide a part of the change."""
     stack.home.config_file.write_text("[agents.main.env]\nKEY = 'canary'\n")
     file = ConfigFile(stack.home.config_file)
     sly = {"env": {"KEY": "other"}, "workspace": "/a\u202e\u2066\u200b\x1b[2J"}
-    plan = file.patched(file.read(), {"agents": {"main": sly}})
+    plan = file.plan_patch(file.read(), {"agents": {"main": sly}})
 
     assert plan.diff.split("\n") == [
         '-agents.main.env.KEY = "***"',
@@ -397,15 +405,15 @@ def test_what_is_shown_has_no_secret_and_hides_nothing(stack: Stack) -> None:
     ]
 
 
-async def test_an_operator_s_own_change_waits_for_nobody(stack: Stack) -> None:
+async def test_an_operators_own_change_needs_no_approval(stack: Stack) -> None:
     assert (await operate(stack, "config.patch", patches=CHANGE))["status"] == "applied"
 
 
-async def test_an_agent_has_no_way_to_approve(stack: Stack) -> None:
+async def test_an_agent_cannot_approve_changes(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
-    told = await turn.call("gateway_config_patch", patches=CHANGE)
+    answer = await turn.call("gateway_config_patch", patches=CHANGE)
     with pytest.raises(CallRefused, match="is for operators"):
-        await turn.call("asks.answer", id=told["approvalId"], verdict="once")
+        await turn.call("asks.answer", id=answer["approvalId"], verdict="once")
     with pytest.raises(CallRefused, match=r"may not change tools\.approve"):
         await turn.call("gateway_config_patch", patches={"tools": {"approve": []}})
 
@@ -441,7 +449,7 @@ PATCH = TOOLS["gateway_config_patch"]
         ({"tools": ["gateway_config_apply"]}, None),
     ],
 )
-def test_the_narrowest_table_decides(
+def test_the_most_specific_approve_table_decides(
     stack: Stack, tables: dict[str, list[str]], rule: str | None
 ) -> None:
     tree: dict[str, Any] = {}
@@ -460,7 +468,7 @@ def test_the_narrowest_table_decides(
     assert together is not None or rule is None
 
 
-def test_what_can_t_wait_is_refused(stack: Stack) -> None:
+def test_approval_of_a_tool_that_cannot_wait_is_a_configuration_error(stack: Stack) -> None:
     stack.home.config_file.write_text("[tools]\napprove = ['message_send']\n")
 
     with pytest.raises(ConfigError, match=r"tools\.approve has 'message_send', which can't wait"):

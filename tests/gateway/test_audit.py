@@ -1,4 +1,4 @@
-"""The audit: who did what with terminals, and never what was typed or shown."""
+"""The audit: it records who did what with terminals, and never what was typed or shown."""
 
 from typing import Any
 
@@ -12,19 +12,19 @@ from tests.support.doors import Refused, opened, own_token
 from tests.support.stack import Stack
 
 
-async def deeds(stack: Stack) -> list[tuple[str, str, str, bool]]:
-    """Return what is written down, oldest first."""
+async def audit_entries(stack: Stack) -> list[tuple[str, str, str, bool]]:
+    """Return the entries of the audit, oldest first."""
     found = reversed(await stack.fleet.audit.newest(100))
-    return [(deed.who, deed.did, deed.outcome, deed.is_forced) for deed in found]
+    return [(entry.who, entry.did, entry.outcome, entry.is_forced) for entry in found]
 
 
-async def test_what_is_done_and_refused_is_written_down(stack: Stack) -> None:
+async def test_the_audit_records_actions_and_refusals(stack: Stack) -> None:
     sid = (await stack.append("hello")).session.sid
     writes, _ = await stack.fleet.tokens.create("ada", "write", None)
     terminals = Terminals()
     async with opened(stack, terminals.handlers) as door:
         owner, ada = Cockpit(door, own_token(stack)), Cockpit(door, writes)
-        asked: list[tuple[Cockpit, str, Any]] = [
+        requests: list[tuple[Cockpit, str, Any]] = [
             (ada, "", {"agent": "main", "prompt": "SECRET"}),
             (owner, "/SID/take", {"force": True}),
             (owner, "/SID/input", {"text": "SECRET"}),
@@ -33,10 +33,10 @@ async def test_what_is_done_and_refused_is_written_down(stack: Stack) -> None:
             (ada, "/SID/key", {"key": "SECRET"}),
             (owner, "/SID/park", {}),
         ]
-        for cockpit, path, body in asked:
+        for cockpit, path, body in requests:
             await cockpit.ask("POST", f"/sessions{path.replace('SID', sid)}", body)
         terminals.created = False
-        await ada.ask("POST", "/sessions", {"agent": "main"})  # it is open: nothing was done
+        await ada.ask("POST", "/sessions", {"agent": "main"})  # already open: not recorded
         terminals.refuses = CallRefused("TOO_MANY", "Too often.")
         await ada.ask("POST", "/sessions", {"agent": "main"})
         terminals.refuses = None
@@ -45,27 +45,27 @@ async def test_what_is_done_and_refused_is_written_down(stack: Stack) -> None:
             with pytest.raises(Refused):
                 await client.call("terminals.watch", {})
         await owner.ask("DELETE", f"/sessions/{sid}")
-    found = {(deed.did, deed.address) for deed in await stack.fleet.audit.newest(100)}
+    found = {(entry.did, entry.address) for entry in await stack.fleet.audit.newest(100)}
     assert {address for _, address in found} == {"127.0.0.1"}
 
-    assert await deeds(stack) == [
+    assert await audit_entries(stack) == [
         ("ada", "open", "ok", False),
         ("the operator", "take", "ok", True),
-        ("ada", "type", "FORBIDDEN", False),  # once: the same again is no news
+        ("ada", "type", "FORBIDDEN", False),  # once, because repetitions are not recorded
         ("the operator", "park", "ok", False),
         ("ada", "open", "TOO_MANY", False),
         ("the operator", "watch", "ok", False),
         ("the operator", "watch", "INVALID_REQUEST", False),
         ("the operator", "end", "ok", False),
     ]
-    kept = await stack.fleet.scripts.client.xrange(keys.AUDIT)
-    assert "SECRET" not in str(kept)
+    stored = await stack.fleet.scripts.client.xrange(keys.AUDIT)
+    assert "SECRET" not in str(stored)
 
 
-async def test_the_same_refusal_is_told_again_after_a_while(
+async def test_a_repeated_refusal_is_recorded_again_after_an_interval(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "AGAIN_S", 0.0)
+    monkeypatch.setattr(audit, "REPEAT_S", 0.0)
     writes, _ = await stack.fleet.tokens.create("ada", "write", None)
     async with opened(stack, Terminals().handlers) as door, door.connected(writes) as client:
         for _ in range(2):
@@ -75,11 +75,11 @@ async def test_the_same_refusal_is_told_again_after_a_while(
             with pytest.raises(Refused):
                 await client.call("terminals.take", {"sid": "a\nb"})
 
-    assert await deeds(stack) == [("ada", "take", "FORBIDDEN", False)] * 4
-    assert all(len(deed.session) <= 100 for deed in await stack.fleet.audit.newest(9))
+    assert await audit_entries(stack) == [("ada", "take", "FORBIDDEN", False)] * 4
+    assert all(len(entry.session) <= 100 for entry in await stack.fleet.audit.newest(9))
 
 
-async def test_a_damaged_deed_is_none(stack: Stack) -> None:
+async def test_damaged_audit_entries_are_skipped(stack: Stack) -> None:
     damaged: Any = ({"x": "y"}, {"deed": "{"}, {"deed": '{"who":1}'})
     for fields in damaged:
         await stack.fleet.scripts.client.xadd(keys.AUDIT, fields)

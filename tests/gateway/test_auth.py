@@ -1,4 +1,4 @@
-"""Whose token it is: three kinds, each compared as a whole."""
+"""Authentication: three kinds of tokens, each accepted only as a whole."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 # -- the gateway's own token ----------------------------------------------------------------------
 
 
-def test_the_token_is_made_once_and_is_its_owners_alone(directory: Path) -> None:
+def test_the_gateways_token_is_created_once_and_only_its_owner_can_read_it(directory: Path) -> None:
     TokenFile(directory).create()
     first = TokenFile(directory).read()
 
@@ -58,7 +58,7 @@ def _link(path: Path) -> None:
         (lambda path: os.mkfifo(path, 0o600), "isn't one word"),
     ],
 )
-def test_a_token_that_must_not_be_used(
+def test_an_unsafe_or_invalid_token_file_is_refused(
     directory: Path, put: Callable[[Path], None], why: str
 ) -> None:
     put(directory / "gateway-token")
@@ -71,7 +71,7 @@ def test_a_token_that_must_not_be_used(
     assert TokenFile(directory).digest() is None
 
 
-async def test_many_that_start_at_once_use_one_token(directory: Path) -> None:
+async def test_gateways_that_start_at_the_same_time_use_one_token(directory: Path) -> None:
     files = [TokenFile(directory) for _ in range(20)]
 
     await asyncio.gather(*(asyncio.to_thread(file.create) for file in files))
@@ -92,7 +92,7 @@ async def test_a_token_file_that_changes_is_read_again(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"short", None])
-async def test_while_the_token_file_is_unfit_nobody_has_the_gateways_token(
+async def test_the_gateways_token_is_refused_while_its_file_is_invalid(
     stack: Stack, content: bytes | None
 ) -> None:
     async with opened(stack) as door:
@@ -107,53 +107,55 @@ async def test_while_the_token_file_is_unfit_nobody_has_the_gateways_token(
         assert (await door.invoke(operator, "sessions_list")).status == 200
 
 
-# -- tokens that are nobody's ---------------------------------------------------------------------
+# -- valid and invalid tokens ---------------------------------------------------------------------
 
 
-async def test_only_the_whole_token_counts(stack: Stack) -> None:
+async def test_only_a_complete_token_is_accepted(stack: Stack) -> None:
     async with opened(stack) as door, calling(stack) as agent:
         assert door.gateway is not None
-        whose = door.gateway.authenticator.principal
+        principal_of = door.gateway.authenticator.principal
         own = TokenFile(stack.home.path).read()
         token, view = await stack.fleet.tokens.create("ada", "write", None)
 
-        assert await whose(own) == Operator(
+        assert await principal_of(own) == Operator(
             "gateway", "admin", str(TokenFile(stack.home.path).digest())
         )
-        assert await whose(token) == Operator("ada", "write", f"{view.id}/{view.digest}")
-        assert await whose(agent.token) == Agent(agent.lease.sid, digest(agent.token))
-        for right in (own, token, agent.token):
-            head, _, secret = right.rpartition("_")
-            wrong = [
-                *(right[:-1], right + "0", f" {right}", f"{right}\n", right.upper(), right * 2),
-                *(right[:8], head, f"{head}_", f"{head}_{'0' * 64}", f"{head}_{secret[::-1]}"),
+        assert await principal_of(token) == Operator("ada", "write", f"{view.id}/{view.digest}")
+        assert await principal_of(agent.token) == Agent(agent.lease.sid, digest(agent.token))
+        for valid in (own, token, agent.token):
+            head, _, secret = valid.rpartition("_")
+            invalid = [
+                *(valid[:-1], valid + "0", f" {valid}", f"{valid}\n", valid.upper(), valid * 2),
+                *(valid[:8], head, f"{head}_", f"{head}_{'0' * 64}", f"{head}_{secret[::-1]}"),
             ]
-            assert [await whose(one) for one in wrong] == [None] * len(wrong), right
-        strangers = [
+            assert [await principal_of(one) for one in invalid] == [None] * len(invalid), valid
+        unknown = [
             *("", "undefined", "null", "0" * 64, "ü" * 64, "\0", "rct_", "rca_", "x" * 100_000),
             *(view.digest, view.id, digest(agent.token), agent.lease.sid, "\ud800"),
             f"rct_{'0' * 12}_{'0' * 64}",
             f"rca_{'0' * 32}_{'0' * 64}",
         ]
-        assert [await whose(one) for one in strangers] == [None] * len(strangers)
+        assert [await principal_of(one) for one in unknown] == [None] * len(unknown)
 
 
 @pytest.mark.parametrize(
     "header",
     ["", "Bearer ", "Basic {}", "{}", "Bearer {}, Bearer {}"],
 )
-async def test_a_header_that_has_no_token_in_it(stack: Stack, header: str) -> None:
+async def test_an_authorization_header_without_one_token_is_refused(
+    stack: Stack, header: str
+) -> None:
     async with opened(stack) as door:
         token = TokenFile(stack.home.path).read()
 
-        told = header.format(token, token)
-        answer = await door.invoke(None, "sessions_list", headers={"Authorization": told})
+        value = header.format(token, token)
+        answer = await door.invoke(None, "sessions_list", headers={"Authorization": value})
 
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-async def test_without_redis_it_is_not_known_whose_a_token_is(stack: Stack) -> None:
+async def test_without_redis_an_operators_token_is_answered_with_unavailable(stack: Stack) -> None:
     async with opened(stack) as door:
         assert door.gateway is not None
         token, _ = await stack.fleet.tokens.create("ada", "read", None)
@@ -170,7 +172,7 @@ async def test_without_redis_it_is_not_known_whose_a_token_is(stack: Stack) -> N
 # -- the command line -----------------------------------------------------------------------------
 
 
-async def test_a_token_is_made_shown_once_used_and_revoked(stack: Stack) -> None:
+async def test_a_token_is_created_shown_once_used_and_revoked(stack: Stack) -> None:
     made = run(stack, "token", "create", "ada's phone", "--scope", "write", "--days", "3")
     token = made.stdout.strip()
     listed = run(stack, "token", "list").stdout
@@ -191,7 +193,7 @@ async def test_a_token_is_made_shown_once_used_and_revoked(stack: Stack) -> None
     assert f"'{token_id}' is no token: `remoteclaw token list`" in again.stderr
 
 
-async def test_a_token_that_is_over_is_listed_as_that(stack: Stack) -> None:
+async def test_an_expired_token_is_listed_as_expired(stack: Stack) -> None:
     await stack.fleet.tokens.create("brief", "read", 1)
 
     await eventually(lambda: "expired" in run(stack, "token", "list").stdout)
@@ -200,7 +202,9 @@ async def test_a_token_that_is_over_is_listed_as_that(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "arguments", [["", "x"], ["a\nb"], ["x" * 65], ["a", "--days", "0"], ["a", "--scope", "root"]]
 )
-async def test_a_token_that_can_not_be_made(stack: Stack, arguments: list[str]) -> None:
+async def test_a_token_with_an_invalid_name_lifetime_or_scope_is_not_created(
+    stack: Stack, arguments: list[str]
+) -> None:
     result = run(stack, "token", "create", *arguments)
 
     assert result.returncode == 2
@@ -221,7 +225,7 @@ async def test_the_gateways_token_can_be_replaced(stack: Stack) -> None:
     assert file.path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_token_that_is_unfit_is_replaced(stack: Stack) -> None:
+async def test_rotate_replaces_an_invalid_token_file(stack: Stack) -> None:
     file = TokenFile(stack.home.path)
     _link(file.path)
 

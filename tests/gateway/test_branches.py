@@ -1,4 +1,4 @@
-"""Tasks that begin as a copy of the conversation that starts them, by what is kept of them."""
+"""Branches: tasks that begin as a copy of the conversation that starts them."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from tests.support.stack import Stack
 from tests.support.tasks import HANDLERS, call, entries, may, refused, take_over, take_up, work
 from tests.support.turns import begin_turn
 
-#: A conversation of claude's, as the session map keeps it: with the model and the point of its end.
+#: A claude conversation in the session map: its key, and its id, model and end point.
 KNOWN = "claude|/work"
 KEPT = "an-id\nopus @a-point"
 
 
-async def talked(stack: Stack) -> turns.Turn:
-    """Return the second turn of a conversation that claude has."""
+async def second_turn(stack: Stack) -> turns.Turn:
+    """Return the second turn of a conversation that claude has stored."""
     parent = await begin_turn(stack, HANDLERS)
     client, sid = _client(stack), parent.lease.sid
     await client.hset(keys.session_map(sid), KNOWN, KEPT)
@@ -38,9 +38,9 @@ async def branch(stack: Stack, parent: turns.Turn, prompt: str = "x", **more: An
     return await call(stack, parent, "sessions_spawn", prompt=prompt, knows="conversation", **more)
 
 
-async def test_it_begins_with_a_copy_at_the_last_finished_turn(stack: Stack) -> None:
+async def test_a_branch_begins_with_a_copy_up_to_the_last_finished_turn(stack: Stack) -> None:
     may(stack)
-    parent = await talked(stack)
+    parent = await second_turn(stack)
     started = await branch(stack, parent, "look")
     child = SessionKey.parse(started.child_session_key)
     view = await stack.fleet.sessions.view(child.sid)
@@ -62,19 +62,22 @@ async def test_it_begins_with_a_copy_at_the_last_finished_turn(stack: Stack) -> 
     assert '"conversation_now":[{"from":{"id":"alice"},"said":"hello"}]' in prompt
 
 
-async def test_in_a_first_turn_there_is_nothing_to_copy(stack: Stack, parent: turns.Turn) -> None:
+async def test_a_branch_from_a_first_turn_has_nothing_to_copy(
+    stack: Stack, parent: turns.Turn
+) -> None:
     await _client(stack).hset(keys.session_map(parent.lease.sid), KNOWN, KEPT)
     started = await branch(stack, parent)
     child = SessionKey.parse(started.child_session_key)
 
     assert started.knows == "nothing"
     assert (
-        started.note == "Nothing could be copied: it is told what this turn is about, and the task."
+        started.note
+        == "Nothing could be copied. The branch gets the task and the messages of this turn."
     )
     assert await _client(stack).exists(keys.session_map(child.sid)) == 0
 
 
-async def test_another_agent_has_notes(stack: Stack) -> None:
+async def test_a_branch_to_another_agent_begins_with_notes(stack: Stack) -> None:
     may(stack)
     with stack.home.config_file.open("a") as config:
         config.write('\n[agents.other]\nruntime = "demo"\n')
@@ -82,7 +85,7 @@ async def test_another_agent_has_notes(stack: Stack) -> None:
     stack.home.config_file.write_text(
         text.replace("warm_s = 0", 'warm_s = 0\nspawns = ["other"]', 1)
     )
-    parent = await talked(stack)
+    parent = await second_turn(stack)
     started = await branch(stack, parent, agentId="other")
     child = SessionKey.parse(started.child_session_key)
     view = await stack.fleet.sessions.view(child.sid)
@@ -95,9 +98,9 @@ async def test_another_agent_has_notes(stack: Stack) -> None:
     assert await _client(stack).exists(keys.session_map(child.sid)) == 0
 
 
-async def test_a_plain_task_knows_nothing(stack: Stack) -> None:
+async def test_a_plain_task_does_not_know_the_conversation(stack: Stack) -> None:
     may(stack)
-    parent = await talked(stack)
+    parent = await second_turn(stack)
     started = await call(stack, parent, "sessions_spawn", prompt="x")
     child = SessionKey.parse(started.child_session_key)
 
@@ -106,10 +109,10 @@ async def test_a_plain_task_knows_nothing(stack: Stack) -> None:
     assert await _client(stack).exists(*names) == 0
 
 
-async def test_an_attempt_that_begins_anew_gets_the_branch_of_the_one_before(stack: Stack) -> None:
-    """What it was told is what it was given, although the conversation has gone on since."""
+async def test_a_new_attempt_reuses_the_branch_of_the_previous_attempt(stack: Stack) -> None:
+    """The branch keeps its copy, although the conversation has continued since."""
     may(stack)
-    parent = await talked(stack)
+    parent = await second_turn(stack)
     first = await branch(stack, parent, call_id="a")
     lease = await take_over(stack, parent)
     plain = await call(stack, lease, "sessions_spawn", prompt="x", call_id="b")
@@ -119,11 +122,11 @@ async def test_an_attempt_that_begins_anew_gets_the_branch_of_the_one_before(sta
     assert plain.run_id != first.run_id
 
 
-async def test_its_tools_are_its_parents_and_those_that_change_something_are_refused(
+async def test_a_branch_lists_its_parents_tools_but_may_only_read(
     stack: Stack,
 ) -> None:
     may(stack)
-    parent = await talked(stack)
+    parent = await second_turn(stack)
     started = await branch(stack, parent)
     child = await take_up(stack, started.child_session_key)
     config = load_config(stack.home.config_file, {})
@@ -131,37 +134,37 @@ async def test_its_tools_are_its_parents_and_those_that_change_something_are_ref
 
     assert _tools(child.lease, config) == _tools(parent.lease, config)
     assert why == (
-        "A branch only looks: sessions_spawn changes something. Say in your answer what is to be "
-        "done (branches in the agent's table allows more)."
+        "A branch may only read: sessions_spawn changes something. Say in your answer what is to "
+        "be done (branches in the agent's table allows more)."
     )
     assert await call(stack, child, "sessions_list")
 
 
-async def test_a_branch_may_do_more_where_that_is_configured(stack: Stack) -> None:
+async def test_a_branch_may_change_things_if_configured(stack: Stack) -> None:
     may(stack, sessions={"max_depth": 2})
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(
         text.replace("warm_s = 0", 'warm_s = 0\nbranches = "auto"', 1)
     )
-    parent = await talked(stack)
+    parent = await second_turn(stack)
     child = await take_up(stack, (await branch(stack, parent)).child_session_key)
     started = await branch(stack, child, "y")
-    below = await stack.fleet.sessions.view(SessionKey.parse(started.child_session_key).sid)
+    grandchild = await stack.fleet.sessions.view(SessionKey.parse(started.child_session_key).sid)
 
-    assert below is not None
-    assert (below.parent, below.branch_of) == (child.lease.session, parent.lease.session)
-    assert below.depth == 2
+    assert grandchild is not None
+    assert (grandchild.parent, grandchild.branch_of) == (child.lease.session, parent.lease.session)
+    assert grandchild.depth == 2
 
 
-async def test_how_many_may_be_unfinished_below_one_conversation(stack: Stack) -> None:
-    """Those count that wait for what they have started, too."""
+async def test_unfinished_tasks_of_one_conversation_are_limited(stack: Stack) -> None:
+    """Tasks that wait for their own tasks count as well."""
     may(stack, sessions={"max_depth": 2, "max_tree": 3})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one")
     child = await take_up(stack, first.child_session_key)
     second = await call(stack, child, "sessions_spawn", prompt="two")
     third = await call(stack, child, "sessions_spawn", prompt="three")
-    below = await refused(stack, child, "sessions_spawn", prompt="four")
+    why_in_child = await refused(stack, child, "sessions_spawn", prompt="four")
     await child.lease.turns.finish("done", reply=[])
     await child.lease.close()
     why = await refused(stack, parent, "sessions_spawn", prompt="four")
@@ -169,5 +172,5 @@ async def test_how_many_may_be_unfinished_below_one_conversation(stack: Stack) -
         await work(stack, one.child_session_key)
 
     assert why.startswith("3 sessions below this conversation have not ended yet")
-    assert below == why
+    assert why_in_child == why
     assert await call(stack, parent, "sessions_spawn", prompt="four")

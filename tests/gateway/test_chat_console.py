@@ -1,4 +1,4 @@
-"""What somebody at `up`'s terminal is shown: a link to the page, and what tools send."""
+"""The console of `remoteclaw up`: it shows a link to the page and the messages of tools."""
 
 import asyncio
 import re
@@ -19,14 +19,14 @@ LINK = r"^  page     (http://127\.0\.0\.1:\d+)/#([\w-]{32})$"
 
 
 async def send(home: Home, target: str, message: str, **params: Any) -> dict[str, Any]:
-    """Send something as an operator does."""
+    """Send a message as an operator."""
     fleet = Fleet.open(home.redis_url(Config()))
     door = gateway(fleet, home, HANDLERS)
 
-    async def is_there() -> bool:
+    async def has_reader() -> bool:
         return bool((await fleet.replies.readers()).accounts("console"))
 
-    await eventually(is_there)  # its prompt is there a moment earlier
+    await eventually(has_reader)  # the prompt appears before the adapter reads
     name = "message.sendWithEffect" if params else "message.send"
     sent, _ = await ask(door, operator(), name, target=target, message=message, **params)
     await fleet.aclose()
@@ -34,15 +34,15 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
 
 
 def log_in(url: str, code: str) -> int:
-    """Log in as the page does that a link has opened."""
+    """Log in as the page does after its link was opened."""
     data, headers = f'{{"code":"{code}"}}'.encode(), {"Origin": url, **OWN}
-    asked = urllib.request.Request(f"{url}/page/login", data, headers)
-    with urllib.request.urlopen(asked) as answer:
+    request = urllib.request.Request(f"{url}/page/login", data, headers)
+    with urllib.request.urlopen(request) as answer:
         return int(answer.status)
 
 
-def test_its_link_logs_in_and_a_tool_s_message_stands_beside_the_answer(home: Home) -> None:
-    """The code of the link is in the terminal alone; the answer is still being written."""
+def test_the_console_shows_a_login_link_and_a_tools_message_during_an_answer(home: Home) -> None:
+    """The code of the link is in no log; the message arrives before the answer is complete."""
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         found = re.search(LINK, terminal.see("›"), re.MULTILINE)
         assert found is not None, terminal.shown()

@@ -1,4 +1,4 @@
-"""Files that agents send with tools: what reaches the platform, and what never may."""
+"""Files that agents send with tools: which are delivered, and which are refused."""
 
 import functools
 import ssl
@@ -29,7 +29,7 @@ def workspace(stack: Stack) -> Path:
 
 
 async def nothing_was_sent(stack: Stack, platform: Platform, turn: Turn) -> bool:
-    """Whether nothing is anywhere: on the platform, on its way, noted, or stored."""
+    """Whether nothing was delivered, queued, noted or stored."""
     client = stack.fleet.scripts.client
     left = [
         *await client.keys(keys.reply_stream("*", "*")),
@@ -38,7 +38,7 @@ async def nothing_was_sent(stack: Stack, platform: Platform, turn: Turn) -> bool
     return not platform.events and not left and not await turn.lease.turns.side_effects()
 
 
-async def test_a_file_of_the_workspace(
+async def test_a_file_of_the_workspace_is_sent(
     stack: Stack, served: Platform, turn: Turn, workspace: Path
 ) -> None:
     sent, effects = await turn.noted(
@@ -58,7 +58,7 @@ async def test_a_file_of_the_workspace(
     assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
 
 
-async def test_a_file_that_somebody_sent_to_the_agent(
+async def test_a_file_that_the_agent_received_can_be_sent_on(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     run_dir = stack.home.runs / "up1"
@@ -78,7 +78,7 @@ async def test_a_file_that_somebody_sent_to_the_agent(
     assert len(served.delivered) == 1
 
 
-async def test_the_files_of_a_directory_that_is_no_agent_s(
+async def test_files_of_a_process_outside_the_run_directories_are_not_sent(
     stack: Stack, served: Platform, turn: Turn, directory: Path
 ) -> None:
     (directory / "files").mkdir()
@@ -93,7 +93,7 @@ async def test_the_files_of_a_directory_that_is_no_agent_s(
     assert await nothing_was_sent(stack, served, turn)
 
 
-#: What an agent may not send, and why.
+#: Files that an agent may not send, with the reason of the refusal.
 REFUSED = [
     ("../../remoteclaw.toml", "not in the agent's workspace"),
     ("sub/../../../remoteclaw.toml", "is not there"),
@@ -117,7 +117,7 @@ REFUSED = [
 ]
 
 
-async def test_what_must_not_or_can_t_be_sent(
+async def test_forbidden_and_unreadable_files_are_refused(
     stack: Stack, served: Platform, turn: Turn, workspace: Path
 ) -> None:
     (workspace / "link").symlink_to("/etc/passwd")
@@ -148,7 +148,7 @@ async def test_private_addresses_are_not_fetched(
     assert await nothing_was_sent(stack, served, turn)
 
 
-async def test_what_a_channel_takes(
+async def test_files_that_the_channel_does_not_accept_are_refused(
     stack: Stack, served: Platform, turn: Turn, workspace: Path
 ) -> None:
     (workspace / "large.png").write_bytes(png() + bytes(2 * 1024 * 1024))
@@ -176,23 +176,23 @@ async def test_a_repeated_call_does_not_need_its_file_any_more(
     assert len(served.delivered) == 1
 
 
-async def test_a_file_that_the_platform_doesn_t_take_is_told_of(
+async def test_a_file_that_the_platform_rejects_is_reported(
     served: Platform, turn: Turn, workspace: Path
 ) -> None:
     served.tell(keeps_files=False)
 
     alone = await turn.call("message_send_attachment", target="chat-1", file="plan.txt")
-    beside = await turn.call("message_send", target="b", message="hi", media="plan.txt")
+    with_text = await turn.call("message_send", target="b", message="hi", media="plan.txt")
 
     why = "The file plan.txt could not be sent."
     assert (alone["status"], alone["error"]) == ("failed", why)
-    assert (beside["status"], beside["error"]) == ("delivered", why)
+    assert (with_text["status"], with_text["error"]) == ("delivered", why)
 
 
 async def test_a_file_waits_for_its_adapter_with_its_message(
     stack: Stack, directory: Path, turn: Turn, workspace: Path
 ) -> None:
-    """An hour is how long one is kept that no message names."""
+    """A file that no message refers to would be deleted after an hour."""
     await turn.call("message_send_attachment", target="a", file="plan.txt")
 
     client = stack.fleet.scripts.client
@@ -205,7 +205,7 @@ async def test_a_file_waits_for_its_adapter_with_its_message(
     assert file.files == {"plan.txt": "the plan"}
 
 
-async def test_an_operator_sends_nothing_of_this_computer(
+async def test_an_operator_cannot_send_files_of_this_computer(
     stack: Stack, served: Platform, workspace: Path
 ) -> None:
     door = gateway(stack.fleet, stack.home, HANDLERS)
@@ -222,7 +222,7 @@ async def test_an_operator_sends_nothing_of_this_computer(
 
 @pytest.fixture
 async def address(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    """A server of the test's own that counts as a public one."""
+    """The address of a local HTTPS server that counts as a public one."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     subprocess.run(
         [
@@ -257,7 +257,7 @@ async def address(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     await runner.cleanup()
 
 
-async def test_a_file_of_the_internet(
+async def test_a_file_is_fetched_from_the_internet_and_sent(
     stack: Stack, served: Platform, turn: Turn, address: str
 ) -> None:
     door = gateway(stack.fleet, stack.home, HANDLERS)

@@ -1,4 +1,4 @@
-"""The tools that send messages: each tried by what people see on the platform afterwards."""
+"""The tools that send messages, tested by what people see on the platform afterwards."""
 
 import asyncio
 import contextlib
@@ -26,12 +26,12 @@ from tests.support.waiting import eventually
 
 @pytest.fixture
 async def proxy(stack: Stack) -> Proxy:
-    """Redis as the gateway sees it, where the test can stop it."""
+    """A proxy in front of Redis, at which a test can hold or cut the gateway's commands."""
     return await stack.proxied()
 
 
 @contextlib.asynccontextmanager
-async def behind(proxy: Proxy) -> AsyncIterator[Fleet]:
+async def fleet_through(proxy: Proxy) -> AsyncIterator[Fleet]:
     fleet = Fleet.open(proxy.url)
     try:
         yield fleet
@@ -40,7 +40,7 @@ async def behind(proxy: Proxy) -> AsyncIterator[Fleet]:
 
 
 def is_text(text: str) -> bool:
-    """Whether it isn't broken, as half of a UTF-16 pair is: that is refused."""
+    """Whether `text` is valid Unicode. A lone surrogate is not, and is refused."""
     return text == text.encode("utf-8", "replace").decode()
 
 
@@ -49,14 +49,16 @@ async def noted(stack: Stack, turn: Turn) -> list[dict[str, Any]]:
 
 
 async def waiting(stack: Stack, provider: str = "test", account: str = "default") -> int:
-    """Return how much an adapter has still to do."""
+    """Return how many messages wait in the reply stream of an account."""
     return int(await stack.fleet.scripts.client.xlen(keys.reply_stream(provider, account)))
 
 
 # -- each tool ------------------------------------------------------------------------------------
 
 
-async def test_a_message_to_another_chat(stack: Stack, served: Platform, turn: Turn) -> None:
+async def test_a_message_is_sent_to_another_chat(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
     sent, effects = await turn.noted(
         "message_send", "c1", target="chat-2", message="hi", threadId="t"
     )
@@ -101,7 +103,9 @@ async def test_a_reply_quotes_the_message_that_the_turn_answers(
     assert (second.text, second.quotes, second.thread) == ("ho", "m7", "t1")
 
 
-async def test_what_nobody_wrote_in_the_chat_is_not_quoted(stack: Stack, served: Platform) -> None:
+async def test_a_message_that_was_not_written_in_the_chat_is_not_quoted(
+    stack: Stack, served: Platform
+) -> None:
     accepted = await stack.fleet.inbound.append(message("hi"), agent="main", deliver="caller")
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
@@ -118,7 +122,7 @@ async def test_what_nobody_wrote_in_the_chat_is_not_quoted(stack: Stack, served:
     assert [post.quotes for post in served.chat("chat-1")] == [None]
 
 
-async def test_a_reply_in_another_thread(served: Platform, turn: Turn) -> None:
+async def test_a_reply_is_sent_to_another_thread(served: Platform, turn: Turn) -> None:
     await turn.call("message_thread_reply", message="hi", threadId="t9")
 
     (post,) = served.chat("chat-1")
@@ -146,10 +150,10 @@ async def test_a_broadcast_reaches_each_chat_once(
     assert await noted(stack, turn) == effects
 
 
-async def test_a_broadcast_to_two_channels_tells_what_came_of_each(
+async def test_a_broadcast_to_two_channels_reports_the_result_of_each(
     stack: Stack, served: Platform, turn: Turn, directory: Path
 ) -> None:
-    """Both reply streams give their message the same id: they are written in one instant."""
+    """Both messages have the same id, because both reply streams are written at the same time."""
     other = Platform(directory / "other", "other")
     other.tell(refuses="You are not a member.")
     async with other.served(stack.fleet):
@@ -167,10 +171,10 @@ async def test_a_broadcast_to_two_channels_tells_what_came_of_each(
 
 
 @pytest.mark.parametrize("target", ["console:console", "console"])
-async def test_what_a_command_line_s_session_sends_to_the_console_arrives(
+async def test_a_message_from_a_command_line_session_reaches_the_console(
     stack: Stack, directory: Path, target: str
 ) -> None:
-    """A console has an account of its own, and `send --channel console` has the default one."""
+    """A console has its own account, but a session of `send --channel console` has the default."""
     console = Platform(directory / "console", "console", "this-host")
     turn = await begin_turn(stack, HANDLERS, provider="console", channel_id="me", from_="me")
     async with console.served(stack.fleet):
@@ -180,7 +184,7 @@ async def test_what_a_command_line_s_session_sends_to_the_console_arrives(
     assert [one["chat"] for one in console.delivered] == ["console"]
 
 
-async def test_nothing_is_sent_to_a_thread_where_there_are_none(
+async def test_a_thread_on_a_channel_without_threads_is_refused(
     stack: Stack, served: Platform
 ) -> None:
     turn = await begin_turn(stack, HANDLERS, provider="console")
@@ -202,7 +206,7 @@ async def test_nothing_is_sent_to_a_thread_where_there_are_none(
             await call
 
 
-async def test_one_wrong_target_and_nothing_is_broadcast(
+async def test_a_broadcast_with_one_invalid_target_sends_nothing(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     with pytest.raises(CallRefused, match="no channel 'slack'"):
@@ -212,7 +216,9 @@ async def test_one_wrong_target_and_nothing_is_broadcast(
     assert await noted(stack, turn) == []
 
 
-async def test_an_effect_that_the_platform_has_or_not(served: Platform, turn: Turn) -> None:
+async def test_a_message_is_sent_without_an_effect_that_the_platform_lacks(
+    served: Platform, turn: Turn
+) -> None:
     served.tell(effects=["confetti"])
 
     has, has_not = [
@@ -225,7 +231,9 @@ async def test_an_effect_that_the_platform_has_or_not(served: Platform, turn: Tu
     assert (has_not["status"], has_not["error"]) == ("delivered", NO_EFFECT)
 
 
-async def test_a_long_message_comes_in_pieces(stack: Stack, served: Platform, turn: Turn) -> None:
+async def test_a_long_message_is_split_into_chunks(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
     stack.configure(channels={"test": {"owners": ["alice"], "chunk_limit": 100}})
     text = " ".join(f"word{number}" for number in range(60))
 
@@ -238,26 +246,28 @@ async def test_a_long_message_comes_in_pieces(stack: Stack, served: Platform, tu
     assert len(await noted(stack, turn)) == 1
 
 
-async def test_a_text_is_a_text(served: Platform, turn: Turn) -> None:
-    """Whatever it looks like: what answers may have directives for is not looked for here."""
+async def test_a_message_of_a_tool_is_sent_literally(served: Platform, turn: Turn) -> None:
+    """Directives, which answers may contain, have no effect in a tool's message."""
     texts = [text for text in HOSTILE if len(text) < 4000 and is_text(text) and text.strip()]
     for number, text in enumerate(texts):
         await turn.call("message_send", target=f"chat-{number}", message=text)
 
         (post,) = served.chat(f"chat-{number}")
-        whole = text.strip("\n").rstrip()
-        assert post.text.strip("\n") in (whole, f"{whole}\n```")  # an open fence is closed
+        expected = text.strip("\n").rstrip()
+        assert post.text.strip("\n") in (expected, f"{expected}\n```")  # an open fence is closed
         assert (post.quotes, post.files) == (None, {})
 
 
-async def test_a_message_of_nothing_is_refused(stack: Stack, served: Platform, turn: Turn) -> None:
-    with pytest.raises(CallRefused, match="nothing in the message"):
+async def test_an_empty_message_of_a_tool_is_refused(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    with pytest.raises(CallRefused, match="The message is empty"):
         await turn.call("message_send", target="chat-2", message=" \n\t ")
 
     assert served.events == []
 
 
-async def test_a_tool_s_message_and_the_answer_keep_their_order(
+async def test_a_tools_message_and_the_answer_keep_their_order(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     await turn.call("message_reply", message="looking")
@@ -278,10 +288,12 @@ async def test_a_tool_s_message_and_the_answer_keep_their_order(
     await eventually(lambda: stack.fleet.scripts.client.hexists(outcome, "delivered"))
 
 
-# -- where to -------------------------------------------------------------------------------------
+# -- targets --------------------------------------------------------------------------------------
 
 
-async def test_a_chat_of_another_channel(stack: Stack, directory: Path, turn: Turn) -> None:
+async def test_a_target_names_a_chat_of_another_channel(
+    stack: Stack, directory: Path, turn: Turn
+) -> None:
     other = Platform(directory / "other", "other", "bot-1")
     async with other.served(stack.fleet):
         one = await turn.call("message_send", target="other:42", message="hi")
@@ -297,7 +309,7 @@ async def test_a_chat_of_another_channel(stack: Stack, directory: Path, turn: Tu
     ]
 
 
-async def test_an_id_with_a_colon_is_an_id(stack: Stack, served: Platform) -> None:
+async def test_the_id_of_a_chat_may_contain_a_colon(stack: Stack, served: Platform) -> None:
     turn = await begin_turn(stack, HANDLERS, channel_id="!room:example.org")
 
     await turn.call("message_send", target="!other:example.org", message="hi")
@@ -313,12 +325,12 @@ async def test_an_id_with_a_colon_is_an_id(stack: Stack, served: Platform) -> No
     [
         ("slack:C1", r"There is no channel 'slack': there are configured, test\."),
         ("slack/team:C1", "There is no channel 'slack'"),
-        ("test:", "Behind test: there is no chat"),
+        ("test:", "The target test: names no chat after the colon"),
         ("test/nobody:1", "test has no account 'nobody': there are default"),
         ("configured/nobody:1", "configured has no account 'nobody': there are default"),
     ],
 )
-async def test_there_is_no_such_place(
+async def test_an_unknown_channel_account_or_chat_is_refused(
     stack: Stack, served: Platform, turn: Turn, target: str, why: str
 ) -> None:
     stack.configure(channels={"configured": {}, "test": {"owners": ["alice"]}})
@@ -330,7 +342,7 @@ async def test_there_is_no_such_place(
     assert await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
 
 
-async def test_of_several_accounts_one_has_to_be_named(
+async def test_a_target_on_a_channel_with_several_accounts_must_name_one(
     stack: Stack, directory: Path, turn: Turn
 ) -> None:
     one, two = (Platform(directory / name, "other", name) for name in ("bot-1", "bot-2"))
@@ -342,7 +354,7 @@ async def test_of_several_accounts_one_has_to_be_named(
     assert (one.texts, two.texts) == ([], ["hi"])
 
 
-async def test_an_operator_who_names_a_session_is_there(
+async def test_an_operator_who_names_a_session_sends_from_its_chat(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     door, key = gateway(stack.fleet, stack.home, HANDLERS), str(turn.lease.session)
@@ -354,7 +366,7 @@ async def test_an_operator_who_names_a_session_is_there(
         await ask(door, operator(), "message.reply", message="ho", session_key=key)
     with pytest.raises(CallRefused, match=r"CHANNEL:CHAT\. There are the channels test"):
         await ask(door, operator(), "message.send", target="chat-2", message="hi")
-    with pytest.raises(CallRefused, match="say by sessionKey"):
+    with pytest.raises(CallRefused, match="name the session by sessionKey"):
         await ask(door, operator(), "message.reply", message="hi", replyToId="m1")
 
     assert [post.text for post in served.chat("chat-2")] == ["hi"]
@@ -363,10 +375,10 @@ async def test_an_operator_who_names_a_session_is_there(
     assert await noted(stack, turn) == []
 
 
-# -- once -----------------------------------------------------------------------------------------
+# -- repeated calls -------------------------------------------------------------------------------
 
 
-async def test_the_same_call_again_sends_nothing_and_says_the_same(
+async def test_a_repeated_broadcast_sends_nothing_and_returns_the_same_result(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     params = {"targets": ["a", "b"], "message": "hi"}
@@ -377,17 +389,17 @@ async def test_the_same_call_again_sends_nothing_and_says_the_same(
     assert served.texts == ["hi", "hi"]
     assert again[0] == first[0]
     (name,) = {note["callId"] for note in (*first[1], *again[1])}
-    assert name != "c1"  # another caller's, or another tool's, is another one
+    assert name != "c1"  # the stored id includes the caller and the tool
     assert len(await noted(stack, turn)) == 1
 
 
-async def test_two_calls_of_one_name_at_once_send_one_message(
+async def test_two_concurrent_calls_with_the_same_id_send_one_message(
     stack: Stack, served: Platform, proxy: Proxy
 ) -> None:
-    async with behind(proxy) as slow:
+    async with fleet_through(proxy) as slow:
         turn = await begin_turn(stack, HANDLERS, fleet=slow)
         held = proxy.arm("call_send", "before")
-        asking = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
+        sending = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
         await held.wait()
 
         quick = await ask(
@@ -399,7 +411,7 @@ async def test_two_calls_of_one_name_at_once_send_one_message(
         )
         held.release()
 
-        assert await asking == quick[0]
+        assert await sending == quick[0]
     assert served.texts == ["hi"]
     assert len(await noted(stack, turn)) == 1
 
@@ -407,7 +419,7 @@ async def test_two_calls_of_one_name_at_once_send_one_message(
 async def test_a_call_whose_answer_from_redis_is_lost_sends_one_message(
     stack: Stack, served: Platform, proxy: Proxy
 ) -> None:
-    async with behind(proxy) as lossy:
+    async with fleet_through(proxy) as lossy:
         turn = await begin_turn(stack, HANDLERS, fleet=lossy)
         proxy.arm("call_send", "after").cut()
 
@@ -418,10 +430,10 @@ async def test_a_call_whose_answer_from_redis_is_lost_sends_one_message(
     assert len(await noted(stack, turn)) == 1
 
 
-async def test_an_agents_other_call_under_the_same_id_is_another_one(
+async def test_an_agents_call_with_a_reused_id_and_other_parameters_is_a_new_call(
     served: Platform, turn: Turn
 ) -> None:
-    """Some models call every call of theirs `call_0`."""
+    """Some models give all their calls the id `call_0`."""
     first = await turn.call("message_send", "call_0", target="a", message="hi")
     second = await turn.call("message_send", "call_0", target="b", message="hi")
 
@@ -429,7 +441,7 @@ async def test_an_agents_other_call_under_the_same_id_is_another_one(
     assert first["messageId"] != second["messageId"]
 
 
-async def test_an_operators_other_call_under_the_same_key_is_refused(
+async def test_an_operators_call_with_a_reused_key_and_other_parameters_is_refused(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     for count, problem in ((1, None), (2, "had this id before")):
@@ -444,35 +456,35 @@ async def test_an_operators_other_call_under_the_same_key_is_refused(
     assert served.texts == ["x"]
 
 
-# -- only in its turn -----------------------------------------------------------------------------
+# -- only during the turn -------------------------------------------------------------------------
 
 
-async def test_a_turn_that_ends_meanwhile_and_nothing_is_sent(
+async def test_nothing_is_sent_if_the_turn_ends_during_the_call(
     stack: Stack, served: Platform, proxy: Proxy
 ) -> None:
-    async with behind(proxy) as slow:
+    async with fleet_through(proxy) as slow:
         turn = await begin_turn(stack, HANDLERS, fleet=slow)
         held = proxy.arm("call_send", "before")
-        asking = asyncio.create_task(turn.call("message_reply", message="hi"))
+        sending = asyncio.create_task(turn.call("message_reply", message="hi"))
         await held.wait()
 
         await turn.finish()
         held.release()
 
         with pytest.raises(CallRefused) as refusal:
-            await asking
+            await sending
     assert refusal.value.code == "TURN_OVER"
     assert await waiting(stack) == 0
     assert served.events == []
 
 
-async def test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent(
+async def test_nothing_is_sent_if_another_worker_has_taken_over_the_turn(
     stack: Stack, served: Platform, proxy: Proxy
 ) -> None:
-    async with behind(proxy) as slow:
+    async with fleet_through(proxy) as slow:
         turn = await begin_turn(stack, HANDLERS, fleet=slow)
         held = proxy.arm("call_send", "before")
-        asking = asyncio.create_task(turn.call("message_reply", message="hi"))
+        sending = asyncio.create_task(turn.call("message_reply", message="hi"))
         await held.wait()
 
         lease = turn.lease
@@ -483,13 +495,13 @@ async def test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent(
         held.release()
 
         with pytest.raises(CallRefused) as refusal:
-            await asking
+            await sending
     assert refusal.value.code == "TURN_OVER"
     assert await waiting(stack) == 0
     assert served.events == []
 
 
-# -- when the adapter is not well -----------------------------------------------------------------
+# -- failing adapters -----------------------------------------------------------------------------
 
 
 async def test_without_an_adapter_a_message_waits_for_it(
@@ -507,7 +519,7 @@ async def test_without_an_adapter_a_message_waits_for_it(
     assert (again["status"], again["messageId"]) == ("delivered", platform.delivered[0]["id"])
 
 
-async def test_an_adapter_that_is_slow(
+async def test_a_message_to_a_slow_adapter_is_accepted_and_delivered_later(
     stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", 0.2)
@@ -521,7 +533,7 @@ async def test_an_adapter_that_is_slow(
     await eventually(lambda: served.texts == ["hi"])
 
 
-async def test_a_message_that_the_platform_refuses_fails_and_holds_nothing_up(
+async def test_a_message_that_the_platform_refuses_fails_without_blocking_others(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     served.tell(refuses="There is no such chat.")
@@ -536,21 +548,21 @@ async def test_a_message_that_the_platform_refuses_fails_and_holds_nothing_up(
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_an_adapter_that_is_killed_around_its_receipt(
+async def test_a_message_survives_an_adapter_killed_around_its_receipt(
     stack: Stack, platform: Platform, turn: Turn, proxy: Proxy, side: Any
 ) -> None:
-    """Without its receipt, it is delivered again, once, and says so; receipted, it is not."""
+    """Without its receipt, a message is delivered once more and says so; with it, it is not."""
     first = platform.start_process(proxy.url)
     await eventually(lambda: platform.is_read(stack.fleet))
     held = proxy.arm("receipt", side)
-    asking = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
+    sending = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
     assert await held.wait() == first.pid
     first.kill()
     first.wait()
     held.cut()
 
     second = platform.start_process(proxy.url)
-    sent = await asking
+    sent = await sending
     await turn.call("message_reply", message="and on")
     second.kill()
     second.wait()
@@ -563,10 +575,10 @@ async def test_an_adapter_that_is_killed_around_its_receipt(
     )
 
 
-# -- what is written ------------------------------------------------------------------------------
+# -- writes to Redis ------------------------------------------------------------------------------
 
 
-async def test_nothing_is_written_but_by_scripts(
+async def test_chat_tools_write_to_redis_only_through_scripts(
     stack: Stack, served: Platform, turn: Turn, directory: Path
 ) -> None:
     workspace = stack.home.path / "workspaces" / "main"
@@ -605,9 +617,7 @@ async def test_nothing_is_written_but_by_scripts(
     assert any(command["client_type"] == "lua" for command in seen)
 
 
-async def test_what_is_kept_of_a_call_goes_by_itself(
-    stack: Stack, served: Platform, turn: Turn
-) -> None:
+async def test_the_records_of_a_call_expire(stack: Stack, served: Platform, turn: Turn) -> None:
     await turn.call("message_reply", "c1", message="hi")
     client: Any = stack.fleet.scripts.client
 
@@ -622,7 +632,9 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
     assert orjson.loads(fields[b"answer"])["messageId"] == served.delivered[0]["id"]
 
 
-async def test_what_the_platform_refused_is_noted_as_not_sent(served: Platform, turn: Turn) -> None:
+async def test_a_message_that_the_platform_refused_is_noted_as_not_sent(
+    served: Platform, turn: Turn
+) -> None:
     served.tell(refuses="There is no such chat.")
     sent, effects = await turn.noted("message_reply", message="It is done.")
     noted = await turn.lease.turns.side_effects()

@@ -1,4 +1,4 @@
-"""The tools that change the configuration: who may change what, once, and nothing besides."""
+"""The tools that change the configuration: rights, refusals and repeated calls."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import tomlkit
 
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.load import load_config
-from remoteclaw.config.merge_patch import merged
+from remoteclaw.config.merge_patch import apply_patch
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
@@ -22,7 +22,7 @@ from tests.support.restarts import BROKEN, take_away
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway, operator
 
-#: Everything that a file can have, so that each value is changed and not only added.
+#: Every setting, so that the tests change existing values instead of adding them.
 FULL: dict[str, Any] = {
     "redis": {"url": "redis://me:canary@localhost:1/3", "appendfsync": "everysec"},
     "gateway": {"host": "127.0.0.1", "port": 0, "hosts": ["claw.example"]},
@@ -55,7 +55,7 @@ FULL: dict[str, Any] = {
     },
     "hooks": {},
 }
-#: Names that stand for `*` in the paths of settings.
+#: The names that replace `*` in the paths of settings.
 NAMES = {
     "agents": "main",
     "channels": "test",
@@ -66,7 +66,7 @@ NAMES = {
 }
 
 
-def other(annotation: Any) -> Any:
+def other_value(annotation: Any) -> Any:
     """Return another valid value for a setting that is open to agents."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
@@ -74,12 +74,12 @@ def other(annotation: Any) -> Any:
     if origin is dict:
         return {"fresh": {}}
     if arguments:
-        return other(next(one for one in arguments if one is not type(None)))
+        return other_value(next(one for one in arguments if one is not type(None)))
     return {int: 90, float: 70.0, str: "UTC"}[annotation]
 
 
 def every_change() -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield each setting, a patch that changes it, and whether agents may."""
+    """Yield each setting, a patch that changes it, and whether agents may change it."""
     for parts, field in fields(Config):
         named = [
             NAMES.get(parts[number - 1], "test") if part == "*" else part
@@ -87,8 +87,8 @@ def every_change() -> Iterator[tuple[str, dict[str, Any], bool]]:
         ]
         setting = declared(field)
         assert setting is not None
-        # What is closed is refused before anything is said of the value.
-        value: Any = other(field.annotation) if setting.agents_may else "other"
+        # A protected setting is refused before its value is checked.
+        value: Any = other_value(field.annotation) if setting.agents_may else "other"
         for name in reversed(named):
             value = {name: value}
         yield ".".join(named), value, setting.agents_may
@@ -112,10 +112,10 @@ async def refused(
 # -- what an agent may change ---------------------------------------------------------------------
 
 
-async def test_an_agent_changes_what_is_open_and_nothing_else(
+async def test_an_agent_changes_only_the_settings_that_are_open_to_agents(
     stack: Stack, configured: str
 ) -> None:
-    """Each setting there is, one after the other."""
+    """Each setting is tried separately."""
     turn = await begin_turn(stack, HANDLERS)
     file, changes = stack.home.config_file, list(every_change())
     for name, change, is_open in changes:
@@ -125,13 +125,13 @@ async def test_an_agent_changes_what_is_open_and_nothing_else(
             assert "canary" not in json.dumps(answer)
             assert answer["status"] == "applied", name
             assert answer["changed"][0].startswith(name), name
-            assert tomllib.loads(file.read_text()) == merged(FULL, change), name
+            assert tomllib.loads(file.read_text()) == apply_patch(FULL, change), name
             assert file.read_text().startswith("# ours\n"), name
         else:
-            code, told = await refused(turn, "gateway_config_patch", patches=change)
-            assert code == "FORBIDDEN", (name, told)
-            assert f"agents may not change {name}" in told.replace('"', ""), (name, told)
-            assert "canary" not in told
+            code, why = await refused(turn, "gateway_config_patch", patches=change)
+            assert code == "FORBIDDEN", (name, why)
+            assert f"agents may not change {name}" in why.replace('"', ""), (name, why)
+            assert "canary" not in why
             assert file.read_text() == configured, name
 
     assert len(changes) > 85
@@ -139,7 +139,7 @@ async def test_an_agent_changes_what_is_open_and_nothing_else(
     assert not list(stack.home.path.glob(".*.new"))
 
 
-async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str) -> None:
+async def test_an_agent_cannot_remove_protected_settings(stack: Stack, configured: str) -> None:
     turn = await begin_turn(stack, HANDLERS)
     for name in ("redis", "gateway", "agents", "channels", "tools", "hooks", "fleet"):
         if FULL.get(name):
@@ -148,13 +148,13 @@ async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str)
     owners = {"channels": {"test": {"owners": None}}}
     assert (await refused(turn, "gateway_config_patch", patches=owners))[0] == "FORBIDDEN"
     main = {"agents": {"main": None}}
-    _, told = await refused(turn, "gateway_config_patch", patches=main)
+    _, why = await refused(turn, "gateway_config_patch", patches=main)
 
-    assert "agents.main, " in told
+    assert "agents.main, " in why
     assert stack.home.config_file.read_text() == configured
 
 
-#: Changes of which a part is wrong, and what is said of it.
+#: Patches with an invalid part, the code of the refusal, and a part of its message.
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"agents": {"fresh": {"model": "x"}}}, "FORBIDDEN", "may not change agents.fresh:"),
     ({"agents": {"fresh": {}}}, "FORBIDDEN", "may not change agents.fresh:"),
@@ -165,7 +165,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"hooks": {"agent_end": ["os:abort"]}}, "FORBIDDEN", "may not change hooks.agent_end"),
     ({"redis": 3}, "FORBIDDEN", "may not change redis, redis.url"),
-    # A right guess changes nothing, and is refused as a wrong one is.
+    # A correct guess of a secret is refused like a wrong one.
     (
         {"agents": {"main": {"env": {"KEY": "canary"}}}},
         "FORBIDDEN",
@@ -190,38 +190,38 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-async def test_one_wrong_part_and_nothing_is_done(stack: Stack, configured: str) -> None:
+async def test_a_patch_with_one_invalid_part_changes_nothing(stack: Stack, configured: str) -> None:
     turn = await begin_turn(stack, HANDLERS)
     for change, code, why in WRONG:
-        found, told = await refused(turn, "gateway_config_patch", patches=change)
-        assert (found, why in told) == (code, True), (change, told)
+        found, message = await refused(turn, "gateway_config_patch", patches=change)
+        assert (found, why in message) == (code, True), (change, message)
         assert stack.home.config_file.read_text() == configured
 
 
-async def test_a_channel_may_be_named_for_what_is_open(stack: Stack) -> None:
+async def test_an_agent_may_add_a_channel_with_open_settings_only(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     fresh = {"channels": {"fresh": {"reactions": "minimal"}}}
     await turn.call("gateway_config_patch", patches=fresh)
     await turn.call("gateway_config_patch", patches={"channels": {"fresh": None}})
     fresh["channels"]["fresh"]["owners"] = "mallory"
-    _, told = await refused(turn, "gateway_config_patch", patches=fresh)
+    _, why = await refused(turn, "gateway_config_patch", patches=fresh)
 
-    assert "may not change channels.fresh.owners" in told
+    assert "may not change channels.fresh.owners" in why
 
 
-async def test_no_channel_takes_what_a_variable_says_of_another(
+async def test_a_channel_name_that_differs_only_in_case_is_refused(
     stack: Stack, configured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names of variables have no case; those of channels have."""
+    """Names of environment variables ignore case, names of channels do not."""
     monkeypatch.setenv("REMOTECLAW__CHANNELS__MATRIX__TOOLS__DENY", '["*"]')
     monkeypatch.setenv("REMOTECLAW__CHANNELS__CONSOLE__OWNERS", '["ada"]')
     turn = await begin_turn(stack, HANDLERS)
     matrix = {"channels": {"Matrix": {"chunk_limit": 100}}}
-    code, told = await refused(turn, "gateway_config_patch", patches=matrix)
+    code, why = await refused(turn, "gateway_config_patch", patches=matrix)
     assert code == "INVALID_REQUEST"
-    assert "Matrix" in told
+    assert "Matrix" in why
     console = {"channels": {"CONSOLE": {"chunk_limit": 100}}}
-    code, told = await refused(turn, "gateway_config_patch", patches=console)
+    code, why = await refused(turn, "gateway_config_patch", patches=console)
 
     assert code in ("FORBIDDEN", "INVALID_REQUEST")
     assert stack.home.config_file.read_text() == configured
@@ -231,7 +231,7 @@ async def test_no_channel_takes_what_a_variable_says_of_another(
 # -- a whole configuration ------------------------------------------------------------------------
 
 
-async def test_what_get_shows_can_be_applied_with_a_change(stack: Stack) -> None:
+async def test_the_configuration_from_get_can_be_changed_and_applied(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     shown = await turn.call("gateway_config_get")
     wanted = shown["config"]
@@ -242,10 +242,10 @@ async def test_what_get_shows_can_be_applied_with_a_change(stack: Stack) -> None
     assert (same["status"], same["hash"]) == ("unchanged", shown["hash"])
     assert (done["status"], done["changed"]) == ("applied", ["queue.mode"])
     change = {"queue": {"mode": "steer"}}
-    assert tomllib.loads(stack.home.config_file.read_text()) == merged(FULL, change)
+    assert tomllib.loads(stack.home.config_file.read_text()) == apply_patch(FULL, change)
 
 
-async def test_a_configuration_that_changes_more_is_refused_as_a_whole(
+async def test_a_configuration_that_changes_protected_settings_is_refused_entirely(
     stack: Stack, configured: str
 ) -> None:
     turn = await begin_turn(stack, HANDLERS)
@@ -255,31 +255,31 @@ async def test_a_configuration_that_changes_more_is_refused_as_a_whole(
     wanted["channels"]["test"]["owners"].append("mallory")
     wanted["agents"]["main"]["env"]["KEY"] = "x"
     del wanted["redis"]
-    _, told = await refused(turn, "gateway_config_apply", config=wanted, baseHash=shown["hash"])
+    _, why = await refused(turn, "gateway_config_apply", config=wanted, baseHash=shown["hash"])
 
     for name in ("redis.url", "channels.test.owners", "agents.main.env.KEY"):
-        assert name in told
+        assert name in why
     assert stack.home.config_file.read_text() == configured
 
 
 @pytest.mark.parametrize("tool", ["gateway_config_apply", "gateway_config_patch"])
-async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, tool: str) -> None:
+async def test_a_change_with_an_outdated_base_hash_is_refused(stack: Stack, tool: str) -> None:
     turn = await begin_turn(stack, HANDLERS)
     shown = await turn.call("gateway_config_get")
     text = stack.home.config_file.read_text() + "# by hand\n"
     stack.home.config_file.write_text(text)
-    what = {"config": shown["config"]} if tool.endswith("apply") else {"patches": {"queue": {}}}
-    code, told = await refused(turn, tool, baseHash=shown["hash"], **what)
+    params = {"config": shown["config"]} if tool.endswith("apply") else {"patches": {"queue": {}}}
+    code, why = await refused(turn, tool, baseHash=shown["hash"], **params)
 
     assert code == "INVALID_REQUEST"
-    assert "has changed since its hash was read" in told
+    assert "has changed since its hash was read" in why
     assert stack.home.config_file.read_text() == text
 
 
 # -- once, and only in its turn -------------------------------------------------------------------
 
 
-async def test_the_same_call_again_does_nothing_again(stack: Stack) -> None:
+async def test_a_repeated_patch_does_nothing_and_returns_the_same_result(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     change = {"queue": {"mode": "steer"}}
     first = await turn.call("gateway_config_patch", "one", patches=change)
@@ -291,10 +291,10 @@ async def test_the_same_call_again_does_nothing_again(stack: Stack) -> None:
     assert json.loads(noted)["changed"] == ["queue.mode"]
 
 
-async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
+async def test_a_change_that_was_noted_but_not_written_is_written_by_a_retry(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gateway that is killed between the two."""
+    """As after a gateway that was killed between the note and the write."""
     turn = await begin_turn(stack, HANDLERS)
     change = {"queue": {"mode": "steer"}}
 
@@ -312,7 +312,9 @@ async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
 
 
-async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str) -> None:
+async def test_a_stopped_turn_cannot_change_the_configuration(
+    stack: Stack, configured: str
+) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await stack.fleet.sessions.stop(turn.agent.sid)
     code, _ = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
@@ -321,7 +323,7 @@ async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str
     assert stack.home.config_file.read_text() == configured
 
 
-async def test_two_agents_at_once_lose_nothing(stack: Stack) -> None:
+async def test_concurrent_changes_by_several_agents_are_all_kept(stack: Stack) -> None:
     stack.home.config_file.write_text("[channels.test]\nowners = ['alice']\n")
     turns = [await begin_turn(stack, HANDLERS, channel_id=f"chat-{n}") for n in range(3)]
     changes = [{"queue": {"channels": {f"c{number}": {"cap": 1}}}} for number in range(3)]
@@ -336,10 +338,10 @@ async def test_two_agents_at_once_lose_nothing(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("how", ["empty", "gone", "broken"])
-async def test_while_the_file_is_not_valid_an_agent_changes_nothing(
+async def test_an_agent_changes_nothing_while_the_configuration_file_is_invalid(
     stack: Stack, how: Literal["empty", "gone", "broken"]
 ) -> None:
-    """Some editors leave it like that for a moment: then nothing that it forbids may be lost."""
+    """Some editors leave the file in this state for a moment; its restrictions stay in effect."""
     file = stack.home.config_file
     turn = await begin_turn(stack, HANDLERS)
     current = CurrentConfig(stack.home, load_config(file))
@@ -349,18 +351,18 @@ async def test_while_the_file_is_not_valid_an_agent_changes_nothing(
     before = current()
     patch = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
     base = ConfigFile(file).read().hash
-    whole = await refused(turn, "gateway_config_apply", config=config, baseHash=base)
+    apply = await refused(turn, "gateway_config_apply", config=config, baseHash=base)
 
-    for code, told in (patch, whole):
+    for code, why in (patch, apply):
         assert code == "UNAVAILABLE"
-        assert "is gone, empty or has a mistake in it" in told
-        assert "canary" not in told
+        assert "is gone, empty or has a mistake in it" in why
+        assert "canary" not in why
     assert not file.exists() or file.read_text() == {"empty": "", "broken": BROKEN}[how]
     assert current() == before
     assert before.agents["main"].tools.deny == ("sessions_spawn",)
 
 
-async def test_without_a_file_from_the_start_an_agent_makes_one(
+async def test_an_agents_change_creates_a_configuration_file_if_none_existed(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.home.config_file.unlink()
@@ -368,9 +370,9 @@ async def test_without_a_file_from_the_start_an_agent_makes_one(
     turn = await begin_turn(stack, HANDLERS)
     current = CurrentConfig(stack.home, load_config(stack.home.config_file))
     turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, current_config=current)
-    told = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
+    answer = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
 
-    assert told["status"] == "applied"
+    assert answer["status"] == "applied"
     assert current().queue.mode == "steer"
 
 
@@ -383,15 +385,15 @@ async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_none=True)
 
 
-async def test_an_operator_changes_everything(stack: Stack) -> None:
+async def test_an_operator_may_change_every_setting(stack: Stack) -> None:
     change = {"fleet": {"workers": 3}, "agents": {"other": {"permissions": "auto"}}}
     answer = await operate(stack, "config.patch", patches=change)
 
     assert answer["needsRestart"] == ["fleet.workers: restart `remoteclaw up`"]
-    assert tomllib.loads(stack.home.config_file.read_text()) == merged(FULL, change)
+    assert tomllib.loads(stack.home.config_file.read_text()) == apply_patch(FULL, change)
 
 
-async def test_what_the_environment_hides_is_told(
+async def test_settings_that_the_environment_overrides_are_reported(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REMOTECLAW__QUEUE__MODE", "collect")

@@ -1,4 +1,4 @@
-"""Chats in terminals: what is written there, and what is shown there, once and in order."""
+"""Console chats: messages are accepted once, and replies are shown once and in order."""
 
 import asyncio
 from typing import Any
@@ -30,11 +30,11 @@ async def undelivered(stack: Stack) -> int:
     return int(await stack.fleet.scripts.client.xlen(stream(stack)))
 
 
-async def seen(client: RpcClient) -> str:
-    """Return the text of the next message, which the client then has shown."""
-    told = await client.event("chat.message")
-    await client.call("chat.shown", {"key": told["key"]})
-    return str(told["text"])
+async def next_shown(client: RpcClient) -> str:
+    """Return the text of the next message, and confirm that the client has shown it."""
+    event = await client.event("chat.message")
+    await client.call("chat.shown", {"key": event["key"]})
+    return str(event["text"])
 
 
 async def send(client: RpcClient, text: str, name: str, **more: Any) -> Any:
@@ -44,29 +44,29 @@ async def send(client: RpcClient, text: str, name: str, **more: Any) -> Any:
     return await client.call("chat.send", params)
 
 
-async def test_a_chat_says_whom_it_is_with(stack: Stack) -> None:
+async def test_opening_a_chat_returns_its_agent_and_state(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        told = await client.call("chat.open")
+        chat = await client.call("chat.open")
 
-        assert told["agent"] == "main"
-        assert told["isConsole"]
-        assert told["workspace"] == str(stack.home.workspaces / "main")
-        assert (told["state"], told["waiting"]) == ("idle", 0)
-        assert ["help", "Show the commands."] in told["commands"]
+        assert chat["agent"] == "main"
+        assert chat["isConsole"]
+        assert chat["workspace"] == str(stack.home.workspaces / "main")
+        assert (chat["state"], chat["waiting"]) == ("idle", 0)
+        assert ["help", "Show the commands."] in chat["commands"]
 
 
-async def test_a_message_is_shown_once_and_then_gone(stack: Stack) -> None:
+async def test_a_message_is_shown_once_and_then_removed(stack: Stack) -> None:
     await say(stack, "one")
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await client.call("chat.open")
-        assert await seen(client) == "one"
+        assert await next_shown(client) == "one"
         await eventually(lambda: _is_empty(stack))
         await say(stack, "two", index=1)
-        assert await seen(client) == "two"
+        assert await next_shown(client) == "two"
         await eventually(lambda: _is_empty(stack))
 
 
-async def test_a_message_that_no_client_has_shown_comes_again(stack: Stack) -> None:
+async def test_a_message_that_no_client_has_shown_is_sent_again(stack: Stack) -> None:
     await say(stack, "one")
     async with opened(stack) as door:
         async with door.connected(own_token(stack)) as client:
@@ -75,40 +75,40 @@ async def test_a_message_that_no_client_has_shown_comes_again(stack: Stack) -> N
         assert await undelivered(stack) == 1
         async with door.connected(own_token(stack)) as client:
             await client.call("chat.open")
-            assert await seen(client) == "one"
+            assert await next_shown(client) == "one"
         await eventually(lambda: _is_empty(stack))
 
 
-async def test_what_was_shown_is_receipted_though_its_client_leaves_at_once(stack: Stack) -> None:
+async def test_a_shown_message_is_receipted_even_if_its_client_leaves_at_once(stack: Stack) -> None:
     await say(stack, "one")
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await client.call("chat.open")
-        told = await client.event("chat.message")
+        event = await client.event("chat.message")
         assert door.gateway is not None
         (connection,) = door.gateway.clients
-        door.gateway.consoles.shown(connection, told["key"], frozenset())
+        door.gateway.consoles.acknowledge(connection, event["key"], frozenset())
         door.gateway.consoles.leave(connection)
 
         await eventually(lambda: _is_empty(stack))
 
 
-async def test_what_was_shown_is_not_told_again_to_a_client_that_comes_at_once(
+async def test_a_shown_message_is_not_sent_again_to_a_client_that_opens_at_once(
     stack: Stack,
 ) -> None:
     await say(stack, "one")
     async with opened(stack) as door, door.connected(own_token(stack)) as ada:
         session = SessionKey.parse((await ada.call("chat.open"))["sessionKey"])
-        told = await ada.event("chat.message")
+        event = await ada.event("chat.message")
         assert door.gateway is not None
         consoles, (first,) = door.gateway.consoles, door.gateway.clients
         async with door.connected(own_token(stack)) as bob:
             (second,) = door.gateway.clients - {first}
-            consoles.shown(first, told["key"], frozenset())
+            consoles.acknowledge(first, event["key"], frozenset())
             consoles.leave(first)
             consoles.open(second, session)
             await say(stack, "two", index=1)
 
-            assert await seen(bob) == "two"
+            assert await next_shown(bob) == "two"
 
 
 async def test_without_a_client_messages_wait(stack: Stack) -> None:
@@ -120,7 +120,7 @@ async def test_without_a_client_messages_wait(stack: Stack) -> None:
         assert await undelivered(stack) == 1
 
 
-async def test_two_clients_see_the_same(stack: Stack) -> None:
+async def test_two_clients_receive_the_same_messages(stack: Stack) -> None:
     async with (
         opened(stack) as door,
         door.connected(own_token(stack)) as ada,
@@ -131,16 +131,16 @@ async def test_two_clients_see_the_same(stack: Stack) -> None:
         await say(stack, "one")
         await say(stack, "two", index=1)
 
-        assert [await seen(ada), await seen(ada)] == ["one", "two"]
-        assert [await seen(bob), await seen(bob)] == ["one", "two"]
+        assert [await next_shown(ada), await next_shown(ada)] == ["one", "two"]
+        assert [await next_shown(bob), await next_shown(bob)] == ["one", "two"]
 
         await send(ada, "hello", "m1")
-        told = await bob.event("chat.message")
-        assert (told["role"], told["text"]) == ("user", "hello")
+        received = await bob.event("chat.message")
+        assert (received["role"], received["text"]) == ("user", "hello")
         assert not [event for event in ada.events if event["event"] == "chat.message"]
 
 
-async def test_a_client_that_leaves_holds_nothing_up(stack: Stack) -> None:
+async def test_a_client_that_disconnects_does_not_block_the_others(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as bob:
         async with door.connected(own_token(stack)) as ada:
             await ada.call("chat.open")
@@ -148,20 +148,22 @@ async def test_a_client_that_leaves_holds_nothing_up(stack: Stack) -> None:
             await say(stack, "one")
             await ada.event("chat.message")
 
-        assert await seen(bob) == "one"
+        assert await next_shown(bob) == "one"
         await eventually(lambda: _is_empty(stack))
 
 
-async def test_a_message_for_another_chat_is_refused_and_holds_nothing_up(stack: Stack) -> None:
+async def test_a_message_for_another_chat_is_refused_without_blocking_later_ones(
+    stack: Stack,
+) -> None:
     await say(stack, "lost", chat="nowhere", call="call-1")
     await say(stack, "one")
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await client.call("chat.open")
 
-        assert await seen(client) == "one"
+        assert await next_shown(client) == "one"
 
 
-async def test_what_is_written_is_accepted_once(stack: Stack) -> None:
+async def test_a_repeated_console_message_is_accepted_once(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         first = await send(client, "hello", "m1")
         again = await send(client, "hello", "m1")
@@ -171,21 +173,21 @@ async def test_what_is_written_is_accepted_once(stack: Stack) -> None:
         assert (first["ahead"], second["ahead"]) == (0, 1)
 
 
-async def test_a_command_is_answered_before_the_queue(stack: Stack) -> None:
+async def test_a_command_is_answered_ahead_of_the_queue(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await send(client, "hello", "m1")
-        told = await send(client, "/queue", "m2")
+        sent = await send(client, "/queue", "m2")
 
-        assert told["entry"] is None
-        assert told["answer"].startswith("1 message without an answer yet. The mode is `followup`")
+        assert sent["entry"] is None
+        assert sent["answer"].startswith("1 message without an answer yet. The mode is `followup`")
 
 
-async def test_a_command_counts_once_also_across_a_restart(stack: Stack) -> None:
+async def test_a_repeated_command_runs_once_even_across_a_restart(stack: Stack) -> None:
     entries = []
     for _ in range(2):
         async with opened(stack) as door, door.connected(own_token(stack)) as client:
-            told = await send(client, "/new", "m1")
-            assert told["answer"] == "A new conversation."
+            sent = await send(client, "/new", "m1")
+            assert sent["answer"] == "A new conversation."
             (view,) = await stack.fleet.sessions.list(limit=2)
             entries.append(await stack.fleet.scripts.client.xlen(keys.inbound(view.sid)))
 
@@ -208,7 +210,7 @@ async def newest_entry(stack: Stack) -> Any:
     return orjson.loads(entries[-1][1][b"entry"])
 
 
-async def test_two_slashes_are_for_the_agent(stack: Stack) -> None:
+async def test_a_message_with_two_slashes_is_sent_to_the_agent(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         for number, name in enumerate(("help", "new", "stop")):
             sent = await send(client, f"//{name}", f"m{number}")
@@ -221,17 +223,17 @@ async def test_two_slashes_are_for_the_agent(stack: Stack) -> None:
             assert command_of(read) is None
 
 
-async def test_an_unknown_command_is_one_of_the_cli_or_says_that_there_is_none(
+async def test_an_unknown_command_is_passed_to_the_cli_or_refused(
     stack: Stack,
 ) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        told = await send(client, "/Compact now", "m1")
-        assert told["entry"] is None
-        assert told["answer"].startswith("There is no command /compact, and demo has none")
+        refused = await send(client, "/Compact now", "m1")
+        assert refused["entry"] is None
+        assert refused["answer"].startswith("There is no command /compact, and demo has none")
 
         stack.configure({"runtime": "codex"})
-        told = await send(client, "/compact", "m3")
-        assert "codex has none of its own here" in told["answer"]
+        refused = await send(client, "/compact", "m3")
+        assert "codex has none of its own here" in refused["answer"]
 
         stack.configure({"runtime": "claude"})
         sent = await send(client, "/Compact now", "m2")
@@ -246,7 +248,7 @@ async def test_reset_and_clear_begin_a_new_conversation(stack: Stack) -> None:
             assert (await send(client, text, f"m{number}"))["answer"] == "A new conversation."
 
 
-async def test_a_session_has_a_model_before_anything_is_said(stack: Stack) -> None:
+async def test_a_sessions_model_can_be_set_before_its_first_message(stack: Stack) -> None:
     stack.configure({"runtime": "claude"})
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await send(client, "/model haiku", "m1")
@@ -257,7 +259,7 @@ async def test_a_session_has_a_model_before_anything_is_said(stack: Stack) -> No
         assert (await client.call("chat.open"))["model"] is None
 
 
-async def test_a_session_is_quiet_until_it_is_told_otherwise(stack: Stack) -> None:
+async def test_quiet_and_verbose_set_the_quiet_mode_of_a_session(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         session = (await client.call("chat.open"))["sessionKey"]
         sid = SessionKey.parse(session).sid
@@ -267,18 +269,18 @@ async def test_a_session_is_quiet_until_it_is_told_otherwise(stack: Stack) -> No
             assert (view is not None and view.is_quiet) is is_quiet
 
 
-async def test_an_agent_of_its_own_is_a_chat_of_its_own(stack: Stack) -> None:
+async def test_each_agent_has_its_own_console_chat(stack: Stack) -> None:
     with stack.home.config_file.open("a") as file:
         file.write('[agents.other]\nruntime = "demo"\n')
     await say(stack, "for the first one")
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        told = await client.call("chat.open", {"agentId": "other"})
+        chat = await client.call("chat.open", {"agentId": "other"})
 
-        assert told["agent"] == "other"
+        assert chat["agent"] == "other"
         assert await undelivered(stack) == 1
 
 
-async def test_what_can_not_be_opened_says_why(stack: Stack) -> None:
+async def test_opening_an_invalid_chat_says_why(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         for params, why in (
             ({"agentId": "nobody"}, "nobody"),
@@ -289,9 +291,9 @@ async def test_what_can_not_be_opened_says_why(stack: Stack) -> None:
                 await client.call("chat.open", params)
 
 
-async def test_a_session_key_that_is_none_is_named(stack: Stack) -> None:
+async def test_an_invalid_session_key_is_named_in_the_refusal(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        with pytest.raises(Refused, match="sessionKey: 'abc' is no session's key"):
+        with pytest.raises(Refused, match="sessionKey: 'abc' is not the key of a session"):
             await client.call(
                 "chat.send", {"sessionKey": "abc", "message": "hello", "messageId": "m1"}
             )
@@ -299,7 +301,7 @@ async def test_a_session_key_that_is_none_is_named(stack: Stack) -> None:
             await client.call("chat.outcome", {"sessionKey": "abc", "entry": "1-0"})
 
 
-async def test_a_console_is_for_tokens_that_may_speak_for_an_owner(stack: Stack) -> None:
+async def test_a_console_needs_a_token_that_may_speak_for_an_owner(stack: Stack) -> None:
     token, _ = await stack.fleet.tokens.create("ada", "write", None)
     async with opened(stack) as door, door.connected(token) as client:
         with pytest.raises(Refused, match="is an owner on console"):
@@ -309,27 +311,27 @@ async def test_a_console_is_for_tokens_that_may_speak_for_an_owner(stack: Stack)
 # -- files ----------------------------------------------------------------------------------------
 
 
-async def stored(door: Door, token: str, key: str, content: bytes) -> Any:
+async def upload(door: Door, token: str, key: str, content: bytes) -> Any:
     path = f"/files?session={key}&name=plan.txt"
     return (await door.post(path, token, content)).json
 
 
-async def test_a_file_goes_with_a_message_and_comes_with_a_reply(stack: Stack) -> None:
+async def test_messages_and_replies_carry_files(stack: Stack) -> None:
     token = own_token(stack)
     async with opened(stack) as door, door.connected(token) as client:
         key = (await client.call("chat.open"))["sessionKey"]
-        file = await stored(door, token, key, b"the plan")
+        file = await upload(door, token, key, b"the plan")
         assert (file["name"], file["size"]) == ("plan.txt", 8)
         sent = await send(client, "Look.", "m1", attachments=[file])
         assert sent["entry"]
 
-        kept = await stack.fleet.blobs.put(SID, "answer.txt", b"the answer")
-        await say(stack, "Here.", attachments=(kept,))
-        told = await client.event("chat.message")
-        (name,) = told["attachments"]
+        answer_file = await stack.fleet.blobs.put(SID, "answer.txt", b"the answer")
+        await say(stack, "Here.", attachments=(answer_file,))
+        event = await client.event("chat.message")
+        (name,) = event["attachments"]
         content = await door.get(f"/files/{SID}/{name['blob']}?size={name['size']}", token)
         assert content.body == b"the answer"
-        await client.call("chat.shown", {"key": told["key"]})
+        await client.call("chat.shown", {"key": event["key"]})
         await eventually(lambda: _is_empty(stack))
         gone = await door.get(f"/files/{SID}/{name['blob']}?size={name['size']}", token)
         assert (gone.status, gone.code) == (404, "NOT_FOUND")
@@ -339,16 +341,16 @@ async def test_a_file_that_a_client_could_not_save_is_kept(stack: Stack) -> None
     token = own_token(stack)
     async with opened(stack) as door, door.connected(token) as client:
         await client.call("chat.open")
-        kept = await stack.fleet.blobs.put(SID, "answer.txt", b"the answer")
-        await say(stack, "Here.", attachments=(kept,))
-        told = await client.event("chat.message")
-        await client.call("chat.shown", {"key": told["key"], "unsaved": [kept.blob]})
+        blob = await stack.fleet.blobs.put(SID, "answer.txt", b"the answer")
+        await say(stack, "Here.", attachments=(blob,))
+        event = await client.event("chat.message")
+        await client.call("chat.shown", {"key": event["key"], "unsaved": [blob.blob]})
         await eventually(lambda: _is_empty(stack))
 
-        assert (await door.get(f"/files/{SID}/{kept.blob}?size={kept.size}", token)).status == 200
+        assert (await door.get(f"/files/{SID}/{blob.blob}?size={blob.size}", token)).status == 200
 
 
-async def test_files_are_for_operators_who_may_write(stack: Stack) -> None:
+async def test_files_need_an_operator_with_the_scope_write(stack: Stack) -> None:
     reader, _ = await stack.fleet.tokens.create("ada", "read", None)
     async with opened(stack) as door:
         for token, status in ((None, 401), (reader, 403)):
@@ -356,7 +358,7 @@ async def test_files_are_for_operators_who_may_write(stack: Stack) -> None:
             assert (await door.post("/files?session=x&name=y", token, b"x")).status == status
 
 
-async def test_a_request_for_files_that_makes_no_sense_is_refused(stack: Stack) -> None:
+async def test_an_invalid_request_for_files_is_refused(stack: Stack) -> None:
     token = own_token(stack)
     async with opened(stack) as door, door.connected(token) as client:
         key = (await client.call("chat.open"))["sessionKey"]

@@ -1,4 +1,4 @@
-"""The cron tools, by what they do: which jobs there are, and what is fired."""
+"""The cron tools: which jobs are stored, and which messages they send."""
 
 import asyncio
 import contextlib
@@ -36,13 +36,12 @@ from tests.support.turns import Turn, begin_turn, gateway
 
 ADMIN = Operator("test", "admin", "c")
 KEY = "main/test/default/chat-1:bob:_"
-#: A job that is right; what it is called with is changed by each test.
+#: A valid job; each test changes some of its fields.
 JOB: dict[str, Any] = {
     "name": "standup",
     "schedule": {"every": 3600},
     "message": "What is new?",
 }
-#: What each tool is called with, where it would do something.
 
 
 @pytest.fixture(autouse=True)
@@ -50,17 +49,17 @@ def owners(stack: Stack) -> None:
     stack.configure(channels={"test": {"owners": ["alice", "bob"]}})
 
 
-async def asked(
+async def call_with_effects(
     stack: Stack, caller: Turn | Operator, tool: str, **params: Any
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Call a tool; return what it answers, and what it did besides."""
+    """Call a tool; return its answer and its side effects."""
     principal = caller.agent if isinstance(caller, Turn) else caller
     options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
     return await gateway(stack.fleet, stack.home, HANDLERS).call(principal, tool, params, **options)
 
 
 async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
-    return (await asked(stack, caller, tool, **params))[0]
+    return (await call_with_effects(stack, caller, tool, **params))[0]
 
 
 async def add(stack: Stack, caller: Turn | Operator, **job: Any) -> Any:
@@ -77,7 +76,7 @@ async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[
 
 @contextlib.asynccontextmanager
 async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
-    """Have a fleet whose clock is ahead."""
+    """Open a fleet whose clock is `seconds` ahead."""
     scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
     await scripts.client.set("test:shift", int(seconds * 1000))
     fleet = Fleet.open("unix:///nobody", scripts=scripts)
@@ -88,7 +87,7 @@ async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
 
 
 async def texts(stack: Stack, key: str | SessionKey) -> list[str]:
-    """Return what cron jobs have told a session."""
+    """Return the messages of cron jobs in a session."""
     sid = SessionKey.parse(str(key)).sid
     found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
     entries = [decode_entry(*entry) for entry in found]
@@ -98,11 +97,11 @@ async def texts(stack: Stack, key: str | SessionKey) -> list[str]:
 # -- what the tools do ----------------------------------------------------------------------------
 
 
-async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) -> None:
+async def test_a_job_that_an_agent_adds_fires_in_the_agents_session(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     job = await add(stack, caller, message="Look at the build.")
     session = caller.lease.session
-    kept = await cron_of(stack.fleet).job(job.id)
+    stored = await cron_of(stack.fleet).job(job.id)
 
     async with later(stack, 3599) as fleet:
         assert await scheduler_of(fleet).tick() == 0
@@ -115,8 +114,8 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
 
     assert job.next_run_ms == job.created_ms + 3_600_000
     assert (job.session_key, job.enabled, job.schedule) == (str(session), True, {"every": 3600})
-    assert kept is not None
-    assert kept.people == ("test:alice",)
+    assert stored is not None
+    assert stored.people == ("test:alice",)
     assert [(j.id, j.last_run_ms, j.next_run_ms) for j in listed] == [
         (job.id, job.next_run_ms, job.next_run_ms + 3_600_000)
     ]
@@ -138,7 +137,7 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
         ("Asia/Tokyo", "UTC", {"at": "2027-01-31T09:30-05:00"}, None),
     ],
 )
-async def test_a_time_is_in_the_zone_of_the_agent_else_of_the_host(
+async def test_a_schedule_uses_the_agents_time_zone_or_else_the_hosts(
     stack: Stack,
     monkeypatch: pytest.MonkeyPatch,
     agent: str | None,
@@ -154,16 +153,16 @@ async def test_a_time_is_in_the_zone_of_the_agent_else_of_the_host(
     job = await add(stack, caller, schedule=schedule)
     status = await call(stack, caller, "cron_status")
 
-    told = datetime.fromisoformat(job.next_run)
-    shown = told.astimezone(ZoneInfo(zone or agent or host))
+    next_run = datetime.fromisoformat(job.next_run)
+    shown = next_run.astimezone(ZoneInfo(zone or agent or host))
     assert job.schedule.get("tz") == zone
-    assert told.timestamp() == job.next_run_ms // 1000
-    assert (told.utcoffset(), status.next_run) == (shown.utcoffset(), job.next_run)
+    assert next_run.timestamp() == job.next_run_ms // 1000
+    assert (next_run.utcoffset(), status.next_run) == (shown.utcoffset(), job.next_run)
     if zone:
-        assert (told.hour, told.minute) == (9, 30)
+        assert (next_run.hour, next_run.minute) == (9, 30)
 
 
-async def test_a_new_time_without_a_zone_is_in_the_job_s_own(stack: Stack) -> None:
+async def test_a_changed_schedule_without_a_zone_keeps_the_jobs_zone(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     job = await add(stack, caller, schedule={"cron": "30 9 * * *", "tz": "America/Lima"})
 
@@ -174,11 +173,11 @@ async def test_a_new_time_without_a_zone_is_in_the_job_s_own(stack: Stack) -> No
     assert changed.next_run.endswith("T10:45:00-05:00")
 
 
-async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
+async def test_a_repeated_cron_add_call_adds_nothing(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
-    first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-    again, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-    other, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c2")
+    first, _ = await call_with_effects(stack, caller, "cron_add", job=JOB, call_id="c1")
+    again, effects = await call_with_effects(stack, caller, "cron_add", job=JOB, call_id="c1")
+    other, _ = await call_with_effects(stack, caller, "cron_add", job=JOB, call_id="c2")
     noted = await caller.lease.turns.side_effects()
 
     assert first == again
@@ -187,25 +186,27 @@ async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
     assert len(await cron_of(stack.fleet).jobs()) == len(noted) == 2
 
 
-async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
+async def test_an_operators_job_may_write_to_any_session(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob")
     new = "main/test/default/chat-9:carol:_"
 
     by_id = await add(stack, ADMIN, sessionKey=bob.session.sid[:10])
     by_key = await add(stack, ADMIN, sessionKey=new, message="Good morning.")
-    named = (await call(stack, ADMIN, "cron_add", job=JOB, session_key=str(bob.session))).job
+    by_session_key = (
+        await call(stack, ADMIN, "cron_add", job=JOB, session_key=str(bob.session))
+    ).job
     async with later(stack, 3601) as fleet:
         assert await scheduler_of(fleet).tick() == 3
 
-    assert by_id.session_key == named.session_key == str(bob.session)
+    assert by_id.session_key == by_session_key.session_key == str(bob.session)
     assert by_key.session_key == new
     assert await texts(stack, new) == ["Good morning."]
     assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
-    kept = await jobs.job_of(stack.fleet, by_id.id)
-    assert kept.people == ("test:bob",)
+    stored = await jobs.job_of(stack.fleet, by_id.id)
+    assert stored.people == ("test:bob",)
 
 
-async def test_a_change_is_what_is_fired(stack: Stack) -> None:
+async def test_a_changed_job_fires_with_its_new_settings(stack: Stack) -> None:
     job = await add(stack, ADMIN, misfire="run_once", alertAfter=3)
 
     updates = {"message": "Something else.", "schedule": {"every": 60}, "alertAfter": 0}
@@ -226,7 +227,7 @@ async def test_a_change_is_what_is_fired(stack: Stack) -> None:
     assert changed.next_run_ms < job.next_run_ms
 
 
-async def test_of_changes_at_the_same_moment_those_that_are_not_made_are_refused(
+async def test_concurrent_changes_of_a_job_that_are_not_made_are_refused(
     stack: Stack,
 ) -> None:
     job = await add(stack, ADMIN)
@@ -237,14 +238,14 @@ async def test_of_changes_at_the_same_moment_those_that_are_not_made_are_refused
         return_exceptions=True,
     )
 
-    kept = await jobs.job_of(stack.fleet, job.id)
-    made = [kept.name == "new", kept.message == "New."]
+    stored = await jobs.job_of(stack.fleet, job.id)
+    made = [stored.name == "new", stored.message == "New."]
     for answer, is_made in zip(answers, made, strict=True):
         assert is_made or "has changed at the same moment. Try again." in str(answer)
     assert any(made)
 
 
-async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack) -> None:
+async def test_a_disabled_job_does_not_fire_and_is_due_again_when_enabled(stack: Stack) -> None:
     job = await add(stack, ADMIN)
 
     off = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": False})
@@ -260,7 +261,7 @@ async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack)
         assert await scheduler_of(fleet).tick() == 1
 
 
-async def test_a_job_that_is_added_off_is_due_never(stack: Stack) -> None:
+async def test_a_job_that_is_added_disabled_is_never_due(stack: Stack) -> None:
     job = await add(stack, ADMIN, enabled=False, schedule={"at": "2020-01-01T00:00"})
     code, why = await refused(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": True})
 
@@ -268,20 +269,20 @@ async def test_a_job_that_is_added_off_is_due_never(stack: Stack) -> None:
     assert "is past" in why
 
 
-async def test_a_job_that_is_removed_is_not_fired(stack: Stack) -> None:
+async def test_a_removed_job_does_not_fire(stack: Stack) -> None:
     job = await add(stack, ADMIN)
 
     gone = await call(stack, ADMIN, "cron_remove", jobId=job.id, call_id="c1")
     again = await call(stack, ADMIN, "cron_remove", jobId=job.id, call_id="c1")
-    anew = await call(stack, ADMIN, "cron_remove", jobId=job.id)
+    another_call = await call(stack, ADMIN, "cron_remove", jobId=job.id)
     async with later(stack, 3601) as fleet:
         assert await scheduler_of(fleet).tick() == 0
 
-    assert (gone.removed, again.removed, anew.removed) == (True, True, False)
+    assert (gone.removed, again.removed, another_call.removed) == (True, True, False)
     assert await stack.fleet.scripts.client.exists(keys.CRON_JOBS, keys.CRON_DUE) == 0
 
 
-async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
+async def test_cron_status_reports_whether_a_scheduler_runs(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     await add(stack, ADMIN, schedule={"cron": "0 0 1 1 *"})
     before = await call(stack, ADMIN, "cron_status")
@@ -292,7 +293,7 @@ async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
     assert (before.scheduler, after.scheduler) == ("absent", "running")
 
 
-async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
+async def test_runs_are_listed_for_one_job_or_for_all(stack: Stack) -> None:
     one, two = await add(stack, ADMIN), await add(stack, ADMIN, schedule={"every": 1800})
     async with later(stack, 3601) as fleet:
         await scheduler_of(fleet).tick()
@@ -315,7 +316,7 @@ async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
     )
 
 
-async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
+async def test_the_number_of_cron_jobs_is_limited(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     client = stack.fleet.scripts.client
     await client.hset(keys.CRON_JOBS, mapping={str(n): b"{}" for n in range(MAX_JOBS - 1)})
@@ -326,7 +327,7 @@ async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"name": "new"})
 
 
-async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
+async def test_a_change_of_a_failing_job_resets_its_failure_count(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     for updates, failures in (
         ({"name": "new"}, 4),
@@ -335,34 +336,34 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
         ({"enabled": False}, 4),
         ({"enabled": True}, 0),
     ):
-        kept = await jobs.job_of(stack.fleet, job.id)
-        await jobs.store(stack.fleet, kept, replace(kept, failures=4))
+        stored = await jobs.job_of(stack.fleet, job.id)
+        await jobs.store(stack.fleet, stored, replace(stored, failures=4))
 
         changed = await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
 
         assert changed.job.failures == failures, updates
 
 
-# -- run now --------------------------------------------------------------------------------------
+# -- runs by hand ---------------------------------------------------------------------------------
 
 
 async def work(stack: Stack, key: str = KEY) -> None:
     await jobs.work(stack.fleet, SessionKey.parse(key))
 
 
-async def test_a_job_runs_now_and_is_due_as_before(stack: Stack) -> None:
+async def test_a_run_by_hand_does_not_change_when_a_job_is_due(stack: Stack) -> None:
     job = await add(stack, ADMIN)
 
     begun = await call(stack, ADMIN, "cron_run", jobId=job.id)
     open_runs = (await call(stack, ADMIN, "cron_runs", jobId=job.id)).runs
     during = (await call(stack, ADMIN, "cron_list")).jobs[0]
-    told = await texts(stack, KEY)
+    sent = await texts(stack, KEY)
     await work(stack)
     await scheduler_of(stack.fleet).tick()
     runs = (await call(stack, ADMIN, "cron_runs", jobId=job.id)).runs
     after = (await call(stack, ADMIN, "cron_list")).jobs[0]
 
-    assert told == ["What is new?"]
+    assert sent == ["What is new?"]
     assert begun.run_id.startswith(SessionKey.parse(KEY).sid)
     assert [(run.run_id, run.status, run.is_manual) for run in open_runs] == [
         (begun.run_id, "fired", True)
@@ -374,27 +375,27 @@ async def test_a_job_runs_now_and_is_due_as_before(stack: Stack) -> None:
     assert after.next_run_ms == job.next_run_ms
 
 
-async def test_a_run_under_way_is_not_doubled_unless_forced(stack: Stack) -> None:
+async def test_a_job_with_an_unfinished_run_runs_again_only_if_forced(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     await call(stack, ADMIN, "cron_run", jobId=job.id)
 
     assert await refused(stack, ADMIN, "cron_run", jobId=job.id) == (
         "UNAVAILABLE",
         f"A run of the cron job {job.id} has not finished: wait for it, stop its session, "
-        "or say force.",
+        "or use force.",
     )
     assert len(await texts(stack, KEY)) == 1
     await call(stack, ADMIN, "cron_run", jobId=job.id, force=True)
     assert len(await texts(stack, KEY)) == 2
     await work(stack)
-    # It is not settled yet, but it is over.
+    # The run has ended, but the scheduler has not recorded it yet.
     await call(stack, ADMIN, "cron_run", jobId=job.id)
     await work(stack)
     await scheduler_of(stack.fleet).tick()
     assert [run.status for run in (await call(stack, ADMIN, "cron_runs")).runs] == ["done"] * 3
 
 
-async def test_the_same_call_runs_a_job_once(stack: Stack) -> None:
+async def test_a_repeated_cron_run_call_runs_the_job_once(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS, from_="bob")
     job = await add(stack, caller, sessionKey=str(caller.lease.session))
     again = [
@@ -413,7 +414,7 @@ async def test_the_same_call_runs_a_job_once(stack: Stack) -> None:
     assert noted[1]["tool"] == "cron_run"
 
 
-async def test_two_who_run_a_job_at_once_are_not_both_obeyed(stack: Stack) -> None:
+async def test_concurrent_cron_run_calls_start_one_run(stack: Stack) -> None:
     job = await add(stack, ADMIN)
 
     answers = await asyncio.gather(
@@ -424,7 +425,7 @@ async def test_two_who_run_a_job_at_once_are_not_both_obeyed(stack: Stack) -> No
     assert len(await texts(stack, KEY)) == 1
 
 
-async def test_a_job_that_is_changed_meanwhile_runs_as_it_is_now(stack: Stack) -> None:
+async def test_a_job_that_changes_during_a_call_runs_as_changed(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     before = await jobs.job_of(stack.fleet, job.id)
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
@@ -447,7 +448,7 @@ async def test_a_paused_job_can_be_run_and_stays_paused(stack: Stack) -> None:
     assert (after.enabled, after.next_run_ms, after.last_status) == (False, None, "done")
 
 
-async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack) -> None:
+async def test_a_run_whose_answer_from_redis_is_lost_starts_once(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     proxy = await stack.proxied()
     fleet = stack.open_at(proxy.url)
@@ -460,10 +461,10 @@ async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack) -> None:
     assert len(await texts(stack, KEY)) == 1
 
 
-# -- who may --------------------------------------------------------------------------------------
+# -- rights ---------------------------------------------------------------------------------------
 
 
-async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> None:
+async def test_an_agents_job_writes_only_to_its_own_session(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
     own = caller.lease.session
@@ -478,7 +479,7 @@ async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> N
     assert len(await cron_of(stack.fleet).jobs()) == 3
 
 
-async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) -> None:
+async def test_an_agent_sees_only_the_jobs_of_its_own_agent(stack: Stack) -> None:
     mine = await add(stack, ADMIN, name="mine")
     now_ms = await stack.fleet.scripts.now_ms()
     theirs = Job(
@@ -515,12 +516,12 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
     assert (status.jobs, status.next_run_ms) == (1, mine.next_run_ms)
     assert runs == ()
     assert not removed.removed
-    kept = await jobs.job_of(stack.fleet, theirs.id)
-    assert kept.message == "a secret"
+    stored = await jobs.job_of(stack.fleet, theirs.id)
+    assert stored.message == "a secret"
     assert len((await call(stack, ADMIN, "cron_runs")).runs) == 1
 
 
-async def test_a_turn_that_is_over_adds_nothing(stack: Stack) -> None:
+async def test_a_finished_turn_adds_no_job(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     await caller.finish()
 
@@ -530,10 +531,10 @@ async def test_a_turn_that_is_over_adds_nothing(stack: Stack) -> None:
     assert await cron_of(stack.fleet).jobs() == []
 
 
-async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) -> None:
-    """The same turn is begun again by another worker, while a call of the first one is on its way.
+async def test_a_turn_that_another_worker_took_over_adds_no_job(stack: Stack) -> None:
+    """Another worker begins the same turn again while a call of the first worker is on its way.
 
-    So its name and its state are as they were, and only the epoch tells.
+    The id and the state of the turn are unchanged, so only the epoch shows the difference.
     """
     caller = await begin_turn(stack, HANDLERS)
     stale = await stack.fleet.calls.caller(caller.lease.sid)
@@ -571,19 +572,19 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
     assert await write(current) == "done"
 
 
-async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
-    """If the policy lets one who is no owner change a job, its runs are no owner's any more."""
+async def test_changing_a_job_adds_the_changing_person_to_its_people(stack: Stack) -> None:
+    """If the policy lets a non-owner change a job, its runs lose the rights of an owner."""
     job = await add(stack, ADMIN)
-    kept = await jobs.job_of(stack.fleet, job.id)
-    await jobs.store(stack.fleet, kept, replace(kept, people=("test:mallory",)))
+    stored = await jobs.job_of(stack.fleet, job.id)
+    await jobs.store(stack.fleet, stored, replace(stored, people=("test:mallory",)))
 
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 
-    kept = await jobs.job_of(stack.fleet, job.id)
-    assert kept.people == ("test:mallory", "test:bob")
+    stored = await jobs.job_of(stack.fleet, job.id)
+    assert stored.people == ("test:mallory", "test:bob")
 
 
-# -- what makes no sense --------------------------------------------------------------------------
+# -- invalid jobs ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -604,19 +605,19 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
         ({"sessionKey": "main/test/default/a%0Ab:b:_"}, "The message was refused: "),
     ],
 )
-async def test_a_job_that_makes_no_sense_is_refused_in_one_sentence(
+async def test_an_invalid_job_is_refused_in_one_sentence(
     stack: Stack, fields: dict[str, Any], why: str
 ) -> None:
     job = {**JOB, "sessionKey": KEY, **fields}
-    code, told = await refused(stack, ADMIN, "cron_add", job=job)
+    code, message_text = await refused(stack, ADMIN, "cron_add", job=job)
 
     assert code == ("NOT_FOUND" if "is no session" in why else "INVALID_REQUEST")
-    assert told.startswith(why)
-    assert told.endswith((".", "?"))
+    assert message_text.startswith(why)
+    assert message_text.endswith((".", "?"))
     assert await cron_of(stack.fleet).jobs() == []
 
 
-async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack) -> None:
+async def test_hostile_texts_of_jobs_are_refused_or_sent_unchanged(stack: Stack) -> None:
     count, codes = 0, set()
     for text in HOSTILE:
         for job in (
@@ -640,7 +641,7 @@ async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack) -> N
     assert len(await texts(stack, KEY)) == count
 
 
-async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: Stack) -> None:
+async def test_an_agent_that_is_no_longer_configured_may_call_no_tool(stack: Stack) -> None:
     await stack.fleet.inbound.append(message("hello", from_="alice"), agent="gone")
     config = load_config(stack.home.config_file, {})
     assert "gone" not in config.agents
@@ -659,7 +660,7 @@ async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: St
 # -- the command line -----------------------------------------------------------------------------
 
 
-async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
+async def test_a_job_is_added_listed_and_removed_on_the_command_line(stack: Stack) -> None:
     made = cli(
         stack,
         *("cron", "add", "--name", "standup", "--message", "What is new?", "--session", KEY),
@@ -696,16 +697,16 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
 
 
 async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: Stack) -> None:
-    def told(*arguments: str) -> str:
+    def stdout_of(*arguments: str) -> str:
         done = cli(stack, "cron", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    job_id = told(
+    job_id = stdout_of(
         *("add", "--name", "standup", "--message", "What is new?", "--session", KEY),
         *("--cron", "0 9 * * MON", "--alert-after", "2", "--paused"),
     ).strip()
-    paused = told("list")
+    paused = stdout_of("list")
     changed = cli(
         stack,
         *("cron", "edit", job_id, "--name", "new", "--every", "3600"),
@@ -713,12 +714,12 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
     )
     assert (changed.returncode, changed.stdout) == (0, "")
     resumed = cli(stack, "cron", "resume", job_id)
-    run_id = told("run", job_id).strip()
+    run_id = stdout_of("run", job_id).strip()
     cli_refused(cli(stack, "cron", "run", job_id), "has not finished: wait for it, ")
-    assert told("run", job_id, "--force").strip() != run_id
-    shown = told("show", job_id)
-    told("pause", "new")
-    as_json = json.loads(told("show", job_id[:15], "--json"))
+    assert stdout_of("run", job_id, "--force").strip() != run_id
+    shown = stdout_of("show", job_id)
+    stdout_of("pause", "new")
+    as_json = json.loads(stdout_of("show", job_id[:15], "--json"))
 
     assert f"{job_id}  off " in paused
     assert resumed.stderr.startswith("It is due next on ")
@@ -726,13 +727,13 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
     assert re.search("^misfire +run_once$", shown, re.MULTILINE)
     assert re.search("^alert +after 2 failures$", shown, re.MULTILINE)
     assert re.search("^last +running$", shown, re.MULTILINE)
-    assert f"{run_id} (asked for)" in shown
+    assert f"{run_id} (run by hand)" in shown
     assert (as_json["name"], as_json["enabled"], len(as_json["runs"])) == ("new", False, 2)
-    assert [one["id"] for one in json.loads(told("list", "--json"))] == [job_id]
-    assert {one["runId"] for one in json.loads(told("runs", "--json"))} > {run_id}
+    assert [one["id"] for one in json.loads(stdout_of("list", "--json"))] == [job_id]
+    assert {one["runId"] for one in json.loads(stdout_of("runs", "--json"))} > {run_id}
 
 
-async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> None:
+async def test_errors_of_cron_commands_are_one_line(stack: Stack) -> None:
     add = ("cron", "add", "--name", "n", "--message", "m", "--session", KEY)
 
     cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "has no valid day of the month.")

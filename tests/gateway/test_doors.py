@@ -1,4 +1,4 @@
-"""The gateway over HTTP, as a process, and who is let near it at all."""
+"""The gateway over HTTP and as a process, and which hosts and origins it accepts."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.gateway.guard import is_own_name
-from remoteclaw.gateway.limits import MAX_BYTES
+from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
 from remoteclaw.gateway.token_file import TokenFile
 from tests.support.cli import run
 from tests.support.command import run_command
@@ -26,17 +26,17 @@ from tests.support.doors import Door, calling, gateway_process, hello, opened, o
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
 
-# -- what is where --------------------------------------------------------------------------------
+# -- paths ----------------------------------------------------------------------------------------
 
 
-async def test_there_is_nothing_else(stack: Stack) -> None:
+async def test_unknown_paths_are_not_found(stack: Stack) -> None:
     async with opened(stack) as door:
         for path in ("/nothing", "/tools", "/tools/invoke/", "/mcp/", "/healthz/"):
             answer = await door.get(path)
             assert (answer.status, answer.body) == (404, b"Not Found"), path
 
 
-async def test_anybody_may_ask_whether_it_lives_and_hears_nothing_else(stack: Stack) -> None:
+async def test_health_checks_need_no_token_and_reveal_nothing_else(stack: Stack) -> None:
     async with opened(stack) as door:
         answer = await door.get("/healthz")
 
@@ -45,7 +45,7 @@ async def test_anybody_may_ask_whether_it_lives_and_hears_nothing_else(stack: St
         assert (await door.get("/readyz")).body == b"ok"
 
 
-async def test_without_redis_it_lives_and_is_not_ready(stack: Stack) -> None:
+async def test_without_redis_the_gateway_is_alive_but_not_ready(stack: Stack) -> None:
     async with opened(stack) as door:
         await asyncio.to_thread(stack.redis.kill)
 
@@ -56,7 +56,7 @@ async def test_without_redis_it_lives_and_is_not_ready(stack: Stack) -> None:
         assert (await door.get("/metrics", own_token(stack))).status == 503
 
 
-async def test_what_is_counted_needs_a_token_that_reads(stack: Stack) -> None:
+async def test_metrics_need_a_token_with_the_scope_read(stack: Stack) -> None:
     token, _ = await stack.fleet.tokens.create("prometheus", "read", None)
     async with opened(stack) as door, calling(stack) as agent:
         await door.invoke(own_token(stack), "sessions_list")
@@ -82,7 +82,7 @@ async def test_what_is_counted_needs_a_token_that_reads(stack: Stack) -> None:
 # -- calling a tool -------------------------------------------------------------------------------
 
 
-async def test_a_tool_is_called(stack: Stack) -> None:
+async def test_agents_and_operators_call_a_tool_over_http(stack: Stack) -> None:
     async with opened(stack) as door, calling(stack) as agent:
         by_agent = await door.invoke(agent.token, "session_status")
         key = str(agent.lease.session)
@@ -106,7 +106,9 @@ async def test_a_tool_is_called(stack: Stack) -> None:
         (b'{"tool":"sessions_list","sessionKey":"nobody"}', 404, "'nobody' is no session"),
     ],
 )
-async def test_a_body_that_makes_no_sense(stack: Stack, body: bytes, status: int, why: str) -> None:
+async def test_an_invalid_body_is_refused_with_a_reason(
+    stack: Stack, body: bytes, status: int, why: str
+) -> None:
     async with opened(stack) as door:
         answer = await door.post("/tools/invoke", own_token(stack), body)
 
@@ -115,10 +117,10 @@ async def test_a_body_that_makes_no_sense(stack: Stack, body: bytes, status: int
     assert len(answer.body) < 1000
 
 
-async def test_a_body_that_is_too_large_is_refused(stack: Stack) -> None:
+async def test_a_request_body_that_is_too_large_is_refused(stack: Stack) -> None:
     async with opened(stack) as door:
         token = own_token(stack)
-        size = MAX_BYTES
+        size = MAX_REQUEST_BYTES
         fits = orjson.dumps({"tool": "nothing", "args": {"x": ""}})
         fits = fits.replace(b'""', b'"' + b"x" * (size - len(fits)) + b'"')
         assert len(fits) == size
@@ -133,14 +135,14 @@ async def test_a_body_that_is_too_large_is_refused(stack: Stack) -> None:
         assert (await raw(door, chunked)).startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_hundred_megabytes_take_no_memory_and_keep_nobody_waiting(stack: Stack) -> None:
+async def test_a_body_of_100_mb_takes_no_memory_and_delays_no_other_client(stack: Stack) -> None:
     async def huge() -> AsyncIterator[bytes]:
         for _ in range(1600):
             yield bytes(65_536)
 
     def peak_mb() -> int:
-        told = Path(f"/proc/{process.pid}/status").read_text()
-        return int(told.partition("VmHWM:")[2].split()[0]) // 1024
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
     async with gateway_process(stack) as (door, process):
         token = own_token(stack)
@@ -151,7 +153,7 @@ async def test_a_hundred_megabytes_take_no_memory_and_keep_nobody_waiting(stack:
                 async with door.http.post(door.url + path, data=huge(), headers=headers) as answer:
                     assert (await other.call("terminals.list"))["terminals"] == []
                     assert answer.status == 413
-            except ClientOSError:  # it still wrote as the connection ended, and lost the answer
+            except ClientOSError:  # the connection closed during the upload
                 return False
             return True
 
@@ -162,7 +164,7 @@ async def test_a_hundred_megabytes_take_no_memory_and_keep_nobody_waiting(stack:
             assert peak_mb() - before < 32
 
 
-async def test_without_a_token_no_body_is_read(stack: Stack) -> None:
+async def test_without_a_token_no_request_body_is_read(stack: Stack) -> None:
     async with opened(stack) as door:
         head = b"POST /tools/invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
@@ -172,7 +174,7 @@ async def test_without_a_token_no_body_is_read(stack: Stack) -> None:
             assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
 
 
-async def test_the_same_call_again_does_nothing(stack: Stack) -> None:
+async def test_a_repeated_idempotency_key_starts_no_second_run(stack: Stack) -> None:
     target = await stack.append("x", channel_id="other")
     args = {"sessionKey": str(target.session), "message": "m", "timeout": 0}
     async with opened(stack) as door:
@@ -185,7 +187,7 @@ async def test_the_same_call_again_does_nothing(stack: Stack) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
-# -- who is let near it ---------------------------------------------------------------------------
+# -- host names and origins -----------------------------------------------------------------------
 
 HOSTS = [
     ("127.0.0.1", True),
@@ -208,8 +210,8 @@ GATEWAY = {
 }
 
 
-async def test_only_its_own_names_lead_to_it(stack: Stack) -> None:
-    """A page can make any name lead here, but can't hide which one it used."""
+async def test_only_requests_for_the_gateways_own_host_names_are_accepted(stack: Stack) -> None:
+    """A page can make any name resolve to this host, but its Host header shows the name."""
     stack.configure(gateway=GATEWAY)
     async with opened(stack) as door:
         for path in ("/healthz", "/", "/tools/invoke", "/mcp"):
@@ -221,7 +223,7 @@ async def test_only_its_own_names_lead_to_it(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("heads", ["", "Host: localhost\r\nHost: evil\r\n"])
-async def test_a_request_has_one_host(stack: Stack, heads: str) -> None:
+async def test_a_request_needs_exactly_one_host_header(stack: Stack, heads: str) -> None:
     async with opened(stack) as door:
         for version in ("1.0", "1.1"):
             request = f"GET /healthz HTTP/{version}\r\n{heads}\r\n"
@@ -239,7 +241,7 @@ ORIGINS = [
 ]
 
 
-async def test_only_pages_that_are_named_may_use_it(stack: Stack) -> None:
+async def test_only_pages_of_configured_origins_are_accepted(stack: Stack) -> None:
     stack.configure(gateway=GATEWAY)
     async with opened(stack) as door:
         for origin, may in ORIGINS:
@@ -269,33 +271,33 @@ async def _upgrades(door: Door, **headers: str) -> bool:
         return status == b"101"
 
 
-# -- clients that waste its time ------------------------------------------------------------------
+# -- invalid requests -----------------------------------------------------------------------------
 
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 
 
-async def test_a_head_that_is_too_large_is_refused(stack: Stack) -> None:
+async def test_a_request_head_that_is_too_large_is_refused(stack: Stack) -> None:
     async with opened(stack) as door:
         answer = await raw(door, HEAD + b"X: " + b"y" * 20_000 + b"\r\n")
 
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-async def test_a_gateway_takes_the_descriptors_that_it_may_have(stack: Stack) -> None:
+async def test_a_gateway_raises_its_limit_of_open_files(stack: Stack) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
     try:
         async with gateway_process(stack) as (_, process):
-            ours, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            limit, maximum = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert ours == min(most, 65536)
+    assert limit == min(maximum, 65536)
 
 
 @pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\x00", b"PING\r\n"])
-async def test_what_is_no_http_is_refused_and_not_logged(
+async def test_data_that_is_not_http_is_refused_and_not_logged(
     stack: Stack, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(stack) as door:
@@ -306,18 +308,18 @@ async def test_what_is_no_http_is_refused_and_not_logged(
     assert not [r for r in caplog.records if r.name.startswith("remoteclaw")]
 
 
-# -- behind the token -----------------------------------------------------------------------------
+# -- MCP ------------------------------------------------------------------------------------------
 
 
-async def test_mcp_needs_a_token_and_lists_what_it_may(stack: Stack) -> None:
-    asked = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+async def test_mcp_needs_a_token_and_lists_only_granted_tools(stack: Stack) -> None:
+    request = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
     kind = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     async with opened(stack) as door, calling(stack, tools={"session_status"}) as agent:
-        nobody = await door.post("/mcp", None, asked, **kind)
-        wrong = await door.post("/mcp", "0" * 64, asked, **kind)
-        known = await door.post("/mcp", agent.token, asked, **kind)
+        without = await door.post("/mcp", None, request, **kind)
+        wrong = await door.post("/mcp", "0" * 64, request, **kind)
+        known = await door.post("/mcp", agent.token, request, **kind)
 
-    assert (nobody.status, nobody.code) == (wrong.status, wrong.code) == (401, "UNAUTHORIZED")
+    assert (without.status, without.code) == (wrong.status, wrong.code) == (401, "UNAUTHORIZED")
     assert [tool["name"] for tool in known.json["result"]["tools"]] == ["session_status"]
 
 
@@ -325,7 +327,7 @@ async def test_mcp_needs_a_token_and_lists_what_it_may(stack: Stack) -> None:
 
 
 def refused(stack: Stack, **env: str) -> str:
-    """Start a gateway that can't be; return the one line that it says."""
+    """Start a gateway that can't run; return its one line of error output."""
     result = run_command("gateway", env=stack.env(**env))
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1, result.stderr
@@ -333,7 +335,7 @@ def refused(stack: Stack, **env: str) -> str:
     return result.stderr
 
 
-async def test_a_gateway_says_where_it_is_and_ends_when_asked(stack: Stack) -> None:
+async def test_a_gateway_publishes_its_address_and_ends_on_sigterm(stack: Stack) -> None:
     address = keys.gateway(stack.home.host_id)
     client = stack.fleet.scripts.client
     async with gateway_process(stack) as (door, process):
@@ -366,12 +368,12 @@ async def test_two_gateways_serve_the_same_fleet(stack: Stack) -> None:
                 for known in (token, agent.token):
                     assert (await door.invoke(known, "sessions_list")).status == 200
             assert await client.get(address) in (one.url.encode(), other.url.encode())
-            async with one.connected(token) as hears, other.connected(token) as stops:
+            async with one.connected(token) as listening, other.connected(token) as stopping:
                 session = {"sessionKey": agent.lease.sid}
-                await hears.call("sessions.subscribe", session)
-                assert (await stops.call("sessions.stop", session))["stopped"] == 1
+                await listening.call("sessions.subscribe", session)
+                assert (await stopping.call("sessions.stop", session))["stopped"] == 1
                 await agent.finish()
-                assert (await hears.event("session.outcome"))["status"] == "done"
+                assert (await listening.event("session.outcome"))["status"] == "done"
             process.terminate()
             await asyncio.to_thread(process.wait, HANG_S)
             assert await client.get(address) != other.url.encode()
@@ -382,7 +384,7 @@ async def test_two_gateways_serve_the_same_fleet(stack: Stack) -> None:
         await eventually(is_back)
 
 
-async def test_an_ending_gateway_leaves_the_address_of_another_one(stack: Stack) -> None:
+async def test_an_ending_gateway_does_not_withdraw_another_gateways_address(stack: Stack) -> None:
     gateways = stack.fleet.gateways
     async with gateways.announced("here", "http://one"):
         async with gateways.announced("here", "http://other"):
@@ -395,12 +397,12 @@ async def test_an_ending_gateway_leaves_the_address_of_another_one(stack: Stack)
     assert await gateways.address("here") is None
 
 
-async def test_an_address_of_nobody_is_one_clear_line(stack: Stack) -> None:
+async def test_an_unusable_listen_address_is_reported_in_one_line(stack: Stack) -> None:
     away = {"REMOTECLAW__GATEWAY__HOST": "192.0.2.1", "REMOTECLAW__GATEWAY__ALLOW_REMOTE": "true"}
     assert "[gateway] can't listen on 192.0.2.1" in refused(stack, **away)
 
 
-async def test_an_unfit_token_is_one_clear_line(stack: Stack) -> None:
+async def test_an_invalid_gateway_token_file_is_reported_in_one_line(stack: Stack) -> None:
     file = TokenFile(stack.home.path).path
     file.write_bytes(b"short")
     file.chmod(0o600)
@@ -408,21 +410,21 @@ async def test_an_unfit_token_is_one_clear_line(stack: Stack) -> None:
     assert f"The gateway's token {file} isn't one word" in refused(stack)
 
 
-async def test_a_gateway_without_redis_is_one_clear_line(stack: Stack) -> None:
+async def test_a_gateway_that_cannot_reach_redis_says_so_in_one_line(stack: Stack) -> None:
     stack.redis.kill()
 
     assert "can't be reached" in refused(stack)
 
 
-async def test_a_socket_that_is_none_is_one_clear_line(stack: Stack) -> None:
+async def test_an_invalid_socket_descriptor_is_reported_in_one_line(stack: Stack) -> None:
     result = run(stack, "gateway", "--socket", "77")
 
     assert result.returncode == 1
     assert "Descriptor 77 is no socket to listen on" in result.stderr
 
 
-async def test_nothing_that_a_stranger_sends_is_logged(stack: Stack) -> None:
-    """Neither a token nor what agents who read the log would take for an order."""
+async def test_tokens_and_invalid_requests_are_not_logged(stack: Stack) -> None:
+    """Tokens are secret, and an agent that reads the log could follow instructions in it."""
     operator, _ = await stack.fleet.tokens.create("ada", "read", None)
     async with gateway_process(stack) as (door, process):
         own = TokenFile(stack.home.path).read()
@@ -447,7 +449,7 @@ async def test_nothing_that_a_stranger_sends_is_logged(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1.2.3", "::1"])
-def test_its_own_computer_reaches_it(host: str) -> None:
+def test_the_gateway_listens_on_loopback_addresses(host: str) -> None:
     with listen(GatewayConfig(host=host, port=0)) as listening:
         name, port = listening.getsockname()[:2]
         shown = f"[{name}]" if ":" in name else name
@@ -455,7 +457,9 @@ def test_its_own_computer_reaches_it(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.1", "10.0.0.1"])
-def test_an_address_that_others_reach_has_to_be_wanted(host: str, tmp_path: Path) -> None:
+def test_an_address_that_other_computers_reach_needs_allow_remote(
+    host: str, tmp_path: Path
+) -> None:
     file = tmp_path / "remoteclaw.toml"
     file.write_text(f"[gateway]\nhost = '{host}'\n")
     with pytest.raises(ConfigError) as error:
@@ -480,7 +484,7 @@ def test_an_address_that_others_reach_has_to_be_wanted(host: str, tmp_path: Path
         ("origins = ['https://x/path']", "write an origin"),
     ],
 )
-def test_what_can_not_be_configured(line: str, why: str, tmp_path: Path) -> None:
+def test_invalid_gateway_settings_are_refused(line: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "remoteclaw.toml"
     file.write_text(f"[gateway]\n{line}\n")
 
@@ -491,7 +495,7 @@ def test_what_can_not_be_configured(line: str, why: str, tmp_path: Path) -> None
     assert "\n" not in str(error.value)
 
 
-async def test_for_those_here_any_address_is_this_computers_own(stack: Stack) -> None:
+async def test_a_gateway_on_all_addresses_is_reachable_on_loopback(stack: Stack) -> None:
     stack.configure(gateway={"host": "0.0.0.0", "allow_remote": True})
     async with opened(stack) as door:
         assert door.url.startswith("http://127.0.0.1:")
@@ -499,10 +503,10 @@ async def test_for_those_here_any_address_is_this_computers_own(stack: Stack) ->
         assert (await door.get("/healthz", Host=f"0.0.0.0:{door.port}")).status == 200
 
 
-# -- the configuration of now ---------------------------------------------------------------------
+# -- the current configuration --------------------------------------------------------------------
 
 
-async def test_a_changed_configuration_counts_at_once_and_a_broken_one_not_at_all(
+async def test_a_changed_configuration_applies_at_once_and_an_invalid_one_never(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(stack) as door, calling(stack) as agent:
@@ -518,7 +522,7 @@ async def test_a_changed_configuration_counts_at_once_and_a_broken_one_not_at_al
         assert (await door.invoke(agent.token, "sessions_list")).status == 200
 
 
-async def test_a_configuration_that_is_away_for_a_moment_allows_nothing_more(
+async def test_a_missing_or_empty_configuration_file_grants_no_rights(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = stack.home.config_file

@@ -1,4 +1,4 @@
-"""The fleet, as operators' clients see it."""
+"""The status of the fleet, as clients of operators read it."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet.adapters import accounts_here
-from remoteclaw.fleet.reader import GivenUp
+from remoteclaw.fleet.reader import DeliveryFailure
 from tests.support.cli import give_up
 from tests.support.doors import Refused, opened
 from tests.support.pages import login, paged
@@ -15,36 +15,41 @@ from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
 
-async def test_who_works_on_what_is_told_and_what_is_warm_then(stack: Stack) -> None:
-    both, peoples = await stack.start_worker(), await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+async def test_fleet_status_lists_busy_workers_and_warm_agents(stack: Stack) -> None:
+    both, people_only = (
+        await stack.start_worker(),
+        await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1"),
+    )
     async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
         accepted = await stack.append("slow")
         key = str(accepted.session)
 
-        async def at_work() -> Any:
+        async def find_busy() -> Any:
             found = await client.call("fleet.status")
             return found if any(one.get("sinceMs") for one in found["workers"]) else None
 
-        busy = await eventually(at_work)
+        busy = await eventually(find_busy)
         await stack.fleet.sessions.stop(accepted.session.sid)
         await stack.ask("hello")
 
-        async def is_warm() -> Any:
+        async def find_warm() -> Any:
             found = await client.call("fleet.status")
             return found if found["agents"] and not found["sessions"] else None
 
-        idle = await eventually(is_warm)
+        idle = await eventually(find_warm)
 
     lanes = {one["pid"]: one["lanes"] for one in busy["workers"]}
-    assert lanes == {both.pid: ["agents", "background"], peoples.pid: ["agents"]}
+    assert lanes == {both.pid: ["agents", "background"], people_only.pid: ["agents"]}
     assert [(one["name"], one["workers"]) for one in busy["lanes"]] == [
         ("agents", 2),
         ("background", 1),
     ]
     (session,) = busy["sessions"]
     assert (session["key"], session["state"], session["waiting"]) == (key, "running", 1)
-    works = [one for one in busy["workers"] if one["state"] == "busy"]
-    assert [(one["sessionKey"], one["sinceMs"]) for one in works] == [(key, session["sinceMs"])]
+    busy_workers = [one for one in busy["workers"] if one["state"] == "busy"]
+    assert [(one["sessionKey"], one["sinceMs"]) for one in busy_workers] == [
+        (key, session["sinceMs"])
+    ]
     assert {one["subject"] for one in busy["problems"]} == {"sweeper"}
     (agent,) = idle["agents"]
     assert agent["sessionKey"] == key
@@ -52,7 +57,7 @@ async def test_who_works_on_what_is_told_and_what_is_warm_then(stack: Stack) -> 
     assert agent["memoryBytes"] > 1_000_000
 
 
-async def test_what_waits_is_told_with_since_when_and_why(stack: Stack) -> None:
+async def test_fleet_status_lists_waiting_sessions_with_since_when_and_why(stack: Stack) -> None:
     async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
         accepted = await stack.append("hello", lane="background")
         await stack.append("and more", lane="background")
@@ -65,7 +70,7 @@ async def test_what_waits_is_told_with_since_when_and_why(stack: Stack) -> None:
     assert "`remoteclaw worker`" in texts["workers"]
 
 
-async def test_sessions_that_run_are_told_before_those_that_wait(stack: Stack) -> None:
+async def test_running_sessions_are_listed_before_waiting_ones(stack: Stack) -> None:
     for number in range(3):
         await stack.append("hello", channel_id=f"chat-{number}")
     (*_, last) = (await stack.fleet.sessions.busy(limit=3))[1]
@@ -76,17 +81,17 @@ async def test_sessions_that_run_are_told_before_those_that_wait(stack: Stack) -
     assert (count, first.sid) == (3, last.sid)
 
 
-async def test_who_delivers_and_who_stands_by_is_told(stack: Stack) -> None:
+async def test_fleet_status_lists_running_and_standby_adapters(stack: Stack) -> None:
     stack.configure(channels={"webhook": {"token": "secret"}})
     first, second = (stack.fleet.replies.reader("webhook", "default") for _ in range(2))
     async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
 
         async def adapter() -> Any:
             found = await client.call("fleet.status")
-            told = {one["subject"] for one in found["problems"]}
-            (about,) = (one for one in found["adapters"] if one["account"] == "webhook/default")
-            assert bool(about["problem"]) is ("channel webhook/default" in told)
-            return about
+            subjects = {one["subject"] for one in found["problems"]}
+            (account,) = (one for one in found["adapters"] if one["account"] == "webhook/default")
+            assert bool(account["problem"]) is ("channel webhook/default" in subjects)
+            return account
 
         stopped = await adapter()
         assert await first.claim()
@@ -109,7 +114,7 @@ async def test_who_delivers_and_who_stands_by_is_told(stack: Stack) -> None:
     assert left["standbys"] == []
 
 
-async def test_a_message_that_was_given_up_is_retried_or_dropped(stack: Stack) -> None:
+async def test_a_dead_letter_of_a_message_is_retried_or_dropped(stack: Stack) -> None:
     accepted = await stack.append("hello " * 100)
     await give_up(stack, accepted, await stack.append("another", channel_id="chat-2"))
     async with opened(stack) as door, paged(door, await login(stack, door)) as client:
@@ -131,11 +136,11 @@ async def test_a_message_that_was_given_up_is_retried_or_dropped(stack: Stack) -
             await client.call("deadletters.drop", {"id": other["id"]})
 
 
-async def test_a_reply_that_was_refused_is_sent_again(stack: Stack) -> None:
+async def test_a_dead_letter_of_a_refused_reply_is_sent_again(stack: Stack) -> None:
     reader = stack.fleet.replies.reader("test", "default")
     await stack.put_reply("test", "default", "hi", chat="chat-1")
     reply = await anext(reader.replies())
-    await reader.receipt(reply, given_up=GivenUp("refused", "You were blocked."))
+    await reader.receipt(reply, failure=DeliveryFailure("refused", "You were blocked."))
     async with opened(stack) as door, paged(door, await login(stack, door)) as client:
         (letter,) = (await client.call("deadletters.list"))["letters"]
         again = await client.call("deadletters.retry", {"id": letter["id"]})
@@ -146,17 +151,17 @@ async def test_a_reply_that_was_refused_is_sent_again(stack: Stack) -> None:
     assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
-async def test_the_doctor_is_asked_once_by_all_who_ask_and_nobody_waits_for_it(
+async def test_concurrent_doctor_calls_share_one_run_and_block_no_other_call(
     stack: Stack,
 ) -> None:
     stack.configure({"runtime": "claude", "command": ["/no/claude"]})
     async with opened(stack) as door:
         cookie = await login(stack, door, scope="read")
         async with paged(door, cookie) as first, paged(door, cookie) as second:
-            asked = await first.begin("doctor")
+            doctor_call = await first.begin("doctor")
             await first.call("health")
             other = await second.call("doctor")
-            one = (await first.answer(asked))["payload"]
+            one = (await first.answer(doctor_call))["payload"]
 
     assert one == other
     (agent,) = (each for each in one["findings"] if each["subject"] == "agent main")

@@ -1,4 +1,4 @@
-"""A stranger's agent that does all it can to fill Redis, and what the others notice of it."""
+"""A stranger's agent that tries to fill Redis, and its effect on other people."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ MEMORY = 64 * 1024 * 1024
 
 
 async def use_every_tool(door: Door, agent: Calling) -> set[str]:
-    """Have an agent call what stores something until nothing of it is done; return the refusals."""
+    """Call all tools that store data until each call is refused; return the refusals."""
     calls: list[tuple[str, dict[str, Any]]] = [
         ("message_broadcast", {"targets": CHATS, "message": "x" * 100_000}),
         ("message_broadcast", {"targets": CHATS, "message": "x" * 1000}),
@@ -42,14 +42,14 @@ async def use_every_tool(door: Door, agent: Calling) -> set[str]:
 
 
 async def end(agent: Calling) -> None:
-    """End an agent's turn, and let a worker take what waits behind it."""
+    """End an agent's turn, and release its session to the workers."""
     await agent.finish()
     if not await agent.lease.close():
         await agent.lease.release()
 
 
 async def write(stack: Stack) -> None:
-    """Have the stranger write until no message is taken."""
+    """Write as the stranger until no message is accepted."""
     while True:
         try:
             await stack.append("x" * (MAX_TEXT_BYTES - 100), **STRANGER)
@@ -58,7 +58,7 @@ async def write(stack: Stack) -> None:
 
 
 async def send_files(stack: Stack, sid: str) -> None:
-    """Have the stranger's files stored until none is taken."""
+    """Store files of the stranger until none is accepted."""
     while True:
         try:
             await stack.fleet.blobs.put(sid, "large", bytes(5 * 1024 * 1024))
@@ -71,13 +71,13 @@ async def is_idle(stack: Stack) -> bool:
 
 
 async def command(stack: Stack, *arguments: str) -> str:
-    """Run a command of the owner's."""
+    """Run a command as the owner; return its output."""
     done = await asyncio.to_thread(run_command, *arguments, env=stack.env())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-async def test_the_owner_is_answered_whatever_a_stranger_s_turns_do(
+async def test_the_owner_is_answered_while_a_strangers_agent_floods_redis(
     stack: Stack, directory: Path
 ) -> None:
     workspace = directory / "work"
@@ -115,14 +115,14 @@ async def test_the_owner_is_answered_whatever_a_stranger_s_turns_do(
         while not attacking.done():
             assert "You wrote 5 characters" in await stack.ask("hello")
             answers += 1
-        told = await attacking
+        refusals_by_turn = await attacking
 
     assert answers > 1
     assert "You wrote 5 characters" in await stack.ask("hello")
     assert worker.poll() is None
     info = await client.info("memory")
     assert info["used_memory"] < 0.8 * MEMORY
-    assert any("the turns of this chat would have sent" in why for why in told[3])
+    assert any("the turns of this chat would have sent" in why for why in refusals_by_turn[3])
 
     await eventually(lambda: is_idle(stack))
     listed = await command(stack, "replies", "list")

@@ -1,6 +1,6 @@
-"""Clients of terminals that make no sense, stall, repeat themselves and come in crowds.
+"""Clients of terminals that send invalid requests, stall, or repeat themselves.
 
-Each is refused in a sentence; nobody else notices, and nothing of it stays.
+Each is refused in a sentence, without an effect on other clients.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ SECRET = "swordfish"
 
 @dataclass(frozen=True)
 class Shown:
-    """A terminal that is idle, and who asks about it."""
+    """An idle terminal, and a client."""
 
     session: SessionKey
     door: Door
@@ -50,7 +50,7 @@ class Shown:
 async def shown(stack: Stack) -> AsyncIterator[Shown]:
     async with held_terminal(stack) as held, opened(stack) as door:
         assert door.gateway is not None
-        known = door.gateway.terminals.known
+        known = door.gateway.terminals.held_record
         await eventually(lambda: (one := known(held.sid)) and one.activity == "idle")
         yield Shown(held.session, door, Cockpit(door, own_token(stack)))
 
@@ -64,8 +64,8 @@ def deep(depth: int) -> bytes:
     return b"[" * depth + b"]" * depth
 
 
-#: What is sent, and the status that it has.
-SENSELESS: list[tuple[str, str, bytes | None, int]] = [
+#: Invalid requests, and the status of the answer.
+INVALID_REQUESTS: list[tuple[str, str, bytes | None, int]] = [
     *[
         ("POST", "/SID/key", body, 400)
         for body in (
@@ -99,7 +99,7 @@ SENSELESS: list[tuple[str, str, bytes | None, int]] = [
 ]
 
 #: The same over WebSocket, as the method, its parameters and the code.
-SENSELESS_CALLS: list[tuple[str, dict[str, Any], str]] = [
+INVALID_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("terminals.history", {"start": -1}, "INVALID_REQUEST"),
     ("terminals.history", {"start": 0, "count": BIG}, "INVALID_REQUEST"),
     ("terminals.type", {"keys": ["q:x"]}, "INVALID_REQUEST"),
@@ -109,48 +109,48 @@ SENSELESS_CALLS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_what_makes_no_sense_is_a_sentence_and_types_nothing(
+async def test_invalid_terminal_requests_are_refused_in_a_sentence_and_type_nothing(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with shown(stack) as one:
         before = await one.screen()
-        found: list[Any] = []
-        for verb, path, body, status in SENSELESS:
+        unexpected: list[Any] = []
+        for verb, path, body, status in INVALID_REQUESTS:
             answer = await one.cockpit.ask(verb, f"/sessions{path}".replace("SID", one.sid), body)
-            said = str(answer.json.get("error", {}).get("message"))
-            if answer.status != status or "\n" in said or not said.endswith("."):
-                found.append((path, body and body[:40], answer.status, said))
+            message = str(answer.json.get("error", {}).get("message"))
+            if answer.status != status or "\n" in message or not message.endswith("."):
+                unexpected.append((path, body and body[:40], answer.status, message))
         async with one.door.connected(own_token(stack)) as client:
-            for method, params, code in SENSELESS_CALLS:
+            for method, params, code in INVALID_CALLS:
                 with pytest.raises(Refused) as refused:
                     await client.call(method, {"sid": one.sid, **params})
                 if refused.value.code != code:
-                    found.append((method, code, refused.value))
-            whole = await client.call("terminals.history", {"sid": one.sid, "start": BIG - 1})
-            assert whole["rows"] == []
+                    unexpected.append((method, code, refused.value))
+            history = await client.call("terminals.history", {"sid": one.sid, "start": BIG - 1})
+            assert history["rows"] == []
             nested = await client.begin("terminals.take", {"sid": SECRET})
             assert (await client.answer(nested))["error"]["code"] == "NOT_FOUND"
 
-        assert found == []
+        assert unexpected == []
         assert await one.screen() == before
         submitted = await one.cockpit.ask("POST", f"/sessions/{one.sid}/input", {"text": "hello"})
-        assert submitted.status == 202, "nothing stands typed"
+        assert submitted.status == 202, "the input line is empty"
 
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert own_token(stack) not in caplog.text
 
 
-async def test_the_same_key_again_is_not_typed_again(stack: Stack) -> None:
+async def test_input_with_a_repeated_idempotency_key_is_not_typed_again(stack: Stack) -> None:
     async with shown(stack) as one:
         at = f"/sessions/{one.sid}"
-        for named, path, body in (
+        for key, path, body in (
             *(("1", "/key", {"bytes": 97}), ("1", "/key", {"bytes": 97})),
             *(("2", "/key", {"bytes": 98}), ("3", "/paste", {"text": "c"})),
             *(("3", "/paste", {"text": "c"}), ("4", "/key", {"key": "enter"})),
             ("4", "/key", {"key": "enter"}),
         ):
-            sent = await one.cockpit.ask("POST", at + path, body, **{"Idempotency-Key": named})
+            sent = await one.cockpit.ask("POST", at + path, body, **{"Idempotency-Key": key})
             assert sent.status == 202, sent.body
 
         async def is_answered(text: str) -> bool:
@@ -165,7 +165,7 @@ async def test_the_same_key_again_is_not_typed_again(stack: Stack) -> None:
         assert (await one.screen()).count("You said once.") == 1
 
 
-async def test_a_storm_of_sizes_is_few_for_the_program(stack: Stack) -> None:
+async def test_many_resizes_are_merged_into_few_for_the_program(stack: Stack) -> None:
     async with shown(stack) as one, one.door.connected(own_token(stack)) as client:
         await client.call("terminals.watch", {"sid": one.sid})
         storm = [{"sid": one.sid, "cols": 40 + n % 60, "rows": 10 + n % 20} for n in range(400)]
@@ -177,27 +177,27 @@ async def test_a_storm_of_sizes_is_few_for_the_program(stack: Stack) -> None:
         client.events += [frame for frame in frames if frame["type"] == "event"]
         await client.call("terminals.resize", {"sid": one.sid, "cols": 77, "rows": 33})
         sizes = 0
-        while (told := await client.event("terminal.state"))["cols"] != 77:
+        while (state := await client.event("terminal.state"))["cols"] != 77:
             sizes += 1
 
-    assert told["rows"] == 33
+    assert state["rows"] == 33
     assert sizes < len(storm) / 4
 
 
 def connections(port: int) -> int:
-    """Return how many connections to a port the one that listens there has open."""
+    """Return the number of open connections of the listener at a port."""
     rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
     is_open = [row[3] != "0A" and row[9] != "0" for row in rows]
     at_port = [int(row[1].partition(":")[2], 16) == port for row in rows]
     return sum(map(all, zip(is_open, at_port, strict=True)))
 
 
-async def test_who_stalls_keeps_nobody_waiting_and_leaves_nothing(
+async def test_stalled_clients_delay_no_other_client_and_are_disconnected(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a head, half a body, an upgrade without a word, and streams that nobody reads."""
-    monkeypatch.setattr(address, "GONE_S", 1)
-    monkeypatch.setattr(sse, "SLOW_S", 0.2)
+    """Partial heads, partial bodies, silent WebSockets, and streams that are not read."""
+    monkeypatch.setattr(address, "CLIENT_TIMEOUT_S", 1)
+    monkeypatch.setattr(sse, "SEND_TIMEOUT_S", 0.2)
     monkeypatch.setattr(ws, "HANDSHAKE_S", 0.5)
     async with shown(stack) as one:
         host = f"Host: localhost\r\nAuthorization: Bearer {one.cockpit.token}\r\n"
@@ -225,7 +225,7 @@ async def test_who_stalls_keeps_nobody_waiting_and_leaves_nothing(
 
             for _ in range(40):
                 await tell(stack, one.session, text="x" * 100_000)
-            # Streams that nobody reads, and silent WebSockets, are cut on this side.
+            # The gateway itself closes unread streams and silent WebSockets.
             others = (len(stalling) - 2) * ROUNDS + 1
             await eventually(lambda: connections(one.door.port) <= others)
             assert not clients

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of another cockpit: which are good, for what, and for how long."""
+"""JSON Web Tokens that another cockpit signs: validity, scope, agents and revocation."""
 
 import asyncio
 import base64
@@ -38,18 +38,18 @@ def configure(stack: Stack, path: Path, **more: Any) -> None:
     stack.configure(gateway={"jwt": {"cockpit": key}})
 
 
-async def who(door: Door, token: str) -> Operator | None:
+async def operator_of(door: Door, token: str) -> Operator | None:
     assert isinstance(door.gateway, Gateway)
     found = await door.gateway.authenticator.principal(token)
     assert found is None or isinstance(found, Operator)
     return found
 
 
-async def test_a_signed_token_is_an_operator_with_its_key_s_name(
+async def test_a_signed_token_is_an_operator_named_after_its_key(
     stack: Stack, secret: Path
 ) -> None:
     async with opened(stack) as door:
-        found = await who(door, signed(secret, jti="1", nbf=NOW - 1, x="not asked"))
+        found = await operator_of(door, signed(secret, jti="1", nbf=NOW - 1, x="not asked"))
         assert found is not None
         assert (found.name, found.scope, found.agents) == ("cockpit/ada", "write", None)
         assert found.known_as == "cockpit/ada"
@@ -59,7 +59,7 @@ async def test_a_signed_token_is_an_operator_with_its_key_s_name(
             assert client.hello["auth"]["scopes"] == ["read"]
 
 
-def bad(secret: Path) -> dict[str, str]:
+def invalid_tokens(secret: Path) -> dict[str, str]:
     """Return tokens that are not valid, by what is wrong with them."""
     good, now = signed(secret), int(time.time())
     head, payload, _ = good.split(".")
@@ -144,55 +144,57 @@ def bad(secret: Path) -> dict[str, str]:
     }
 
 
-async def test_what_is_not_as_it_has_to_be_is_nobody_s(
+async def test_an_invalid_signed_token_is_refused(
     stack: Stack, secret: Path, directory: Path
 ) -> None:
     secret_file(directory, "other")
     async with opened(stack) as door:
-        tokens = bad(secret)
-        found = {why for why, token in tokens.items() if await who(door, token) is not None}
-        assert found == set()
+        tokens = invalid_tokens(secret)
+        accepted = {
+            why for why, token in tokens.items() if await operator_of(door, token) is not None
+        }
+        assert accepted == set()
         # Nothing in the answer says why.
-        asked = {
+        answers = {
             (answer.status, answer.body)
             for token in (*tokens.values(), "0" * 64)
             if len(token) < 4096
             for answer in [await door.invoke(token, "sessions_list")]
         }
-        assert len(asked) == 1
-        assert (await who(door, signed(secret))) is not None, "or all is refused"
+        assert len(answers) == 1
+        assert (await operator_of(door, signed(secret))) is not None, "a valid token is accepted"
 
 
 async def test_scope_and_agents_are_the_narrower_of_token_and_key(
     stack: Stack, secret: Path
 ) -> None:
     async with opened(stack) as door:
-        for said, key, has in (
+        for scope, key, expected in (
             ("admin", "read", "read"),
             ("read", "admin", "read"),
             ("admin", "terminal", "terminal"),
         ):
             configure(stack, secret, scope=key)
-            found = await who(door, signed(secret, scope=said))
+            found = await operator_of(door, signed(secret, scope=scope))
             assert found is not None
-            assert found.scope == has
+            assert found.scope == expected
         for claimed, mine, have in (
             (["main", "x"], ["main"], ("main",)),
             (["main"], [], ("main",)),
             (..., ["main"], ("main",)),
         ):
             configure(stack, secret, agents=mine)
-            found = await who(door, signed(secret, agents=claimed))
+            found = await operator_of(door, signed(secret, agents=claimed))
             assert found is not None
             assert found.agents == have
         configure(stack, secret, agents=["main"])
-        assert await who(door, signed(secret, agents=["x"])) is None
+        assert await operator_of(door, signed(secret, agents=["x"])) is None
         refused = await door.invoke(signed(secret), "cron_list")
         assert "This token is for 'main' alone" in refused.json["error"]["message"]
 
 
 @pytest.mark.parametrize("end", ["revoked", "lost", "removed", "rotated", "narrowed", "expired"])
-async def test_a_token_that_is_not_valid_any_more_closes_its_connections(
+async def test_connections_close_when_their_signed_token_becomes_invalid(
     stack: Stack, secret: Path, end: str
 ) -> None:
     now = int(time.time())
@@ -205,7 +207,7 @@ async def test_a_token_that_is_not_valid_any_more_closes_its_connections(
                 assert "It is revoked" in done.stdout
             case "lost":
                 await stack.fleet.tokens.revoke_jwts_of("cockpit/ben")
-                assert await who(door, token) is not None
+                assert await operator_of(door, token) is not None
                 done = await asyncio.to_thread(
                     run, stack, "token", "revoke", "--jwt-user", "cockpit/ada"
                 )
@@ -219,32 +221,34 @@ async def test_a_token_that_is_not_valid_any_more_closes_its_connections(
             case "narrowed":
                 configure(stack, secret, scope="read")
         assert (await client.closed())[0] == 1008
-        found = await who(door, token)
+        found = await operator_of(door, token)
         assert found is None or (end, found.scope) == ("narrowed", "read")
 
 
-async def test_what_looks_signed_is_never_another_kind_of_token(stack: Stack, secret: Path) -> None:
-    """Not even where the gateway's own token was chosen to look so."""
+async def test_a_token_in_jwt_form_is_never_accepted_as_another_kind(
+    stack: Stack, secret: Path
+) -> None:
+    """Not even if the gateway's own token has the form of a JWT."""
     async with opened(stack) as door:
         token = f"{'a' * 20}.{'b' * 20}.{'c' * 20}"
         own = stack.home.path / "gateway-token"
         own.write_text(token)
-        assert await who(door, token) is None
+        assert await operator_of(door, token) is None
         own.write_text(token.replace(".", "_"))
-        assert await who(door, token.replace(".", "_")) is not None
+        assert await operator_of(door, token.replace(".", "_")) is not None
 
 
 @pytest.mark.parametrize(
     ("content", "mode", "why"),
     [
-        (b"x" * 31, 0o600, "has 31 bytes: a secret has 32 at least"),
+        (b"x" * 31, 0o600, "has 31 bytes: a secret has at least 32"),
         (b"x" * 31 + b"\r\n", 0o600, "has 31 bytes"),
-        (b"x" * 5000, 0o600, "4096 at most"),
+        (b"x" * 5000, 0o600, "at most 4096"),
         (b"x" * 32, 0o640, "isn't yours alone: `chmod 600` it."),
         (None, 0o600, "can't be read (No such file or directory)."),
     ],
 )
-async def test_a_secret_that_must_not_be_used_is_a_sentence(
+async def test_an_unusable_secret_file_is_reported_in_a_sentence(
     stack: Stack, directory: Path, content: bytes | None, mode: int, why: str
 ) -> None:
     path = secret_file(directory, secret=content or b"x" * 32)
@@ -255,16 +259,18 @@ async def test_a_secret_that_must_not_be_used_is_a_sentence(
         path.unlink()
     async with opened(stack) as door:
         assert door.gateway is not None
-        assert await who(door, token) is None
+        assert await operator_of(door, token) is None
         with pytest.raises(ConfigError) as problem:
             check_keys(door.gateway.config().gateway)
     assert f"[gateway.jwt.cockpit] secret_file: {path}" in str(problem.value)
     assert why in str(problem.value)
 
 
-async def test_a_gateway_doesn_t_start_with_such_a_secret(stack: Stack, directory: Path) -> None:
+async def test_a_gateway_does_not_start_with_an_unusable_secret_file(
+    stack: Stack, directory: Path
+) -> None:
     configure(stack, secret_file(directory, secret=b"short"))
 
-    with pytest.raises(AssertionError, match="has 5 bytes: a secret has 32 at least"):
+    with pytest.raises(AssertionError, match="has 5 bytes: a secret has at least 32"):
         async with gateway_process(stack):
             pass

@@ -1,4 +1,4 @@
-"""The limits of calls, by themselves."""
+"""The limits of concurrent calls, without a gateway."""
 
 import asyncio
 
@@ -11,40 +11,44 @@ from remoteclaw.gateway.principals import Agent, Operator, Principal
 
 
 @pytest.mark.parametrize(
-    ("limit", "most", "own"),
-    [("MAX_OF_ONE", 1, True), ("MAX_OF_OPERATORS", 1, False), ("MAX_OF_AGENTS", 1, False)],
+    ("limit", "maximum", "own"),
+    [
+        ("MAX_CALLS_PER_CALLER", 1, True),
+        ("MAX_OPERATOR_CALLS", 1, False),
+        ("MAX_AGENT_CALLS", 1, False),
+    ],
 )
-async def test_so_many_calls_run_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, limit: str, most: int, own: bool
+async def test_concurrent_calls_are_limited_per_caller_operators_and_agents(
+    monkeypatch: pytest.MonkeyPatch, limit: str, maximum: int, own: bool
 ) -> None:
-    """Of one caller, of operators and of agents: none takes the places of the others."""
-    monkeypatch.setattr(limits, limit, most)
+    """Each limit refuses only the callers that it applies to."""
+    monkeypatch.setattr(limits, limit, maximum)
     agents = [Agent("a", "1"), Agent("b", "2")]
     operators = [Operator("ada", "admin", "1"), Operator("bob", "admin", "2")]
-    callers: list[Principal] = [*(agents if limit == "MAX_OF_AGENTS" else operators)]
-    others: list[Principal] = [*(operators if limit == "MAX_OF_AGENTS" else agents)]
+    callers: list[Principal] = [*(agents if limit == "MAX_AGENT_CALLS" else operators)]
+    others: list[Principal] = [*(operators if limit == "MAX_AGENT_CALLS" else agents)]
     refused = callers[0] if own else callers[1]
     calls = Calls()
 
-    async with calls.one(callers[0]):
+    async with calls.limited(callers[0]):
         with pytest.raises(CallRefused) as refusal:
-            async with calls.one(refused):
+            async with calls.limited(refused):
                 pass
-        async with calls.one(callers[1] if own else others[0]):
+        async with calls.limited(callers[1] if own else others[0]):
             pass
-    async with calls.one(refused):
+    async with calls.limited(refused):
         pass
 
     assert refusal.value.code == "UNAVAILABLE"
 
 
-async def test_a_call_that_is_ending_keeps_no_other_from_being_cut() -> None:
-    """Its time is over, and it is still tidying up."""
+async def test_a_call_that_is_still_cleaning_up_does_not_keep_others_running() -> None:
+    """The call was cut, but has not ended yet."""
     calls = Calls()
     tidying, tidied = asyncio.Event(), asyncio.Event()
 
     async def expired() -> None:
-        async with calls.one(Operator("ada", "admin", "first")):
+        async with calls.limited(Operator("ada", "admin", "first")):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -52,7 +56,7 @@ async def test_a_call_that_is_ending_keeps_no_other_from_being_cut() -> None:
                 await tidied.wait()
 
     async def running() -> None:
-        async with calls.one(Operator("ada", "admin", "second")):
+        async with calls.limited(Operator("ada", "admin", "second")):
             await asyncio.Event().wait()
 
     ending = asyncio.create_task(expired())

@@ -1,6 +1,6 @@
-"""Who may call what: every method of the contract, every kind of principal, both doors.
+"""Which principal may call which method, over WebSocket and over HTTP.
 
-`PROMISED` has a row for each method; a method without one fails.
+`PROMISED` has a row for each method; a method without a row fails.
 """
 
 import contextlib
@@ -20,24 +20,24 @@ from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: Who asks, beside operators whose token is not valid. Those of one session are agents: of the
-#: owner, of somebody else, of somebody whose tools are limited; between turns; with a token that
-#: another one has followed; and of another session, which names the first one.
-NOBODY = ("none", "wrong", "expired", "revoked", "stale")
-PRINCIPALS = (*NOBODY, *OPERATORS, "signed", *AGENTS, "elsewhere")
+#: Callers without a valid token; `stale` is an agent whose token was replaced.
+UNAUTHENTICATED = ("none", "wrong", "expired", "revoked", "stale")
+#: All callers: also operators by scope, a signed token, agents by the sender of their turn, an
+#: agent between turns (`idle`), and an agent that names another session (`elsewhere`).
+PRINCIPALS = (*UNAUTHENTICATED, *OPERATORS, "signed", *AGENTS, "elsewhere")
 CODES = {
     "UNAUTHORIZED": "U",
     "FORBIDDEN": "F",
     "NOT_FOUND": "N",
     "NO_TURN": "T",
-    "UNAVAILABLE": "Y",  # which is what the handlers here say
+    "UNAVAILABLE": "Y",  # the answer of the handlers below
 }
 CHANNELS = {"test": {"owners": ["alice"], "senders": {"lim": {"tools": {"profile": "limited"}}}}}
 PEOPLE = {"stranger": "mallory", "limited": "lim"}
 
 
 async def reached(_call: Call, _params: Any) -> Any:
-    """Do nothing, but say that it would have been done."""
+    """Refuse each call with a code that shows that its handler was reached."""
     raise CallRefused("UNAVAILABLE", "reached")
 
 
@@ -45,8 +45,8 @@ REACHED: dict[str, Handler] = dict.fromkeys(METHODS, reached)
 
 
 def expected(method: str, principal: str) -> str:
-    """Return Y: answered. U: unauthorized. F: forbidden. T: no turn runs."""
-    if principal in NOBODY:
+    """Return the expected code: Y reached, U unauthorized, F forbidden, T no turn runs."""
+    if principal in UNAUTHENTICATED:
         return "U"
     if principal == "elsewhere":
         return "F"
@@ -95,36 +95,36 @@ async def token_of(stack: Stack, principal: str) -> AsyncIterator[tuple[str | No
             yield agent.token, session
 
 
-def test_every_method_has_a_row() -> None:
+def test_every_method_has_promised_rights() -> None:
     assert set(PROMISED) == set(METHODS)
 
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
-async def test_over_websocket_and_http(stack: Stack, principal: str) -> None:
-    """Over HTTP only tools can be called; for the rest it is as if there were none, as those see
-    who could call most of it elsewhere.
+async def test_rights_are_as_promised_over_websocket_and_http(stack: Stack, principal: str) -> None:
+    """Over HTTP, only tools can be called. Other methods are not found, as is checked for the
+    principals that may call most of them over WebSocket.
     """
     stack.configure(channels=CHANNELS)
     async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:
-        beside = {"sessionKey": session} if session else {}
-        found, over_http = {}, {}
+        more = {"sessionKey": session} if session else {}
+        over_websocket, over_http = {}, {}
         try:
             async with door.connected(token or "") as client:
                 for name in METHODS:
                     with pytest.raises(Refused) as refused:
-                        await client.call(name, good_params(METHODS[name]), **beside)
-                    found[name] = CODES[refused.value.code]
+                        await client.call(name, good_params(METHODS[name]), **more)
+                    over_websocket[name] = CODES[refused.value.code]
         except Refused as refusal:
-            found = dict.fromkeys(METHODS, CODES[refusal.code])
-        asked = [one for one in METHODS.values() if one.tool or principal in ("admin", "owner")]
-        for method in asked:
+            over_websocket = dict.fromkeys(METHODS, CODES[refusal.code])
+        methods = [one for one in METHODS.values() if one.tool or principal in ("admin", "owner")]
+        for method in methods:
             name = method.tool or method.name
-            answer = await door.invoke(token, name, good_params(method), **beside)
+            answer = await door.invoke(token, name, good_params(method), **more)
             over_http[method.name] = CODES[answer.code]
 
     def wanted(method: Method) -> str:
         code = expected(method.name, principal)
         return code if method.tool or code == "U" else "N"
 
-    assert found == {name: expected(name, principal) for name in METHODS}
-    assert over_http == {method.name: wanted(method) for method in asked}
+    assert over_websocket == {name: expected(name, principal) for name in METHODS}
+    assert over_http == {method.name: wanted(method) for method in methods}

@@ -1,4 +1,4 @@
-"""The door to MCP, opened by clients that we did not write."""
+"""The gateway's MCP endpoint, used by independent MCP clients."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from remoteclaw.connector import connector_launch
 from remoteclaw.gateway.doors.mcp import listing
-from remoteclaw.gateway.methods.tasks import FOR_NOBODY
+from remoteclaw.gateway.methods.tasks import NO_PARENT
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
@@ -38,12 +38,12 @@ def own(stack: Stack) -> str:
     return (stack.home.path / "gateway-token").read_text().strip()
 
 
-def owner(stack: Stack) -> None:
+def configure_owner(stack: Stack) -> None:
     stack.configure(channels={"test": {"owners": ["alice"]}})
 
 
-async def test_the_list_is_small_and_says_what_a_model_needs(stack: Stack) -> None:
-    """Every conversation pays for it: 5,100 tokens of about four characters."""
+async def test_the_mcp_tool_list_is_small_and_fully_described(stack: Stack) -> None:
+    """Each conversation contains the list: at most 5,100 tokens of about four characters."""
     async with opened(stack) as door, client(door, own(stack)) as session:
         tools = (await session.list_tools()).tools
 
@@ -61,41 +61,41 @@ async def test_the_list_is_small_and_says_what_a_model_needs(stack: Stack) -> No
     assert sum(map(len, texts)) < 20_400
     assert [tool.name for tool in tools] == list(TOOLS)
     for tool in tools:
-        told, schema = str(tool.description), tool.input_schema
+        description, schema = str(tool.description), tool.input_schema
         for _, part in parameters(schema):
             assert part["description"], tool.name
             assert part["type"] in ("string", "integer", "number", "boolean", "array", "object")
-        assert not {"$ref", "$defs", "anyOf", "title"} & set(words(schema))
-        if schema["properties"] and tool.name != "gateway_config_apply":  # it has a hash
-            example = json.loads(told.partition("Example: ")[2].removesuffix("."))
+        assert not {"$ref", "$defs", "anyOf", "title"} & set(keywords_of(schema))
+        if schema["properties"] and tool.name != "gateway_config_apply":  # needs a current hash
+            example = json.loads(description.partition("Example: ")[2].removesuffix("."))
             jsonschema.validate(example, {**schema, "additionalProperties": False})
             TOOLS[tool.name].params.model_validate(example)
-    for spoken in ("remind me", "every morning", "schedule"):
-        assert spoken in str(TOOLS["cron_add"].description).lower()
+    for phrase in ("remind me", "every morning", "schedule"):
+        assert phrase in str(TOOLS["cron_add"].description).lower()
 
 
 def parameters(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each parameter, and what those are made of that are objects."""
+    """Yield each parameter and, recursively, the properties of object parameters."""
     for name, part in schema.get("properties", {}).items():
         yield name, part
         yield from parameters(part)
 
 
-def words(schema: Any) -> Iterator[str]:
-    """Yield the keywords of a schema, which names of parameters are not."""
+def keywords_of(schema: Any) -> Iterator[str]:
+    """Yield the keywords of a schema, without the names of parameters."""
     for word, value in schema.items():
         yield word
         if word == "properties":
             for part in value.values():
-                yield from words(part)
+                yield from keywords_of(part)
         elif word == "items":
-            yield from words(value)
+            yield from keywords_of(value)
 
 
-async def test_an_agent_is_told_of_what_it_may_use(stack: Stack) -> None:
+async def test_mcp_lists_only_the_tools_that_an_agent_may_use(stack: Stack) -> None:
     async with agents_client(stack, tools=["session_status"]) as (session, _):
         granted = {tool.name for tool in (await session.list_tools()).tools}
-    owner(stack)
+    configure_owner(stack)
     async with agents_client(stack, from_="bob", channel_id="bob") as (session, _):
         strangers = {tool.name for tool in (await session.list_tools()).tools}
     async with agents_client(stack, from_="bob", channel_id="c2") as (session, agent):
@@ -109,7 +109,7 @@ async def test_an_agent_is_told_of_what_it_may_use(stack: Stack) -> None:
 
 
 async def test_tools_that_do_nothing_on_a_channel_are_not_listed(stack: Stack) -> None:
-    """By what the channel is: no adapter is at work on either."""
+    """The channel decides, because no adapter runs on either."""
     lacking = {"react", "delete", "pin", "read", "thread_reply"}
     async with agents_client(stack, provider="console", from_="owner") as (session, _):
         console = {tool.name for tool in (await session.list_tools()).tools}
@@ -121,8 +121,8 @@ async def test_tools_that_do_nothing_on_a_channel_are_not_listed(stack: Stack) -
     assert other == LISTED
 
 
-#: What each tool is called with, in this order; `$job` is the id of the job that cron_add made,
-#: `$hash` and `$config` are what gateway_config_get returns.
+#: The parameters of each tool, in the order of the calls. `$job` is the id of the job that cron_add
+#: creates; `$hash` and `$config` come from gateway_config_get.
 CALLS: dict[str, dict[str, Any]] = {
     "sessions_list": {"filter": "test", "limit": 5},
     "sessions_history": {"sessionKey": "main/test/default/c2:bob:_"},
@@ -157,11 +157,11 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_every_tool_is_called_by_the_official_client(
+async def test_the_official_mcp_client_can_call_every_tool(
     stack: Stack, platform: Platform, directory: Path
 ) -> None:
-    """It refuses results that are not of the form that the tool announces. The list is the same in
-    every process: a provider's cache of the prompt ends at the first byte that differs.
+    """The client refuses results that do not match the output schema of the tool. The list is the
+    same in every process, because a provider's prompt cache ends at the first byte that differs.
     """
     agent = {**stack.agent, "sees_sessions": "all", "workspace": str(directory / "work")}
     stack.configure(agent, channels={"test": {"owners": ["alice"]}})
@@ -189,8 +189,8 @@ async def test_every_tool_is_called_by_the_official_client(
                 known["$job"] = results[tool].structured_content["job"]["id"]
 
     assert listed == [listing(name, has_session=True).model_dump_json() for name in TOOLS]
-    told = {tool: text_of(result) for tool, result in results.items() if result.is_error}
-    assert told == {"session_progress": FOR_NOBODY}
+    errors = {tool: text_of(result) for tool, result in results.items() if result.is_error}
+    assert errors == {"session_progress": NO_PARENT}
     assert set(results) == LISTED
     for result in results.values():
         if result.is_error:
@@ -198,8 +198,8 @@ async def test_every_tool_is_called_by_the_official_client(
         assert json.loads(text_of(result)) == result.structured_content
 
 
-async def test_a_setting_that_is_not_set_is_null(stack: Stack) -> None:
-    owner(stack)
+async def test_an_unset_setting_is_returned_as_null(stack: Stack) -> None:
+    configure_owner(stack)
     async with agents_client(stack) as (session, _):
         result = await session.call_tool("gateway_config_get", {"key": "agents.main.model"})
 
@@ -209,10 +209,10 @@ async def test_a_setting_that_is_not_set_is_null(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("how", ["argument", "environment"])
-async def test_ones_own_cli_uses_the_tools_that_are_about_a_session(
+async def test_a_persons_own_cli_can_use_the_tools_of_a_session(
     stack: Stack, platform: Platform, how: str
 ) -> None:
-    """There is no current chat, so a person says which one is meant."""
+    """There is no current chat, so the person names a session."""
     accepted = await stack.append("hello")
     post = platform.say("chat-1", "bo", "hi")
     calls = {
@@ -226,32 +226,32 @@ async def test_ones_own_cli_uses_the_tools_that_are_about_a_session(
         "subagents": {},
     }
     key = str(accepted.session)
-    named = {"sessionKey": key} if how == "argument" else {}
+    session_argument = {"sessionKey": key} if how == "argument" else {}
     program, *args = connector_launch()
     async with platform.served(stack.fleet), opened(stack) as door:
         env = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": own(stack)}
-        env |= {} if named else {"REMOTECLAW_SESSION_KEY": key}
+        env |= {} if session_argument else {"REMOTECLAW_SESSION_KEY": key}
         server = StdioServerParameters(command=program, args=args, env=env)
         async with stdio_client(server) as streams, ClientSession(*streams) as session:
             await session.initialize()
             listed = {tool.name: tool for tool in (await session.list_tools()).tools}
             results = {
-                tool: await session.call_tool(tool, {**params, **named})
+                tool: await session.call_tool(tool, {**params, **session_argument})
                 for tool, params in calls.items()
             }
 
-    assert {tool: text_of(told) for tool, told in results.items() if told.is_error} == {}
+    assert {tool: text_of(result) for tool, result in results.items() if result.is_error} == {}
     assert [one["text"] for one in platform.delivered] == ["yes", "here"]
     assert (results["subagents"].structured_content or {})["runs"]
-    offered = {name for name, tool in listed.items() if named_in(tool)}
+    offered = {name for name, tool in listed.items() if takes_session_key(tool)}
     assert set(calls) <= offered
 
 
-def named_in(tool: Any) -> bool:
+def takes_session_key(tool: Any) -> bool:
     return "sessionKey" in tool.input_schema["properties"]
 
 
-async def test_an_agent_names_no_other_session_of_a_chat(stack: Stack) -> None:
+async def test_an_agent_cannot_name_the_session_of_another_chat_over_mcp(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob", channel_id="c2")
     async with agents_client(stack) as (session, _):
         listed = {tool.name: tool for tool in (await session.list_tools()).tools}
@@ -260,12 +260,12 @@ async def test_an_agent_names_no_other_session_of_a_chat(stack: Stack) -> None:
         meta: Any = {"remoteclaw/sessionKey": str(bob.session)}
         status = await session.call_tool("session_status", {}, meta=meta)
 
-    assert not named_in(listed["message_reply"])
+    assert not takes_session_key(listed["message_reply"])
     assert "sessionKey is no parameter" in text_of(result)
     assert "chat-1" in text_of(status)
 
 
-async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) -> None:
+async def test_a_refusal_is_a_tool_error_that_a_model_can_read(stack: Stack) -> None:
     stack.configure(channels={})  # alice is no owner
     async with agents_client(stack) as (session, agent):
         wrong = await session.call_tool("sessions_list", {"limt": 3})
@@ -274,19 +274,19 @@ async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) ->
         await agent.finish()
         late = await session.call_tool("session_status", {})
 
-    told = [text_of(result) for result in (wrong, denied, unknown, late)]
+    texts = [text_of(result) for result in (wrong, denied, unknown, late)]
     assert all(result.is_error for result in (wrong, denied, unknown, late))
-    assert told[0] == "sessions_list: limt is no parameter."
-    assert told[1] == (
+    assert texts[0] == "sessions_list: limt is no parameter."
+    assert texts[1] == (
         "The policy doesn't allow cron_list here: it answers only to an owner, and this turn is "
         "not, or not only, an owner's. Say so in your answer."
     )
-    assert "no_such_tool" in told[2]
-    assert "No turn is running" in told[3]
+    assert "no_such_tool" in texts[2]
+    assert "No turn is running" in texts[3]
 
 
-async def test_the_same_call_again_is_not_done_again(stack: Stack) -> None:
-    owner(stack)
+async def test_a_repeated_mcp_call_is_done_once(stack: Stack) -> None:
+    configure_owner(stack)
     job = {"name": "tea", "schedule": {"every": 3600}, "message": "tea"}
     call = {"name": "cron_add", "arguments": {"job": job}, "_meta": {"remoteclaw/callId": "c1"}}
     async with opened(stack) as door, calling(stack) as agent:
@@ -309,7 +309,7 @@ async def post(door: Door, token: str, method: str, params: Any) -> Any:
     return answer.json
 
 
-async def test_no_token_no_answer(stack: Stack) -> None:
+async def test_mcp_requests_without_a_valid_token_are_refused(stack: Stack) -> None:
     async with opened(stack) as door, calling(stack) as agent:
         missing = await door.post("/mcp", None, b"{}")
         wrong = await door.post("/mcp", agent.token[:-1] + "x", b"{}")
@@ -317,22 +317,22 @@ async def test_no_token_no_answer(stack: Stack) -> None:
         stream = await door.get("/mcp", agent.token)
 
     assert [missing.status, wrong.status, session.status] == [401, 401, 401]
-    assert stream.status == 405  # nothing is said but answers
+    assert stream.status == 405  # the gateway sends nothing but answers
 
 
-async def test_the_inspector_calls_what_is_listed(stack: Stack) -> None:
-    """Over pipes, with `remoteclaw mcp`. It looks in the list for what it calls."""
+async def test_the_mcp_inspector_can_call_a_listed_tool(stack: Stack) -> None:
+    """Over pipes, with `remoteclaw mcp`. The inspector looks up the tool in the list."""
     program = shutil.which("mcp-inspector", path=BROUGHT or os.environ["PATH"])
     if program is None:
         assert not REQUIRED, "the MCP inspector is not installed"
         pytest.skip("the MCP inspector is not installed")
 
     async with opened(stack) as door:
-        told = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": own(stack)}
+        connection = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": own(stack)}
         process = await asyncio.create_subprocess_exec(
             *(program, "--cli", REMOTECLAW, "mcp"),
             *("--method", "tools/call", "--tool-name", "agents_list"),
-            env={**stack.env(**told), "PATH": os.environ["PATH"]},
+            env={**stack.env(**connection), "PATH": os.environ["PATH"]},
             cwd=Path(REMOTECLAW).parent,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

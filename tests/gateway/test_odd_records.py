@@ -1,4 +1,4 @@
-"""What stands in Redis and makes no sense here ends nothing but what it is about."""
+"""Damaged records in Redis affect only what they are about."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 
-async def test_a_step_that_only_a_newer_version_knows_comes_last(stack: Stack) -> None:
+async def test_outcome_steps_of_a_newer_version_are_listed_last(stack: Stack) -> None:
     accepted = await stack.append("hello")
     client: Any = stack.fleet.scripts.client
     sid = accepted.session.sid
@@ -26,7 +26,7 @@ async def test_a_step_that_only_a_newer_version_knows_comes_last(stack: Stack) -
     assert [step.name for step in outcome.steps] == ["accepted", "checked"]
 
 
-async def test_an_outcome_that_can_not_be_read_ends_nobodys_connection(
+async def test_an_unreadable_outcome_closes_no_connection(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
     accepted = await stack.append("hello")
@@ -45,14 +45,16 @@ async def test_an_outcome_that_can_not_be_read_ends_nobodys_connection(
 
         assert (await listener.event("session.live"))["text"] == "on"
         assert (await door.get("/healthz")).status == 200
-    told = [record for record in caplog.records if "can't be followed" in record.getMessage()]
-    assert told
-    assert all("secret" not in record.getMessage() for record in told)
-    assert all(record.exc_info is None for record in told)
+    records = [record for record in caplog.records if "can't be followed" in record.getMessage()]
+    assert records
+    assert all("secret" not in record.getMessage() for record in records)
+    assert all(record.exc_info is None for record in records)
 
 
-async def test_a_damaged_token_is_none(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+async def test_a_damaged_token_record_is_an_invalid_token(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "TOKEN_CHECK_S", 0.05)
     token, view = await stack.fleet.tokens.create("mine", "read", None)
     other, _ = await stack.fleet.tokens.create("other", "read", None)
     client: Any = stack.fleet.scripts.client
@@ -67,19 +69,19 @@ async def test_a_damaged_token_is_none(stack: Stack, monkeypatch: pytest.MonkeyP
     assert (listed.returncode, "other" in listed.stdout) == (0, True)
 
 
-async def test_a_scope_that_nobody_knows_gives_no_rights(stack: Stack) -> None:
+async def test_an_unknown_scope_gives_no_rights(stack: Stack) -> None:
     token, view = await stack.fleet.tokens.create("mine", "read", None)
     client: Any = stack.fleet.scripts.client
-    kept = await client.hget(keys.TOKENS, view.id)
-    await client.hset(keys.TOKENS, view.id, kept.replace(b'"read"', b'"everything"'))
+    record = await client.hget(keys.TOKENS, view.id)
+    await client.hset(keys.TOKENS, view.id, record.replace(b'"read"', b'"everything"'))
     async with opened(stack) as door:
         assert (await door.invoke(token, "sessions_list")).status == 401
 
 
-async def test_a_session_that_makes_no_sense_ends_only_its_own_agents_connection(
+async def test_a_damaged_session_closes_only_its_own_agents_connection(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+    monkeypatch.setattr(gateway_module, "TOKEN_CHECK_S", 0.05)
     client: Any = stack.fleet.scripts.client
     async with (
         opened(stack) as door,

@@ -1,4 +1,4 @@
-"""Operators who look after sessions: what they find, see, set, and write."""
+"""Operators who manage sessions: search, settings, archive, trace and messages."""
 
 import asyncio
 import contextlib
@@ -45,19 +45,19 @@ def names(found: dict[str, Any]) -> list[str]:
     return [one["title"] for one in found["sessions"]]
 
 
-async def test_what_waits_for_a_person_is_found_first(stack: Stack) -> None:
+async def test_sessions_that_wait_for_a_person_are_listed_first(stack: Stack) -> None:
     waits = await stack.append("oldest", channel_id="1")
     for number in range(2, 5):
         await stack.append(f"number {number}", channel_id=str(number))
     await put_request(stack, waits, tool="Bash", what="ls")
     async with page(stack, "read") as client:
         found = await client.call("sessions.search", {"limit": 2})
-        asking = await client.call("sessions.search", {"state": "asks"})
+        with_requests = await client.call("sessions.search", {"state": "asks"})
 
     assert names(found) == ["oldest", "number 4"]
     assert [one["asks"] for one in found["sessions"]] == [1, 0]
     assert not found["isComplete"]
-    assert names(asking) == ["oldest"]
+    assert names(with_requests) == ["oldest"]
 
 
 async def test_sessions_are_found_by_channel_agent_state_and_name(stack: Stack) -> None:
@@ -77,16 +77,16 @@ async def test_sessions_are_found_by_channel_agent_state_and_name(stack: Stack) 
         assert await found(query="RESEARCH") == ["three"]
         assert await found(state="idle") == []
         assert await found(state="scheduled") == ["three", "two", "one"]
-        await idle(stack.fleet, "four", channel_id="4")  # its worker still holds it
+        await idle(stack.fleet, "four", channel_id="4")  # its worker still holds the lease
         assert await found(state="idle") == ["four"]
         assert await found(state="running") == []
-        whole = await client.call("sessions.search")
+        unfiltered = await client.call("sessions.search")
 
-    assert whole["channels"] == ["telegram", "test"]
-    assert whole["agents"] == ["main", "other"]
+    assert unfiltered["channels"] == ["telegram", "test"]
+    assert unfiltered["agents"] == ["main", "other"]
 
 
-async def test_what_was_said_is_found_with_its_words_around_it(stack: Stack) -> None:
+async def test_a_search_in_messages_returns_an_excerpt(stack: Stack) -> None:
     one = await stack.append("hi", channel_id="1")
     await stack.append("the blue whale", channel_id="2")
     await put_record(stack, one, "a BLUE whale", "and then", f"a blue\nwhale {'x' * 300}", "bye")
@@ -101,10 +101,10 @@ async def test_what_was_said_is_found_with_its_words_around_it(stack: Stack) -> 
     assert found["searched"] is None
 
 
-async def test_a_search_that_would_take_long_says_where_it_ended(
+async def test_a_search_stops_at_its_limit_and_says_how_far_it_got(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "MAX_BYTES", 150)
+    monkeypatch.setattr(search, "MAX_SEARCHED_BYTES", 150)
     for number in range(3):
         accepted = await stack.append(f"number {number}", channel_id=str(number))
         await put_record(stack, accepted, "needle")
@@ -115,17 +115,17 @@ async def test_a_search_that_would_take_long_says_where_it_ended(
     assert found["searched"] == 2
 
 
-async def test_searches_wait_for_each_other(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else those who type in twenty tabs would hold all others up."""
-    two = threading.Barrier(2)
+async def test_searches_run_one_at_a_time(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise searches from many tabs would block all other calls."""
+    barrier = threading.Barrier(2)
     met = []
 
-    def look(records: Sequence[bytes], _words: str) -> list[None]:
+    def slow_excerpts(records: Sequence[bytes], _words: str) -> list[None]:
         with contextlib.suppress(threading.BrokenBarrierError):
-            met.append(two.wait(timeout=1))
+            met.append(barrier.wait(timeout=1))
         return [None] * len(records)
 
-    monkeypatch.setattr(search, "_excerpts", look)
+    monkeypatch.setattr(search, "_excerpts", slow_excerpts)
     await stack.append("hi")
     async with page(stack, "read") as client:
         for _ in range(3):
@@ -138,7 +138,7 @@ async def test_searches_wait_for_each_other(stack: Stack, monkeypatch: pytest.Mo
     assert (answers, met) == ([True] * 3, [])
 
 
-async def test_the_command_line_finds_what_was_said(stack: Stack) -> None:
+async def test_the_command_line_searches_messages(stack: Stack) -> None:
     accepted = await stack.append("hi")
     await put_record(stack, accepted, "a BLUE whale")
     found = await asyncio.to_thread(run, stack, "sessions", "search", "blue")
@@ -150,10 +150,10 @@ async def test_the_command_line_finds_what_was_said(stack: Stack) -> None:
     (line,) = found.stdout.splitlines()[1:]
     assert line.split()[:3] == [accepted.session.sid[:8], "hi", "Bob"]
     assert line.endswith("a BLUE whale")
-    assert nothing.stdout == "Nobody has said that.\n"
+    assert nothing.stdout == "No session contains these words.\n"
 
 
-async def test_an_operator_sees_what_is_set_and_sets_it(stack: Stack) -> None:
+async def test_an_operator_reads_and_changes_the_label_and_queue_of_a_session(stack: Stack) -> None:
     accepted = await stack.append("hello", channel_id="1")
     other = await stack.append("hello too", channel_id="2")
     session = {"sessionKey": str(accepted.session)}
@@ -162,7 +162,7 @@ async def test_an_operator_sees_what_is_set_and_sets_it(stack: Stack) -> None:
         await client.call("sessions.queue", {**session, "cap": 7})
         await client.call("sessions.queue", {**session, "mode": "steer"})
         shown = await client.call("sessions.show", session)
-        with pytest.raises(Refused, match="choose another name"):
+        with pytest.raises(Refused, match="choose another"):
             await client.call("sessions.label", {"sessionKey": str(other.session), "label": "Blue"})
         await client.call("sessions.label", session)
         reset = await client.call("sessions.queue", {**session, "reset": True})
@@ -178,7 +178,7 @@ async def test_an_operator_sees_what_is_set_and_sets_it(stack: Stack) -> None:
     assert (reset["mode"], reset["own"]) == ("followup", [])
 
 
-async def test_an_ended_conversation_is_read_as_it_was(stack: Stack) -> None:
+async def test_an_ended_conversation_can_be_read(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.append("my colour is green")
     await stack.outcome(accepted)
@@ -219,34 +219,34 @@ async def test_a_trace_goes_back_message_by_message(stack: Stack) -> None:
     assert both["messages"][0]["turn"] == references[0]
 
 
-async def test_a_trace_has_what_people_were_asked_for(stack: Stack) -> None:
+async def test_a_trace_includes_requests_to_people(stack: Stack) -> None:
     accepted = await stack.append("hello")
     await put_request(stack, accepted, tool="Bash", what="ls")
     async with page(stack, "read") as client:
-        told = await client.call("sessions.trace", {"what": str(accepted.session)})
+        trace = await client.call("sessions.trace", {"what": str(accepted.session)})
 
-    last = told["messages"][0]["steps"][-1]
+    last = trace["messages"][0]["steps"][-1]
     assert last["name"] == "asked"
     assert last["detail"].endswith("Bash: ls")
 
 
-async def test_what_an_operator_writes_is_marked_and_answered_in_the_chat(stack: Stack) -> None:
+async def test_an_operators_message_is_marked_and_answered_in_the_chat(stack: Stack) -> None:
     accepted = await stack.append("hello")
     session = accepted.session
     async with page(stack) as client:
         params = {"sessionKey": str(session), "message": "How far\nare you?"}
         written = await client.call("sessions.write", params, idempotencyKey="1")
         again = await client.call("sessions.write", params, idempotencyKey="1")
-        asked, *more = (await entries(stack, session))[1:]
+        entry, *more = (await entries(stack, session))[1:]
         await stack.start_worker()
-        told = await client.call("agent.wait", {"runId": written["runId"], "timeout": 60})
+        answer = await client.call("agent.wait", {"runId": written["runId"], "timeout": 60})
         history = await client.call("chat.history", {"sessionKey": str(session)})
 
     assert (again, more) == (written, [])
-    assert asked.people == ("test:alice",)
-    header = build_turn_prompt(Turn(session, (asked,))).partition("\n")[0]
+    assert entry.people == ("test:alice",)
+    header = build_turn_prompt(Turn(session, (entry,))).partition("\n")[0]
     assert '"from":"ada on the page"' in header
-    assert told["status"] == "answered"
+    assert answer["status"] == "answered"
     stream: Any = await stack.fleet.scripts.client.xrange(REPLIES)
     replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
     assert [reply["origin"] for reply in replies] == ["", "ada on the page: “How far are you?”"]
@@ -255,7 +255,7 @@ async def test_what_an_operator_writes_is_marked_and_answered_in_the_chat(stack:
     assert people == ["alice", "ada on the page"]
 
 
-async def test_what_is_answered_together_with_a_person_s_message_is_still_marked(
+async def test_an_operators_message_collected_with_a_persons_is_still_marked(
     stack: Stack,
 ) -> None:
     stack.configure(queue={"mode": "collect", "debounce_ms": 0})
@@ -271,7 +271,7 @@ async def test_what_is_answered_together_with_a_person_s_message_is_still_marked
     assert orjson.loads(fields[b"reply"])["origin"] == f"ada on the page: “{'x' * 100}…”"
 
 
-async def test_who_may_not_is_told_what_is_needed(stack: Stack) -> None:
+async def test_a_refused_operator_is_told_which_scope_is_needed(stack: Stack) -> None:
     accepted = await stack.append("hello")
     session = {"sessionKey": str(accepted.session)}
     async with page(stack, "write") as client:
@@ -288,7 +288,7 @@ async def test_who_may_not_is_told_what_is_needed(stack: Stack) -> None:
             await client.call("sessions.label", session)
 
 
-async def test_nobody_writes_in_a_session_that_works_on_a_task(stack: Stack) -> None:
+async def test_operators_cannot_write_in_the_session_of_a_task(stack: Stack) -> None:
     accepted = await stack.fleet.inbound.append(message("do it"), agent="main")
     task = replace(accepted.session, task="beef")
     await stack.fleet.sessions.quieten(task, is_quiet=True)
@@ -297,11 +297,11 @@ async def test_nobody_writes_in_a_session_that_works_on_a_task(stack: Stack) -> 
             await client.call("sessions.write", {"sessionKey": str(task), "message": "hello"})
 
 
-async def test_a_command_is_not_taken_for_a_message(stack: Stack) -> None:
+async def test_a_command_of_an_operator_is_not_sent_as_a_message(stack: Stack) -> None:
     accepted = await stack.append("hello")
     session = {"sessionKey": str(accepted.session)}
     async with page(stack) as client:
-        with pytest.raises(Refused, match="/stop was not sent: commands are of those"):
+        with pytest.raises(Refused, match="/stop was not sent: only people in the chat"):
             await client.call("sessions.write", {**session, "message": " /Stop now"})
         await client.call("sessions.write", {**session, "message": "//stop now"})
         await client.call("sessions.write", {**session, "message": "/etc/hosts is empty"})

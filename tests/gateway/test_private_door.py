@@ -1,4 +1,4 @@
-"""The sockets in the state directory: `remoteclaw mcp` finds a gateway there, and nobody else."""
+"""The sockets in the state directory, through which `remoteclaw mcp` finds a gateway."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.connector import connector_launch
-from remoteclaw.gateway.address import DEAD_S
+from remoteclaw.gateway.address import MIN_DEAD_AGE_S
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.connector import Pipes, free_port
 from tests.support.doors import gateway_process, own_token
@@ -28,7 +28,7 @@ from tests.support.waiting import HANG_S, eventually
 
 @contextlib.asynccontextmanager
 async def connected(home: Home, **env: str) -> AsyncIterator[Pipes]:
-    """Have a connector that is told its state directory alone."""
+    """Start a connector that knows only its state directory."""
     alone = {"REMOTECLAW_HOME": str(home.path), "REMOTECLAW_GATEWAY_TOKEN": ""}
     async with Pipes.of("", {**alone, **env}) as agent:
         yield agent
@@ -54,52 +54,54 @@ def text_of(answer: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def stranger(port: int) -> Iterator[list[bytes]]:
-    """Have another program listen where a gateway is looked for; what it gets is returned."""
-    got: list[bytes] = []
+def other_program(port: int) -> Iterator[list[bytes]]:
+    """Listen at `port` as another program; yield the list of what it receives."""
+    received: list[bytes] = []
 
-    def take() -> None:
+    def accept_all() -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = listening.accept()
                 with connection:
                     connection.settimeout(1)
-                    got.append(connection.recv(65536))
+                    received.append(connection.recv(65536))
 
     with socket.create_server(("127.0.0.1", port)) as listening:
-        threading.Thread(target=take, daemon=True).start()
-        yield got
+        threading.Thread(target=accept_all, daemon=True).start()
+        yield received
         listening.shutdown(socket.SHUT_RDWR)
 
 
-async def tries_everything(home: Home, **env: str) -> None:
-    """Use a connector as an agent does, without a gateway."""
+async def use_without_gateway(home: Home, **env: str) -> None:
+    """Use a connector as an agent does, while no gateway runs."""
     async with connected(home, **env) as agent:
         await agent.ask("initialize", 0)
         await agent.ask("tools/list")
-        told = await agent.call("agents_list")
-    assert f"gateway at {home.gateways} can't be reached: " in text_of(told)
-    assert "start it with `remoteclaw up`" in text_of(told)
+        answer = await agent.call("agents_list")
+    assert f"gateway at {home.gateways} can't be reached: " in text_of(answer)
+    assert "start it with `remoteclaw up`" in text_of(answer)
 
 
 @pytest.mark.parametrize("where", ["default", "configured"])
-async def test_a_stranger_who_listens_at_the_address_gets_nothing(stack: Stack, where: str) -> None:
-    """Another user of the machine, before a gateway starts or after it was killed."""
+async def test_another_program_at_the_gateways_address_receives_nothing(
+    stack: Stack, where: str
+) -> None:
+    """It could be another user's, before a gateway starts or after it was killed."""
     port = GatewayConfig().port if where == "default" else free_port()
     stack.configure(gateway={"port": port if where == "configured" else 0})
     async with gateway_process(stack):
         pass
 
     try:
-        with stranger(port) as got:
-            await tries_everything(stack.home)
+        with other_program(port) as received:
+            await use_without_gateway(stack.home)
     except OSError:
         pytest.skip("something listens at the default port")
 
-    assert got == []
+    assert received == []
 
 
-async def test_a_gateway_at_any_port_is_found_without_a_setting(stack: Stack) -> None:
+async def test_the_connector_finds_a_gateway_at_any_port_without_a_setting(stack: Stack) -> None:
     async with gateway_process(stack) as (door, _):
         assert door.port != GatewayConfig().port
         assert await works(stack.home)
@@ -117,7 +119,7 @@ async def test_a_gateway_at_any_port_is_found_without_a_setting(stack: Stack) ->
     assert "needs a token with the scope admin; this one has write" in text_of(refused)
 
 
-async def test_an_older_installation_gets_the_connectors_token(stack: Stack) -> None:
+async def test_an_older_installation_gets_a_connector_token(stack: Stack) -> None:
     old = "x" * 64
     own = stack.home.path / "gateway-token"
     own.touch(0o600)
@@ -131,8 +133,8 @@ async def test_an_older_installation_gets_the_connectors_token(stack: Stack) -> 
     assert own.read_text() == old
 
 
-async def test_several_gateways_of_one_state_directory(stack: Stack) -> None:
-    """Each has a socket of its own; who was killed has left one, which counts for nothing."""
+async def test_the_connector_uses_any_living_gateway_of_its_state_directory(stack: Stack) -> None:
+    """Each gateway has its own socket. The socket that a killed gateway leaves is ignored."""
     async with gateway_process(stack) as (_, first):
         async with gateway_process(stack) as (_, second):
             assert len(os.listdir(stack.home.gateways)) == 2
@@ -147,10 +149,10 @@ async def test_several_gateways_of_one_state_directory(stack: Stack) -> None:
             third.wait()
         left = os.listdir(stack.home.gateways)
         assert len(left) == 2
-        await tries_everything(stack.home)
+        await use_without_gateway(stack.home)
 
     for name in left:
-        os.utime(stack.home.gateways / name, (0, time.time() - DEAD_S - 1))
+        os.utime(stack.home.gateways / name, (0, time.time() - MIN_DEAD_AGE_S - 1))
     elsewhere = stack.home.gateways / "00000000-another-machine"
     elsewhere.touch()
     async with gateway_process(stack):
@@ -158,16 +160,16 @@ async def test_several_gateways_of_one_state_directory(stack: Stack) -> None:
         assert elsewhere.exists()
 
 
-async def test_a_directory_in_which_others_could_listen_is_not_used(stack: Stack) -> None:
+async def test_a_socket_directory_that_others_can_use_is_refused(stack: Stack) -> None:
     async with gateway_process(stack):
         stack.home.gateways.chmod(0o755)
         async with connected(stack.home) as agent:
-            told = await agent.call("agents_list")
+            answer = await agent.call("agents_list")
 
-    assert "can't be reached: others can use this directory" in text_of(told)
+    assert "can't be reached: others can use this directory" in text_of(answer)
 
 
-async def test_who_asks_while_it_is_restarted_waits(stack: Stack) -> None:
+async def test_calls_of_a_connector_wait_while_the_gateway_restarts(stack: Stack) -> None:
     async with gateway_process(stack) as (door, _), connected(stack.home) as agent:
         await restart(stack, door)
         count = 0
@@ -186,7 +188,7 @@ async def test_the_path_of_the_state_directory_may_be_long(stack: Stack, directo
         assert await works(Home(long))
 
 
-async def test_a_token_of_the_file_that_is_not_accepted_is_named(stack: Stack) -> None:
+async def test_a_refused_connector_token_is_reported_with_its_file(stack: Stack) -> None:
     async with gateway_process(stack):
         file = stack.home.path / "connector-token"
         file.write_text("another")
@@ -196,25 +198,27 @@ async def test_a_token_of_the_file_that_is_not_accepted_is_named(stack: Stack) -
     assert f"doesn't accept the token from the file {file}" in text_of(refused)
 
 
-async def test_the_token_of_the_state_directory_goes_to_no_address(stack: Stack) -> None:
+async def test_the_token_of_the_state_directory_is_not_sent_to_a_configured_url(
+    stack: Stack,
+) -> None:
     async with gateway_process(stack):
         pass
     port = free_port()
-    with stranger(port) as got:
+    with other_program(port) as received:
         env = {"REMOTECLAW_GATEWAY_URL": f"http://127.0.0.1:{port}"}
         async with connected(stack.home, **env) as agent:
             await asyncio.wait_for(agent.process.wait(), HANG_S)
 
     assert agent.process.returncode == 1
     assert "REMOTECLAW_GATEWAY_URL is set without REMOTECLAW_GATEWAY_TOKEN" in agent.errors
-    assert got == []
+    assert received == []
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
-async def test_it_gives_agents_of_remoteclaw_no_rights_of_the_person(
+async def test_the_connector_gives_remoteclaws_agents_no_rights_of_the_person(
     stack: Stack, is_dropped: bool
 ) -> None:
-    """They inherit the person's MCP servers, and some CLIs drop what they have in their own."""
+    """Agents inherit the person's MCP servers, and some CLIs drop environment variables."""
     launch = connector_launch()
     if is_dropped:
         drop = "import os, subprocess, sys; del os.environ['REMOTECLAW_HOLDER']; "
@@ -224,6 +228,6 @@ async def test_it_gives_agents_of_remoteclaw_no_rights_of_the_person(
         ended = await asyncio.create_subprocess_exec(
             *launch, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
-        _, told = await ended.communicate()
+        _, stderr = await ended.communicate()
 
-    assert b"RemoteClaw's agents have its tools already" in told
+    assert b"RemoteClaw's agents have its tools already" in stderr

@@ -1,4 +1,4 @@
-"""`up` has a gateway: it is there when `up` is ready, and again when it was killed."""
+"""The gateway of `up`: it runs when `up` is ready, and is started again after a kill."""
 
 import os
 import signal
@@ -14,12 +14,12 @@ from tests.support.up import address, ask, gateway_of, remoteclaw, running
 from tests.support.waiting import eventually_sync
 
 
-def test_it_is_there_when_up_is_ready_and_again_after_a_restart_and_a_kill(
+def test_the_gateway_runs_when_up_is_ready_and_after_a_restart_and_a_kill(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks meanwhile is not refused: agents keep its address for as long as they live.
+    """Requests in between are not refused, because agents keep the address for their lifetime.
 
-    It takes no files beside the caller for modules, and only its newest token.
+    The gateway imports no modules from the working directory, and accepts only its newest token.
     """
     for name in ("orjson", "uvicorn", "remoteclaw", "socket"):
         (directory / f"{name}.py").write_text("raise SystemExit('taken')")
@@ -59,7 +59,7 @@ def test_it_is_there_when_up_is_ready_and_again_after_a_restart_and_a_kill(
     assert os.listdir(home.gateways) == []
 
 
-def test_a_port_in_use_is_said_before_anything_is_started(home: Home) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_started(home: Home) -> None:
     with listen(GatewayConfig(port=0)) as listening:
         port = str(listening.getsockname()[1])
 

@@ -1,4 +1,4 @@
-"""Refusals: each code with its status over HTTP, and what a client can do about it."""
+"""Refusals: each code with its status over HTTP, and whether a retry may help."""
 
 import typing
 from typing import Any
@@ -10,7 +10,7 @@ from remoteclaw.gateway.call import Call
 from tests.support.doors import Refused, opened, own_token
 from tests.support.stack import Stack
 
-#: The status of each code, and whether it may work when it is asked for again.
+#: The HTTP status of each code, and whether a retry may succeed.
 CODES: dict[CallError, tuple[int, bool]] = {
     "INVALID_REQUEST": (400, False),
     "UNAUTHORIZED": (401, False),
@@ -29,12 +29,12 @@ CODES: dict[CallError, tuple[int, bool]] = {
 }
 
 
-def test_every_code_has_a_status() -> None:
+def test_every_error_code_has_an_http_status() -> None:
     assert set(CODES) == set(typing.get_args(CallError))
 
 
 @pytest.mark.parametrize("after_s", [None, 0.2, 7.1])
-async def test_a_refusal_is_the_same_through_both_doors(
+async def test_a_refusal_is_the_same_over_websocket_and_http(
     stack: Stack, after_s: float | None
 ) -> None:
     refusing: list[CallError] = []
@@ -55,5 +55,5 @@ async def test_a_refusal_is_the_same_through_both_doors(
             header = {None: None, 0.2: "1", 7.1: "8"}[after_s]
             assert over_http.headers.get("Retry-After") == header
             after = {} if after_s is None else {"retryAfterMs": int(after_s * 1000)}
-            told = {"code": code, "message": "Not so.", "retryable": retryable}
-            assert refused.value.error == {**told, **after}
+            error = {"code": code, "message": "Not so.", "retryable": retryable}
+            assert refused.value.error == {**error, **after}

@@ -1,4 +1,4 @@
-"""Terminals over HTTP: each path is a call of a method, with a status that says what came of it."""
+"""Terminals over HTTP: each route calls a method, and the status shows the result."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import tomlkit
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.doors.rest import MAX_TEXT, WAYS
+from remoteclaw.gateway.doors.rest import MAX_INPUT_CHARS, REST_ROUTES
 from remoteclaw.gateway.methods.opening import GONE, NO_PLACE
 from remoteclaw.messages import TerminalWish
 from remoteclaw.runtimes import RUNTIMES
@@ -42,7 +42,7 @@ from tests.support.waiting import eventually
         ]
     ],
 )
-async def test_each_path_is_a_method(
+async def test_each_rest_route_calls_its_method(
     stack: Stack, verb: str, path: str, body: Any, method: str, params: Any, status: int
 ) -> None:
     sid = (await stack.append("hello")).session.sid
@@ -60,11 +60,11 @@ async def test_each_path_is_a_method(
     assert answer.json["ok"] is True
     (name, given, call), (_, _, same_call) = terminals.asked
     assert name == f"terminals.{method}"
-    assert call == same_call, "the same call again is the same"
-    asked = {"resume": {"session": sid[:10], "resume": True}, "": {}}.get(
+    assert call == same_call, "a repeated request has the same call id"
+    path_params = {"resume": {"session": sid[:10], "resume": True}, "": {}}.get(
         path.rpartition("/")[2], {"sid": sid[:10]}
     )
-    wanted = {**(asked if "SID" in path else {}), **(body if params is ... else params)}
+    wanted = {**(path_params if "SID" in path else {}), **(body if params is ... else params)}
     if "?" in path:
         wanted |= {"agent": "main", "state": "live"}
     assert given == wanted
@@ -73,11 +73,13 @@ async def test_each_path_is_a_method(
         assert answer.json["result"]["state"] == "starting", "the record itself"
 
 
-def test_every_path_has_a_row() -> None:
-    tried = test_each_path_is_a_method.pytestmark[0].args[1]
-    rows = {(row[0], row[1].partition("?")[0].replace("SID", "{sid}")) for row in tried}
+def test_every_rest_route_is_tested() -> None:
+    tested = test_each_rest_route_calls_its_method.pytestmark[0].args[1]
+    rows = {(row[0], row[1].partition("?")[0].replace("SID", "{sid}")) for row in tested}
 
-    assert {(way.verb, way.path) for way in WAYS} == rows | {("GET", "/{sid}/messages")}
+    assert {(route.verb, route.path) for route in REST_ROUTES} == rows | {
+        ("GET", "/{sid}/messages")
+    }
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,8 @@ async def test_the_status_says_whether_anything_was_started(
         assert (await cockpit.ask("POST", f"/sessions/{sid}/resume", {})).status == resuming
 
 
-async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
-    """An agent that there is not, one of others, and every place that is none: no oracle."""
+async def test_every_forbidden_terminal_is_refused_with_the_same_message(stack: Stack) -> None:
+    """A missing agent, an agent outside the token and a bad directory can't be told apart."""
     with_agent(stack, "other")
     narrowed, _ = await stack.fleet.tokens.create("c", "write", None, agents=("other",))
     bodies: list[tuple[str | None, dict[str, Any]]] = [
@@ -126,35 +128,35 @@ async def test_what_may_not_be_opened_is_one_sentence(stack: Stack) -> None:
                     await client.call("terminals.open", body)
         fits = {"agent": "main", "subdir": "/".join("a" * 32)}
         fitting = await Cockpit(door, own_token(stack)).ask("POST", "/sessions", fits)
-        assert (fitting.status, fitting.code) == (503, "UNAVAILABLE"), "no worker is there"
+        assert (fitting.status, fitting.code) == (503, "UNAVAILABLE"), "no worker runs"
 
     error = {"code": "INVALID_REQUEST", "message": NO_PLACE}
     assert [(answer.status, answer.json["error"]) for answer in answers] == [(400, error)] * 9
-    assert await stack.fleet.terminals.of_last_days() == []
+    assert await stack.fleet.terminals.recent() == []
 
 
-#: What is sent, the status that it has, and what is said of it.
-SENSELESS: list[tuple[str, Any, int, str]] = [
+#: Invalid requests, the status of the answer, and a part of its message.
+INVALID_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/SID/input", b"{", 400, "not a JSON object"),
     ("/SID/input", b"[]", 400, "not a JSON object"),
     ("/SID/input", {}, 400, "text"),
-    ("/SID/input", {"text": "x" * (MAX_TEXT + 1)}, 413, "longer than 100000"),
-    ("/SID/paste", {"text": "x" * (MAX_TEXT + 1)}, 413, "longer than 100000"),
-    ("", {"agent": "main", "prompt": "x" * (MAX_TEXT + 1)}, 400, "prompt"),
+    ("/SID/input", {"text": "x" * (MAX_INPUT_CHARS + 1)}, 413, "longer than 100000"),
+    ("/SID/paste", {"text": "x" * (MAX_INPUT_CHARS + 1)}, 413, "longer than 100000"),
+    ("", {"agent": "main", "prompt": "x" * (MAX_INPUT_CHARS + 1)}, 400, "prompt"),
     ("/SID/key", {"bytes": 256}, 400, "bytes"),
     ("/SID/key", {"bytes": [13] * 65}, 400, "bytes"),
     ("/SID/key", {"bytes": True}, 400, "bytes"),
     ("/SID/resize", {"cols": 19, "rows": 24}, 400, "cols"),
     ("/SID/park", {"x": 1}, 400, "x is no parameter"),
-    ("/SID/park", {"sid": "other"}, 202, ""),  # the path says which one
+    ("/SID/park", {"sid": "other"}, 202, ""),  # the path names the terminal
 ]
 
 
-async def test_what_makes_no_sense_is_said(stack: Stack) -> None:
+async def test_invalid_terminal_requests_over_rest_say_what_is_wrong(stack: Stack) -> None:
     sid = (await stack.append("hello")).session.sid
     async with opened(stack, Terminals().handlers) as door:
         cockpit = Cockpit(door, own_token(stack))
-        for path, body, status, why in SENSELESS:
+        for path, body, status, why in INVALID_REQUESTS:
             answer = await cockpit.ask("POST", f"/sessions{path.replace('SID', sid)}", body)
             assert answer.status == status, (path, body, answer.body)
             assert why in answer.body.decode()
@@ -171,7 +173,7 @@ async def test_what_makes_no_sense_is_said(stack: Stack) -> None:
         (CallRefused("UNAVAILABLE", "No worker."), 503, None),
     ],
 )
-async def test_a_refusal_has_its_status(
+async def test_each_refusal_over_rest_has_its_http_status(
     stack: Stack, refusal: CallRefused, status: int, after: str | None
 ) -> None:
     sid = (await stack.append("hello")).session.sid
@@ -185,8 +187,8 @@ async def test_a_refusal_has_its_status(
     assert answer.json == {"ok": False, "error": {"code": refusal.code, "message": str(refusal)}}
 
 
-#: What some paths need in their bodies.
-GOOD = {
+#: Valid bodies for the routes that need one.
+VALID_BODIES = {
     **{"input": {"text": "x"}, "key": {"bytes": 13}, "paste": {"text": "x"}},
     "resize": {"cols": 80, "rows": 24},
 }
@@ -199,7 +201,7 @@ def with_agent(stack: Stack, name: str) -> None:
     stack.home.config_file.write_text(tomlkit.dumps(tree))
 
 
-async def test_who_may_ask(stack: Stack) -> None:
+async def test_rest_routes_check_token_scope_and_agent(stack: Stack) -> None:
     with_agent(stack, "other")
     sid = (await stack.append("hello", channel_id="other")).session.sid
     narrowed, _ = await stack.fleet.tokens.create("c", "admin", None, agents=("other",))
@@ -208,28 +210,28 @@ async def test_who_may_ask(stack: Stack) -> None:
         opened(stack, Terminals().handlers) as door,
         calling(stack) as agent,
     ):
-        for verb, path in [(one.verb, one.path.replace("{sid}", sid)) for one in WAYS]:
+        for verb, path in [(one.verb, one.path.replace("{sid}", sid)) for one in REST_ROUTES]:
             path = f"/sessions{path}"  # noqa: PLW2901
             refused = await Cockpit(door, None).ask(verb, path)
             assert (refused.status, refused.code) == (401, "UNAUTHORIZED"), path
             assert (await Cockpit(door, "wrong").ask(verb, path)).status == 401, path
             assert (await Cockpit(door, agent.token).ask(verb, path)).status == 403, path
             if sid in path:
-                body = GOOD.get(path.rpartition("/")[2])
+                body = VALID_BODIES.get(path.rpartition("/")[2])
                 for_others = await Cockpit(door, narrowed).ask(verb, path, body)
                 assert (for_others.status, for_others.code) == (404, "NOT_FOUND"), path
             by_reader = await Cockpit(door, reads).ask(verb, path)
             assert (by_reader.status == 403) is (verb != "GET"), path
-        # What begins like another's id is nothing, too.
+        # A prefix of the id of another agent's session is not found either.
         begun = await Cockpit(door, narrowed).ask("GET", f"/sessions/{sid[:8]}")
         assert begun.status == 404
         assert sid not in begun.body.decode()
-        # A cookie is the page's alone.
+        # Cookies are accepted from the page only.
         cookie = {"Cookie": f"remoteclaw_{door.port}={reads}"}
         assert (await Cockpit(door, None, cookie).ask("GET", "/sessions")).status == 401
 
 
-async def test_messages_are_the_session_s_history(stack: Stack) -> None:
+async def test_messages_over_rest_are_the_sessions_history(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.append("hello")
     await stack.outcome(accepted)
@@ -237,8 +239,8 @@ async def test_messages_are_the_session_s_history(stack: Stack) -> None:
     sid = accepted.session.sid
     async with opened(stack, Terminals().handlers) as door:
         cockpit = Cockpit(door, own_token(stack))
-        told = await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=5")
-        assert told.json["result"]["items"][0]["text"] == "hello"
+        answer = await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=5")
+        assert answer.json["result"]["items"][0]["text"] == "hello"
         assert (await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=x")).status == 400
         assert (await cockpit.ask("GET", f"/sessions/{sid}/messages?limit=1&limit=2")).status == 400
 
@@ -249,8 +251,8 @@ async def test_messages_are_the_session_s_history(stack: Stack) -> None:
     assert (gone.status, gone.code) == (410, "GONE")
 
 
-async def test_who_opens_too_often_is_told_when_to_come_back(stack: Stack) -> None:
-    """Of a page that opens one at each look: three at once, and one every ten seconds."""
+async def test_a_client_that_opens_terminals_too_often_is_told_when_to_retry(stack: Stack) -> None:
+    """Three openings at once, and then one every ten seconds, as a page may poll too eagerly."""
     await stack.start_worker()
     async with opened(stack) as door:
         cockpit = Cockpit(door, own_token(stack))
@@ -264,24 +266,24 @@ async def test_who_opens_too_often_is_told_when_to_come_back(stack: Stack) -> No
     assert 1 <= int(answers[3].headers["Retry-After"]) <= 10
 
 
-# -- what is there -----------------------------------------------------------------------------
+# -- resumable terminals, and other hosts --------------------------------------------------------
 
 
-async def known(stack: Stack, **fields: str) -> str:
-    """Have a session with a terminal of which this is known; return its id."""
+async def put_terminal(stack: Stack, **fields: str) -> str:
+    """Create a session with the record of a terminal; return the session's id."""
     session = (await stack.append("hello")).session
-    told = {"key": str(session), "state": "parked", "host": stack.home.host_id, **fields}
-    record: Any = [part for field in told.items() for part in field]
+    values = {"key": str(session), "state": "parked", "host": stack.home.host_id, **fields}
+    record: Any = [part for field in values.items() for part in field]
     await stack.fleet.scripts.client.hset(keys.terminal(session.sid), items=record)
     return session.sid
 
 
-async def test_resumable_is_what_the_files_say_now(
+async def test_a_terminal_is_resumable_while_its_transcript_exists(
     stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
     where = orjson.dumps({"runtime": "demo", "workspace": str(directory), "places": {}}).decode()
-    sid = await known(stack, conversation="c", where=where, entry="1-0")
+    sid = await put_terminal(stack, conversation="c", where=where, entry="1-0")
     await stack.start_worker()
     async with opened(stack) as door:
         cockpit = Cockpit(door, own_token(stack))
@@ -307,16 +309,16 @@ async def test_resumable_is_what_the_files_say_now(
     assert (record.conversation, record.where) == ("c", where), "whether it starts or not"
 
 
-async def test_a_host_with_too_much_to_do_opens_none(stack: Stack) -> None:
+async def test_a_host_with_too_little_memory_opens_no_terminal(stack: Stack) -> None:
     stack.configure(terminals={"min_memory_mb": 1_000_000})
     await stack.start_worker()
     async with opened(stack) as door:
         answer = await Cockpit(door, own_token(stack)).ask("POST", "/sessions", {"agent": "main"})
     assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, "UNAVAILABLE", "30")
     assert "too little memory left" in answer.json["error"]["message"]
-    assert await stack.fleet.terminals.of_last_days() == []
+    assert await stack.fleet.terminals.recent() == []
 
-    session = (await stack.append("hello")).session  # another host's gateway can't know
+    session = (await stack.append("hello")).session  # another host's gateway can't check this host
     wish = TerminalWish(by="ada", cols=80, rows=24)
     limits = load_config(stack.home.config_file).terminals
     about: dict[str, Any] = {"people": (), "call": "1", "host": "h", "name": "", "limits": limits}
@@ -329,18 +331,18 @@ async def test_a_host_with_too_much_to_do_opens_none(stack: Stack) -> None:
     assert "too little memory left" in str(await eventually(why))
 
 
-async def test_of_a_terminal_on_another_host_it_is_said_where_it_is(stack: Stack) -> None:
-    sid = await known(stack, state="live", host="elsewhere", cols="80", rows="24")
+async def test_a_terminal_on_another_host_is_refused_with_the_hosts_name(stack: Stack) -> None:
+    sid = await put_terminal(stack, state="live", host="elsewhere", cols="80", rows="24")
     async with opened(stack) as door:
         cockpit = Cockpit(door, own_token(stack))
         listed = (await cockpit.ask("GET", "/sessions")).json["result"]["terminals"]
-        told = (await cockpit.ask("GET", f"/sessions/{sid}")).json["result"]
-        assert [one["host"] for one in (*listed, told)] == ["elsewhere"] * 2
+        terminal = (await cockpit.ask("GET", f"/sessions/{sid}")).json["result"]
+        assert [one["host"] for one in (*listed, terminal)] == ["elsewhere"] * 2
         refusals = [
             await cockpit.ask(verb, f"/sessions/{sid}/{path}", body)
             for verb, path, body in (
                 *(("GET", "screen", None), ("GET", "output", None), ("POST", "take", {})),
-                *(("POST", name, body) for name, body in GOOD.items()),
+                *(("POST", name, body) for name, body in VALID_BODIES.items()),
             )
         ]
         async with door.connected(own_token(stack)) as client:

@@ -1,4 +1,4 @@
-"""A gateway that is asked to start anew: nobody is turned away, and nothing else is touched."""
+"""A restart of the gateway: no request is refused, and its process stays the same."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.support.up import command_line
 
 
 async def addresses(stack: Stack) -> set[str | None]:
-    """Return each address that is known of the gateway until it has started anew."""
+    """Return all published addresses of the gateway until it has restarted."""
     found: set[str | None] = set()
     while starts(stack) == 1:
         found.add(await stack.fleet.gateways.address(stack.home.host_id))
@@ -30,17 +30,17 @@ async def addresses(stack: Stack) -> set[str | None]:
     return found
 
 
-async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
-    """At any moment of it, over new connections and over those that were open before; asked for
-    at once, it is one restart.
+async def test_requests_during_a_gateway_restart_wait_and_are_answered(stack: Stack) -> None:
+    """At any time of the restart, over new connections and over earlier ones. Simultaneous calls
+    cause one restart.
 
-    Its address is known all the time, else a worker that looks starts an agent without tools.
+    The address stays published, because a worker that finds none starts an agent without tools.
     """
     async with gateway_process(stack) as (door, process):
         reader, late = await asyncio.open_connection("127.0.0.1", door.port)
         watching = asyncio.create_task(addresses(stack))
         together = await asyncio.gather(*(restart(stack, door) for _ in range(3)))
-        await asyncio.sleep(2 * ARRIVE_S)  # a client that a busy machine lets wait
+        await asyncio.sleep(2 * ARRIVE_S)  # as for a client on a busy machine
         late.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
         late.close()
@@ -50,7 +50,7 @@ async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
         assert "--alone" in command_line(process.pid)
 
     assert [one["status"] for one in together] == ["restarting"] * 3
-    assert f"The gateway of {stack.home.host_id} restarts" in together[0]["detail"]
+    assert f"Only the gateway of {stack.home.host_id} restarts" in together[0]["detail"]
     assert await watching == {door.url}
     assert {answer.status for answer in answers} == {200}
     assert starts(stack) == 2
@@ -59,28 +59,28 @@ async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
     assert "Traceback" not in log
 
 
-async def test_calls_that_run_finish_and_clients_are_told(stack: Stack) -> None:
+async def test_running_calls_finish_and_clients_are_notified_of_a_restart(stack: Stack) -> None:
     params = {"message": "hello", "channel": "test", "from": "ada"}
     async with gateway_process(stack) as (door, _), door.connected(own_token(stack)) as client:
         run_id = (await client.call("agent", params))["runId"]
         waiting = await client.begin("agent.wait", {"runId": run_id, "timeout": 1.5})
         long = await client.begin("agent.wait", {"runId": run_id, "timeout": 60})
-        asking = await client.begin("gateway.restart")
-        asked = await client.answer(asking)
+        restart_call = await client.begin("gateway.restart")
+        restarted = await client.answer(restart_call)
         finished = await client.answer(waiting)
         cut = await client.answer(long)
-        told = await client.event("shutdown")
+        shutdown = await client.event("shutdown")
         code, _ = await client.closed()
 
-    assert asked["payload"]["status"] == "restarting"
+    assert restarted["payload"]["status"] == "restarting"
     assert finished["payload"]["status"] == "accepted"
     assert cut["error"]["code"] == "UNAVAILABLE"
     assert cut["error"]["retryable"] is True
-    assert told == {"reason": "restarting"}
+    assert shutdown == {"reason": "restarting"}
     assert code == 1012
 
 
-async def test_asked_to_end_while_it_starts_anew_it_ends(stack: Stack) -> None:
+async def test_sigterm_during_a_restart_ends_the_gateway(stack: Stack) -> None:
     params = {"message": "hello", "channel": "test", "from": "ada"}
     async with (
         gateway_process(stack) as (door, process),
@@ -97,7 +97,7 @@ async def test_asked_to_end_while_it_starts_anew_it_ends(stack: Stack) -> None:
     assert starts(stack) == 1
 
 
-async def test_an_agent_s_call_is_fenced_and_noted(stack: Stack) -> None:
+async def test_an_agents_restart_call_is_fenced_and_noted(stack: Stack) -> None:
     turn = await begin_turn(stack, {"gateway.restart": HANDLERS["gateway.restart"]})
     event = turn.gateway._restart = asyncio.Event()
     stack.configure(channels={"test": {"owners": ["alice"]}})
@@ -105,7 +105,7 @@ async def test_an_agent_s_call_is_fenced_and_noted(stack: Stack) -> None:
     assert event.is_set()
     event.clear()
     await turn.call("gateway_restart", "one")
-    assert not event.is_set()  # asked again, it does nothing again
+    assert not event.is_set()  # a repeated call does nothing
     (noted,) = await stack.fleet.scripts.client.lrange(keys.side_effects(turn.agent.sid), 0, -1)
     await stack.fleet.sessions.stop(turn.agent.sid)
     with pytest.raises(CallRefused) as refusal:
@@ -117,10 +117,10 @@ async def test_an_agent_s_call_is_fenced_and_noted(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("how", ["empty", "gone", "broken", "another Redis"])
-async def test_what_could_not_come_back_as_it_is_is_not_restarted(
+async def test_a_gateway_that_could_not_come_back_unchanged_is_not_restarted(
     stack: Stack, how: Literal["empty", "gone", "broken", "another Redis"]
 ) -> None:
-    """By nobody: without its file it would come back without all that the file forbids."""
+    """Not even by an operator: without its file, it would come back without restrictions."""
     handlers = {"gateway.restart": HANDLERS["gateway.restart"]}
     stack.configure(channels={"test": {"owners": ["alice"]}})
     file = stack.home.config_file

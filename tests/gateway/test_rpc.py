@@ -26,7 +26,7 @@ from tests.support.waiting import HANG_S, eventually
 
 
 class Gate:
-    """A method that waits until the test lets it go."""
+    """A method that waits until the test opens the gate."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -48,31 +48,31 @@ class Gate:
 # -- connect --------------------------------------------------------------------------------------
 
 
-async def test_a_client_says_who_it_is_and_hears_what_it_may(stack: Stack) -> None:
+async def test_connect_returns_the_clients_rights_methods_and_limits(stack: Stack) -> None:
     token, _ = await stack.fleet.tokens.create("ada", "write", None)
     async with opened(stack) as door, door.connected(token) as client:
-        told = client.hello
+        hello_ok = client.hello
 
-        assert (told["type"], told["protocol"]) == ("hello-ok", 3)
-        assert told["server"].keys() == {"version", "connId"}
-        assert told["policy"] == {
+        assert (hello_ok["type"], hello_ok["protocol"]) == ("hello-ok", 3)
+        assert hello_ok["server"].keys() == {"version", "connId"}
+        assert hello_ok["policy"] == {
             "maxPayload": 2 * 1024 * 1024,
             "maxBufferedBytes": 8 * 1024 * 1024,
             "tickIntervalMs": 30_000,
         }
-        assert told["auth"] == {"role": "operator", "scopes": ["read", "write"]}
-        assert {"agent", "sessions.subscribe", "status"} <= set(told["features"]["methods"])
-        assert "cron.add" not in told["features"]["methods"]
-        assert "session.outcome" in told["features"]["events"]
+        assert hello_ok["auth"] == {"role": "operator", "scopes": ["read", "write"]}
+        assert {"agent", "sessions.subscribe", "status"} <= set(hello_ok["features"]["methods"])
+        assert "cron.add" not in hello_ok["features"]["methods"]
+        assert "session.outcome" in hello_ok["features"]["events"]
         assert (await client.call("health"))["status"] == "ok"
 
 
-async def test_the_root_is_the_same_door(stack: Stack) -> None:
+async def test_the_root_path_accepts_websocket_connections(stack: Stack) -> None:
     async with opened(stack) as door, connect(door.ws_url.removesuffix("ws")) as socket:
         assert orjson.loads(await socket.recv())["event"] == "connect.challenge"
 
 
-async def test_an_agent_may_come_in_too_and_has_its_tools(stack: Stack) -> None:
+async def test_an_agent_may_connect_and_call_its_tools(stack: Stack) -> None:
     async with (
         opened(stack) as door,
         calling(stack, tools={"sessions_list"}) as agent,
@@ -100,7 +100,9 @@ async def test_an_agent_may_come_in_too_and_has_its_tools(stack: Stack) -> None:
         ({"type": "event", "method": "connect"}, "type Input should be 'req'"),
     ],
 )
-async def test_a_connect_that_is_none(stack: Stack, frame: dict[str, Any], why: str) -> None:
+async def test_an_invalid_connect_request_is_refused(
+    stack: Stack, frame: dict[str, Any], why: str
+) -> None:
     async with opened(stack) as door, door.socket() as client:
         await client.frame()
         await client.socket.send(orjson.dumps({"type": "req", "id": "1", **frame}).decode())
@@ -112,7 +114,9 @@ async def test_a_connect_that_is_none(stack: Stack, frame: dict[str, Any], why: 
         assert (await client.closed())[0] == 1008
 
 
-async def test_who_says_nothing_is_cut_off(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_sends_no_connect_request_is_disconnected(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ws, "HANDSHAKE_S", 0.2)
     async with opened(stack) as door, door.socket() as client:
         await client.frame()
@@ -120,14 +124,14 @@ async def test_who_says_nothing_is_cut_off(stack: Stack, monkeypatch: pytest.Mon
         assert await client.closed() == (1008, "No connect within 0.2 s.")
 
 
-async def test_nothing_is_told_before_it_is_known_to_whom(stack: Stack) -> None:
+async def test_no_event_is_sent_before_authentication(stack: Stack) -> None:
     async with opened(stack) as door, door.socket() as client:
         await client.frame()
         assert door.gateway is not None
         await eventually(lambda: len(door.gateway.clients) == 1)  # type: ignore[union-attr]
         (connection,) = door.gateway.clients
 
-        connection.tell("tick", {})
+        connection.send_event("tick", {})
         await client.begin("connect", hello("wrong"))
 
         assert (await client.frame())["type"] == "res"
@@ -146,7 +150,7 @@ async def test_nothing_is_told_before_it_is_known_to_whom(stack: Stack) -> None:
         ("x" * (2 * 1024 * 1024 + 1), 1009, ""),
     ],
 )
-async def test_what_is_no_frame_ends_the_connection(
+async def test_an_invalid_frame_closes_the_connection(
     stack: Stack, frame: str | bytes, code: int, reason: str
 ) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
@@ -168,7 +172,7 @@ async def test_what_is_no_frame_ends_the_connection(
         ({"id": "x" * 1000}, "id String should have at most"),
     ],
 )
-async def test_a_frame_that_makes_no_sense_is_refused(
+async def test_an_invalid_request_frame_is_refused_and_the_connection_stays(
     stack: Stack, more: dict[str, Any], why: str
 ) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
@@ -182,7 +186,9 @@ async def test_a_frame_that_makes_no_sense_is_refused(
         assert (await client.call("health"))["status"] == "ok"
 
 
-async def test_what_is_unknown_is_refused_and_the_connection_stays(stack: Stack) -> None:
+async def test_unknown_methods_and_parameters_are_refused_and_the_connection_stays(
+    stack: Stack,
+) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         for method in ("nothing", "connect", "__class__", "sessions.spoon"):
             with pytest.raises(Refused, match="NOT_FOUND"):
@@ -192,12 +198,12 @@ async def test_what_is_unknown_is_refused_and_the_connection_stays(stack: Stack)
         assert (await client.call("health"))["status"] == "ok"
 
 
-async def test_nothing_is_compressed(stack: Stack) -> None:
+async def test_websocket_frames_are_not_compressed(stack: Stack) -> None:
     async with opened(stack) as door, door.socket(compression="deflate") as client:
         assert client.socket.protocol.extensions == []
 
 
-async def test_answers_come_as_they_are_ready(stack: Stack) -> None:
+async def test_answers_are_sent_as_soon_as_they_are_ready(stack: Stack) -> None:
     gate = Gate()
     async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
         slow = await client.begin("health")
@@ -210,7 +216,7 @@ async def test_answers_come_as_they_are_ready(stack: Stack) -> None:
 # -- limits ---------------------------------------------------------------------------------------
 
 
-async def test_a_call_that_takes_too_long_is_ended(
+async def test_a_call_that_takes_too_long_is_cancelled(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "CALL_S", 0.1)
@@ -223,7 +229,7 @@ async def test_a_call_that_takes_too_long_is_ended(
         assert gate.waiting == 0
 
 
-async def test_calls_of_a_client_that_is_gone_are_ended(stack: Stack) -> None:
+async def test_calls_of_a_disconnected_client_are_cancelled(stack: Stack) -> None:
     gate = Gate()
     async with opened(stack, gate.handlers) as door:
         async with door.connected(own_token(stack)) as client:
@@ -233,25 +239,25 @@ async def test_calls_of_a_client_that_is_gone_are_ended(stack: Stack) -> None:
         await eventually(lambda: gate.waiting == 0)
 
 
-class _Much(Result):
+class _Text(Result):
     text: str
 
 
-async def much(_call: Call, _params: NoParams) -> _Much:
-    return _Much(text="x" * 1024 * 1024)
+async def large_result(_call: Call, _params: NoParams) -> _Text:
+    return _Text(text="x" * 1024 * 1024)
 
 
-async def too_much(_call: Call, _params: NoParams) -> _Much:
-    return _Much(text="x" * 7 * 1024 * 1024)
+async def oversized_result(_call: Call, _params: NoParams) -> _Text:
+    return _Text(text="x" * 7 * 1024 * 1024)
 
 
-async def half(_call: Call, _params: NoParams) -> _Much:
-    return _Much(text="\ud800")
+async def invalid_unicode(_call: Call, _params: NoParams) -> _Text:
+    return _Text(text="\ud800")
 
 
-async def test_who_reads_too_slowly_is_cut_off(stack: Stack) -> None:
-    """What is sent to it would fill our memory."""
-    async with opened(stack, {**HANDLERS, "health": much}) as door:
+async def test_a_client_that_reads_too_slowly_is_disconnected(stack: Stack) -> None:
+    """Otherwise its unsent answers would fill the gateway's memory."""
+    async with opened(stack, {**HANDLERS, "health": large_result}) as door:
         async with door.connected(own_token(stack)) as client:
             client.socket.transport.pause_reading()
             for _ in range(30):
@@ -269,9 +275,10 @@ async def test_who_reads_too_slowly_is_cut_off(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("handler", "why"), [(too_much, "larger than 6 MB"), (half, "can't be written as JSON")]
+    ("handler", "why"),
+    [(oversized_result, "larger than 6 MB"), (invalid_unicode, "can't be written as JSON")],
 )
-async def test_an_answer_that_can_not_be_sent_is_said(
+async def test_an_answer_that_cannot_be_sent_is_reported_as_an_error(
     stack: Stack, handler: Handler, why: str
 ) -> None:
     async with (
@@ -282,12 +289,12 @@ async def test_an_answer_that_can_not_be_sent_is_said(
             await client.call("health")
 
 
-# -- the same call again --------------------------------------------------------------------------
+# -- repeated calls -------------------------------------------------------------------------------
 
 ASK = {"message": "hello", "channel": "test", "from": "bob"}
 
 
-async def test_a_call_with_the_same_key_is_done_once(stack: Stack) -> None:
+async def test_calls_with_the_same_idempotency_key_are_done_once(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         first = await client.call("agent", ASK, idempotencyKey="k")
         again = await client.call("agent", {**ASK, "message": "other"}, idempotencyKey="k")
@@ -299,7 +306,7 @@ async def test_a_call_with_the_same_key_is_done_once(stack: Stack) -> None:
         assert (await client.call("agent", ASK))["runId"] != first["runId"]
 
 
-async def test_keys_of_two_operators_never_meet(stack: Stack) -> None:
+async def test_idempotency_keys_of_two_operators_are_independent(stack: Stack) -> None:
     one, _ = await stack.fleet.tokens.create("same name", "write", None)
     other, _ = await stack.fleet.tokens.create("same name", "write", None)
     runs = []
@@ -311,7 +318,7 @@ async def test_keys_of_two_operators_never_meet(stack: Stack) -> None:
     assert len(set(runs)) == 2
 
 
-async def test_a_stop_that_is_repeated_does_not_stop_what_came_since(stack: Stack) -> None:
+async def test_a_repeated_stop_call_does_not_stop_later_messages(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         accepted = await client.call("agent", ASK)
         session = {"sessionKey": accepted["sessionKey"]}
@@ -326,10 +333,10 @@ async def test_a_stop_that_is_repeated_does_not_stop_what_came_since(stack: Stac
         assert state == first.encode()
 
 
-# -- what operators have --------------------------------------------------------------------------
+# -- methods of operators -------------------------------------------------------------------------
 
 
-async def test_a_message_is_given_to_an_agent_and_its_answer_waited_for(stack: Stack) -> None:
+async def test_agent_wait_returns_the_answer_to_a_message(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         accepted = await client.call("agent", ASK)
@@ -345,7 +352,7 @@ async def test_a_message_is_given_to_an_agent_and_its_answer_waited_for(stack: S
             await client.call("agent.wait", {"runId": f"{sid}-1-1"})
 
 
-async def test_what_is_not_answered_yet_is_accepted(stack: Stack) -> None:
+async def test_agent_wait_returns_accepted_for_an_unanswered_message(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         accepted = await client.call("agent", ASK)
 
@@ -354,7 +361,7 @@ async def test_what_is_not_answered_yet_is_accepted(stack: Stack) -> None:
         assert (answer["status"], answer["reply"], answer["error"]) == ("accepted", None, None)
 
 
-async def test_what_runs_is_told(stack: Stack) -> None:
+async def test_status_counts_workers_hints_and_busy_sessions(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await client.call("agent", ASK)
 
@@ -368,8 +375,8 @@ async def test_what_runs_is_told(stack: Stack) -> None:
         }
 
 
-async def test_speaking_for_an_owner_needs_what_the_owners_agent_may(stack: Stack) -> None:
-    """Else a token that may only write could have an agent add cron jobs."""
+async def test_speaking_for_an_owner_needs_the_scope_admin(stack: Stack) -> None:
+    """Otherwise a token with the scope write could have an agent add cron jobs."""
     stack.configure(channels={"test": {"owners": ["ada"]}})
     write, _ = await stack.fleet.tokens.create("w", "write", None)
     async with opened(stack) as door:
@@ -388,7 +395,7 @@ async def test_speaking_for_an_owner_needs_what_the_owners_agent_may(stack: Stac
 # -- events ---------------------------------------------------------------------------------------
 
 
-async def test_who_subscribes_sees_an_answer_come(stack: Stack) -> None:
+async def test_a_subscriber_receives_live_text_and_the_outcome(stack: Stack) -> None:
     await stack.start_worker()
     before = await stack.append("hello")
     await stack.outcome(before)
@@ -412,22 +419,24 @@ async def test_who_subscribes_sees_an_answer_come(stack: Stack) -> None:
         assert not [event for event in client.events if event["event"] == "session.outcome"]
 
 
-async def test_who_subscribes_in_mid_turn_is_told_what_was_shown_last(stack: Stack) -> None:
-    """The agent may say nothing new for minutes."""
+async def test_a_client_that_subscribes_during_a_turn_receives_the_last_live_text(
+    stack: Stack,
+) -> None:
+    """The agent may produce no new text for minutes."""
     async with (
         opened(stack) as door,
         calling(stack) as agent,
         door.connected(own_token(stack)) as first,
         door.connected(own_token(stack)) as second,
     ):
-        await agent.lease.turns.show({"sid": agent.lease.sid, "text": "so far"})
+        await agent.lease.turns.publish_live_text({"sid": agent.lease.sid, "text": "so far"})
         for client in (first, second):
             await client.call("sessions.subscribe", {"sessionKey": agent.lease.sid})
 
             assert (await client.event("session.live"))["text"] == "so far"
 
 
-async def test_after_redis_was_away_what_was_missed_is_told_once(stack: Stack) -> None:
+async def test_an_outcome_missed_while_redis_was_away_is_sent_once(stack: Stack) -> None:
     async with (
         opened(stack) as door,
         calling(stack) as agent,
@@ -435,11 +444,11 @@ async def test_after_redis_was_away_what_was_missed_is_told_once(stack: Stack) -
     ):
         await client.call("sessions.subscribe", {"sessionKey": agent.lease.sid})
         assert door.gateway is not None
-        # Not heard: the announcement is lost, as it is with a connection.
-        news = door.gateway.feeds._news
-        heard, news._tell = news._tell, lambda message: None  # type: ignore[method-assign]
+        # Drop the announcement, as a lost connection to Redis does.
+        pubsub = door.gateway.feeds._subscriptions
+        listen, pubsub._call_listeners = pubsub._call_listeners, lambda message: None  # type: ignore[method-assign]
         await agent.finish()
-        news._tell = heard  # type: ignore[method-assign]
+        pubsub._call_listeners = listen  # type: ignore[method-assign]
 
         await asyncio.to_thread(stack.redis.kill)
         await asyncio.to_thread(stack.redis.start)
@@ -450,7 +459,7 @@ async def test_after_redis_was_away_what_was_missed_is_told_once(stack: Stack) -
         assert not [event for event in client.events if event["event"] == "session.outcome"]
 
 
-async def test_one_session_has_many_listeners_and_each_may_leave(stack: Stack) -> None:
+async def test_several_clients_subscribe_to_one_session_and_may_unsubscribe(stack: Stack) -> None:
     token = own_token(stack)
     async with opened(stack) as door, calling(stack) as agent:
         subscribed = {"sessionKey": agent.lease.sid}
@@ -466,10 +475,10 @@ async def test_one_session_has_many_listeners_and_each_may_leave(stack: Stack) -
             assert await other.call("health")
             assert not other.events
         assert door.gateway is not None
-        await eventually(lambda: not door.gateway.feeds._followed)  # type: ignore[union-attr]
+        await eventually(lambda: not door.gateway.feeds._feeds)  # type: ignore[union-attr]
 
 
-async def test_a_client_follows_so_many_sessions_and_no_more(
+async def test_the_subscriptions_of_a_client_are_limited(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ws, "MAX_SUBSCRIPTIONS", 2)
@@ -486,14 +495,14 @@ async def test_a_client_follows_so_many_sessions_and_no_more(
         await client.call("sessions.subscribe", {"sessionKey": keys[2]})
 
 
-async def test_a_session_that_is_not_there_can_not_be_followed(stack: Stack) -> None:
+async def test_a_missing_session_cannot_be_subscribed_to(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         for method in ("sessions.subscribe", "sessions.unsubscribe", "sessions.stop"):
             with pytest.raises(Refused, match="is no session"):
                 await client.call(method, {"sessionKey": "0" * 32})
 
 
-async def test_clients_hear_that_the_connection_lives(
+async def test_clients_receive_a_periodic_tick(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_module, "TICK_S", 0.05)
@@ -508,29 +517,30 @@ async def test_clients_hear_that_the_connection_lives(
 # -- connections that have to end -----------------------------------------------------------------
 
 
-async def ends(client: RpcClient) -> None:
+async def expect_invalid_token(client: RpcClient) -> None:
+    """Wait until the connection is closed because of its token."""
     assert await client.closed() == (1008, "This token is not valid any more.")
 
 
-async def test_connections_with_the_old_token_of_the_gateway_are_closed(stack: Stack) -> None:
+async def test_connections_with_a_rotated_gateway_token_are_closed(stack: Stack) -> None:
     operator, _ = await stack.fleet.tokens.create("ada", "read", None)
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         async with door.connected(operator) as other:
             TokenFile(stack.home.path).rotate()
 
-            await ends(client)
+            await expect_invalid_token(client)
             assert await other.call("health")
         async with door.connected(own_token(stack)) as again:
             assert await again.call("health")
 
 
-async def test_connections_end_with_their_token(stack: Stack) -> None:
+async def test_connections_close_when_their_token_expires(stack: Stack) -> None:
     token, _ = await stack.fleet.tokens.create("ada", "read", 1000)
     async with opened(stack) as door, door.connected(token) as client:
-        await ends(client)
+        await expect_invalid_token(client)
 
 
-async def test_connections_of_an_agent_that_another_one_follows_are_closed(stack: Stack) -> None:
+async def test_connections_of_a_replaced_agent_are_closed(stack: Stack) -> None:
     async with (
         opened(stack) as door,
         calling(stack) as agent,
@@ -539,14 +549,14 @@ async def test_connections_of_an_agent_that_another_one_follows_are_closed(stack
         assert await client.call("sessions.list")
         await agent.lease.grant(digest(new_agent_token(agent.lease.sid)), tuple(TOOLS))
 
-        await ends(client)
+        await expect_invalid_token(client)
 
 
-async def test_with_a_revoked_token_not_one_more_call_is_answered(
+async def test_no_call_is_answered_after_its_token_is_revoked(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even before it is looked at the next time."""
-    monkeypatch.setattr(gateway_module, "WATCH_S", 3600)
+    """Not even before the next periodic check of the token."""
+    monkeypatch.setattr(gateway_module, "TOKEN_CHECK_S", 3600)
     token, view = await stack.fleet.tokens.create("ada", "admin", None)
     async with opened(stack) as door, door.connected(token) as client:
         await stack.fleet.tokens.revoke(view.id)
@@ -554,7 +564,7 @@ async def test_with_a_revoked_token_not_one_more_call_is_answered(
         with pytest.raises(Refused, match="UNAUTHORIZED"):
             await client.call("agent", ASK)
 
-        await ends(client)
+        await expect_invalid_token(client)
         assert await stack.fleet.sessions.list(limit=1) == []
 
 
@@ -571,7 +581,7 @@ async def test_while_redis_is_away_connections_stay_and_calls_are_refused(stack:
         assert await client.call("status")
 
 
-async def test_an_ending_gateway_says_so_lets_calls_finish_and_leaves(stack: Stack) -> None:
+async def test_an_ending_gateway_notifies_clients_and_lets_calls_finish(stack: Stack) -> None:
     gate, token = Gate(), own_token(stack)
     async with opened(stack, gate.handlers) as door, door.connected(token) as client:
         assert door.gateway is not None
@@ -587,7 +597,7 @@ async def test_an_ending_gateway_says_so_lets_calls_finish_and_leaves(stack: Sta
         await ending
 
 
-def test_each_method_that_changes_something_has_a_scope_for_it() -> None:
+def test_every_method_that_changes_something_needs_more_than_the_scope_read() -> None:
     def is_fit(method: Method) -> bool:
         return method.effect == "none" or method.scope != "read"
 

@@ -1,4 +1,4 @@
-"""What others send into a chat, noted for the conversation of that chat."""
+"""Messages from other sessions to a chat, noted for the conversation of that chat."""
 
 from typing import Any
 
@@ -21,22 +21,24 @@ async def turn(stack: Stack) -> Turn:
 
 
 async def chat_of(stack: Stack, user: str, *, is_shared: bool = False, **fields: Any) -> SessionKey:
-    """Have a chat with a conversation: a person's own, or one that all share."""
+    """Create a chat with a conversation: one person's, or one that all share."""
     chat = "team" if is_shared else user
     written = message("hello", from_=user, **{"channel_id": chat, **fields})
     accepted = await stack.fleet.inbound.append(written, agent="main", is_shared=is_shared)
     return accepted.session
 
 
-async def said(stack: Stack, session: SessionKey) -> list[dict[str, Any]]:
+async def notes_of(stack: Stack, session: SessionKey) -> list[dict[str, Any]]:
     client: Any = stack.fleet.scripts.client
-    return [orjson.loads(line) for line in await client.lrange(keys.beside(session.sid), 0, -1)]
+    return [
+        orjson.loads(line) for line in await client.lrange(keys.aside_notes(session.sid), 0, -1)
+    ]
 
 
-async def test_a_message_of_another_session_is_noted_for_the_chat_s(
+async def test_a_message_from_another_session_is_noted_in_the_chats_conversation(
     stack: Stack, turn: Turn
 ) -> None:
-    """Once per call: for the one person's conversation, and for the one that all share."""
+    """Once per call, for a person's conversation and for a shared one."""
     bob, team = await chat_of(stack, "bob"), await chat_of(stack, "carol", is_shared=True)
     topic = await chat_of(stack, "carol", is_shared=True, thread_id="t1")
     await turn.call("message_send", "c1", target="bob", message="The build is red.")
@@ -44,39 +46,41 @@ async def test_a_message_of_another_session_is_noted_for_the_chat_s(
     await turn.call("message_broadcast", targets=["bob", "team"], message="Green again.")
 
     sender = str(turn.lease.session)
-    first, second = await said(stack, bob)
+    first, second = await notes_of(stack, bob)
     assert (first["from"], first["sent"]) == (sender, "The build is red.")
     assert isinstance(first["at"], int)
     assert second["sent"] == "Green again."
-    assert [one["sent"] for one in await said(stack, team)] == ["Green again."]
-    assert await said(stack, topic) == []
+    assert [one["sent"] for one in await notes_of(stack, team)] == ["Green again."]
+    assert await notes_of(stack, topic) == []
 
 
-async def test_what_a_session_sends_into_its_own_chat_is_not_noted(stack: Stack) -> None:
+async def test_a_sessions_message_to_its_own_chat_is_not_noted(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS, from_="alice", channel_id="alice")
     await turn.call("message_reply", message="I look.")
     await turn.call("message_send", target="alice", message="I look.")
 
-    assert await said(stack, turn.lease.session) == []
+    assert await notes_of(stack, turn.lease.session) == []
 
 
 async def test_nothing_is_noted_for_a_chat_without_a_conversation(stack: Stack, turn: Turn) -> None:
     await turn.call("message_send", target="nobody", message="Hello?")
 
-    assert await stack.fleet.scripts.client.keys(keys.beside("*")) == []
+    assert await stack.fleet.scripts.client.keys(keys.aside_notes("*")) == []
 
 
-async def test_an_operator_s_message_is_noted_too(stack: Stack) -> None:
+async def test_an_operators_message_is_noted_too(stack: Stack) -> None:
     bob = await chat_of(stack, "bob")
     door = gateway(stack.fleet, stack.home, HANDLERS)
     await ask(door, operator(), "message.send", target="test:bob", message="x" * 5000)
 
-    (line,) = await said(stack, bob)
+    (line,) = await notes_of(stack, bob)
     assert line["from"] == "an operator"
     assert line["sent"] == f"{'x' * 1000} …"
 
 
-async def test_the_console_s_chat_is_its_person_s(stack: Stack, turn: Turn) -> None:
+async def test_a_message_to_the_console_is_noted_in_its_users_conversation(
+    stack: Stack, turn: Turn
+) -> None:
     console = await chat_of(
         stack, login_name(), provider=CHANNEL, account="here", channel_id=CHAT_ID
     )
@@ -84,17 +88,17 @@ async def test_the_console_s_chat_is_its_person_s(stack: Stack, turn: Turn) -> N
     await client.zadd(keys.READERS, {f"{CHANNEL}\0here": 2**45})
     await turn.call("message_send", target=f"{CHANNEL}/here:{CHAT_ID}", message="Done.")
 
-    assert [one["sent"] for one in await said(stack, console)] == ["Done."]
+    assert [one["sent"] for one in await notes_of(stack, console)] == ["Done."]
 
 
-async def test_so_much_is_kept_for_a_week(stack: Stack, turn: Turn) -> None:
+async def test_the_newest_fifty_notes_are_kept_for_a_week(stack: Stack, turn: Turn) -> None:
     bob = await chat_of(stack, "bob")
     for number in range(52):
         await turn.call("message_send", target="bob", message=f"{number}")
-    kept = await said(stack, bob)
-    left_ms = await stack.fleet.scripts.client.pttl(keys.beside(bob.sid))
+    kept = await notes_of(stack, bob)
+    left_ms = await stack.fleet.scripts.client.pttl(keys.aside_notes(bob.sid))
     await stack.fleet.records.forget(bob.sid)
 
     assert [one["sent"] for one in (kept[0], kept[-1])] == ["2", "51"]
     assert 0 < left_ms <= 7 * 24 * 3600 * 1000
-    assert await said(stack, bob) == []
+    assert await notes_of(stack, bob) == []

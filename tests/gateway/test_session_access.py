@@ -1,4 +1,4 @@
-"""The session tools, by what they do: who sees whom, what was said, and messages between agents."""
+"""The session tools: visible sessions, histories, and messages between agents."""
 
 import asyncio
 from dataclasses import replace
@@ -40,16 +40,16 @@ async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[
 
 
 async def answer(stack: Stack, sid: str) -> None:
-    """Have a session's messages answered, as a work-horse would."""
+    """Answer a session's messages, as a work-horse does."""
     config = load_config(stack.home.config_file, {})
     await Drain(stack.fleet, config, stack.home, Hooks()).run(sid)
 
 
-def sees(stack: Stack, which: str) -> None:
+def set_sees_sessions(stack: Stack, which: str) -> None:
     stack.configure({"runtime": "demo", "sees_sessions": which, "warm_s": 0})
 
 
-async def test_an_agent_sees_its_own_session_alone(stack: Stack) -> None:
+async def test_an_agent_sees_only_its_own_session(stack: Stack) -> None:
     stack.configure(channels={})  # nobody is an owner
     other = await stack.append("a secret", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
@@ -59,13 +59,15 @@ async def test_an_agent_sees_its_own_session_alone(stack: Stack) -> None:
 
     assert [(s.key, s.is_self) for s in listed.sessions] == [(str(caller.lease.session), True)]
     assert code == "NOT_FOUND"
-    # Whether there is one that it may not see can't be told from the answer.
+    # The answer does not reveal whether a hidden session exists.
     assert why.replace(str(other.session), "X") == unknown[1].replace("main/x/y/a:b:_", "X")
 
 
 @pytest.mark.parametrize(("which", "count"), [("self", 1), ("agent", 2), ("all", 3)])
-async def test_what_an_agent_sees_is_configured(stack: Stack, which: str, count: int) -> None:
-    sees(stack, which)
+async def test_sees_sessions_sets_which_sessions_an_agent_sees(
+    stack: Stack, which: str, count: int
+) -> None:
+    set_sees_sessions(stack, which)
     await stack.append("one", from_="bob")
     await stack.fleet.inbound.append(message("two", from_="carol"), agent="other")
     caller = await begin_turn(stack, HANDLERS)
@@ -74,32 +76,32 @@ async def test_what_an_agent_sees_is_configured(stack: Stack, which: str, count:
     assert len(listed.sessions) == count
 
 
-async def test_a_list_has_its_limit_and_its_filter(stack: Stack) -> None:
+async def test_the_list_of_sessions_has_a_limit_and_a_filter(stack: Stack) -> None:
     for name in ("Anna", "berta", "annette"):
         await stack.append("hi", from_=name, channel_id=name)
 
     few = await call(stack, ADMIN, "sessions_list", limit=2)
-    named = await call(stack, ADMIN, "sessions_list", filter="ANN")
+    filtered = await call(stack, ADMIN, "sessions_list", filter="ANN")
 
     assert (len(few.sessions), few.is_complete) == (2, False)
-    assert (len(named.sessions), named.is_complete) == (2, True)
+    assert (len(filtered.sessions), filtered.is_complete) == (2, True)
 
 
-async def test_history_is_what_was_said(stack: Stack) -> None:
-    sees(stack, "agent")
+async def test_history_returns_the_messages_of_a_session(stack: Stack) -> None:
+    set_sees_sessions(stack, "agent")
     bob = await stack.append("my colour is green", from_="bob", user_name="Bob")
     await answer(stack, bob.session.sid)
     caller = await begin_turn(stack, HANDLERS)
-    told = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
+    history = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
     last = await call(stack, caller, "sessions_history", sessionKey=bob.session.sid, limit=1)
 
-    assert [item.role for item in told.items] == ["user", "tool", "agent"]
-    assert (told.items[0].text, told.items[0].from_) == ("my colour is green", "Bob")
-    # The tool's line is of the same moment as the answer, so it is on the same page.
+    assert [item.role for item in history.items] == ["user", "tool", "agent"]
+    assert (history.items[0].text, history.items[0].from_) == ("my colour is green", "Bob")
+    # The item of the tool has the same time as the answer, so both are on the same page.
     assert [item.role for item in last.items] == ["tool", "agent"]
 
 
-async def test_history_has_for_people_what_tools_did_and_little_of_it_for_agents(
+async def test_history_has_full_tool_output_for_operators_and_little_for_agents(
     stack: Stack, directory: Path
 ) -> None:
     body = """
@@ -120,25 +122,25 @@ say(type='done', error='it broke')
         record = keys.record(bob.session.sid)
         await stack.fleet.scripts.client.append(record, orjson.dumps(line) + b"\n")
     caller = await begin_turn(stack, HANDLERS)
-    short = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
-    whole = await call(stack, ADMIN, "sessions_history", sessionKey=str(bob.session))
+    for_agent = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
+    for_operator = await call(stack, ADMIN, "sessions_history", sessionKey=str(bob.session))
 
-    assert [item.role for item in short.items] == ["user", "tool", "agent", "error"]
-    (tool,) = [item for item in short.items if item.role == "tool"]
+    assert [item.role for item in for_agent.items] == ["user", "tool", "agent", "error"]
+    (tool,) = [item for item in for_agent.items if item.role == "tool"]
     assert (tool.text, tool.input, tool.turn) == (f"{'y' * 300} …", None, None)
-    (tool,) = [item for item in whole.items if item.role == "tool"]
+    (tool,) = [item for item in for_operator.items if item.role == "tool"]
     assert (tool.text, tool.id, tool.turn) == ("y" * 500, "1", bob.entry_id)
     assert tool.input == orjson.dumps({"command": "look " + "x" * 500}).decode()
     assert tool.argument is not None
     assert tool.argument.startswith("look xxx")
     assert tool.seconds is not None
-    *_, error, plan, notice = whole.items
+    *_, error, plan, notice = for_operator.items
     assert (plan.steps[0].text, notice.text) == ("look", "So.")
     assert error.text.endswith(f"({bob.session.sid[:8]}-{bob.entry_id})")
 
 
 async def test_a_session_is_idle_as_soon_as_its_turn_is_over(stack: Stack) -> None:
-    """Its worker keeps it for a moment longer, for what may come."""
+    """The worker keeps its lease for a moment longer, in case another message arrives."""
     caller = await begin_turn(stack, HANDLERS)
     key = str(caller.lease.session)
     before = await call(stack, ADMIN, "session_status", sessionKey=key)
@@ -151,8 +153,8 @@ async def test_a_session_is_idle_as_soon_as_its_turn_is_over(stack: Stack) -> No
     assert (before.state, after.state) == ("running", "idle")
 
 
-async def test_history_has_pages(stack: Stack) -> None:
-    """Each thing that was said is on one of them, also what came while a turn ran."""
+async def test_the_pages_of_a_history_contain_every_item_once(stack: Stack) -> None:
+    """Messages that arrived during a turn are included."""
     bob = await stack.append("one", from_="bob")
     for text in ("two", "three", "four"):  # each is older than the answer before it
         await stack.append(text, from_="bob")
@@ -172,22 +174,22 @@ async def test_history_has_pages(stack: Stack) -> None:
     assert whole.before is None
 
 
-async def test_a_message_to_another_session_comes_back_answered(stack: Stack) -> None:
-    sees(stack, "agent")
+async def test_a_message_to_another_session_returns_its_answer(stack: Stack) -> None:
+    set_sees_sessions(stack, "agent")
     bob = await stack.append("hello", from_="bob")
     await answer(stack, bob.session.sid)
     caller = await begin_turn(stack, HANDLERS)
-    asking = asyncio.create_task(
+    sending = asyncio.create_task(
         call(stack, caller, "sessions_send", sessionKey=str(bob.session), message="memory")
     )
 
-    async def has_come() -> bool:
+    async def has_arrived() -> bool:
         view = await stack.fleet.sessions.view(bob.session.sid)
         return view is not None and view.waiting > 0
 
-    await eventually(has_come)
+    await eventually(has_arrived)
     await answer(stack, bob.session.sid)
-    sent = await asking
+    sent = await sending
     noted = await caller.lease.turns.side_effects()
 
     assert sent.status == "answered"
@@ -198,8 +200,10 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
     assert await stack.fleet.scripts.client.xlen(REPLIES) == 1  # bob's own
 
 
-async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: Stack) -> None:
-    sees(stack, "agent")
+async def test_a_message_from_a_session_names_its_sender_and_carries_no_rights(
+    stack: Stack,
+) -> None:
+    set_sees_sessions(stack, "agent")
     stack.configure({"runtime": "demo"}, channels={"test": {"owners": ["alice", "bob"]}})
     bob = await stack.append("hello", from_="bob")
     await answer(stack, bob.session.sid)
@@ -213,12 +217,12 @@ async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: 
     config = load_config(stack.home.config_file, {})
     subject = policy.subject_of(bob.session, [entry])
     assert not any(
-        name.startswith("cron") for name in policy.allowed(config, subject, TOOLS.values())
+        name.startswith("cron") for name in policy.allowed_tools(config, subject, TOOLS.values())
     )
 
 
-async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
-    sees(stack, "agent")
+async def test_a_repeated_sessions_send_call_sends_nothing(stack: Stack) -> None:
+    set_sees_sessions(stack, "agent")
     bob = await stack.append("hello", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
     params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0, "call_id": "c"}
@@ -232,9 +236,9 @@ async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
     assert view.waiting == 2  # bob's own and this one
 
 
-async def test_what_was_not_answered_in_time_is_not_sent_again(stack: Stack) -> None:
-    """A model that hears of no answer asks again, with another call."""
-    sees(stack, "agent")
+async def test_an_unanswered_message_is_not_sent_again_by_another_call(stack: Stack) -> None:
+    """A model that gets no answer may send the message again in another call."""
+    set_sees_sessions(stack, "agent")
     bob = await stack.append("hello", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
     params = {"sessionKey": str(bob.session), "timeout": 0}
@@ -253,10 +257,10 @@ async def test_what_was_not_answered_in_time_is_not_sent_again(stack: Stack) -> 
     assert waiting.waiting == 3  # bob's own, "hi" and "you"
 
 
-async def test_nothing_waits_longer_than_agents_clis_do(
+async def test_waits_are_shorter_than_the_tool_timeouts_of_agent_clis(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """claude, gemini and opencode give a call up after 60 s."""
+    """claude, gemini and opencode abandon a tool call after 60 s."""
     assert contract.SEND_WAIT_S <= 50
     assert fetching.FETCH_S + send.RECEIPT_S <= 50
     monkeypatch.setattr(contract, "SEND_WAIT_S", 0.1)
@@ -269,7 +273,7 @@ async def test_nothing_waits_longer_than_agents_clis_do(
     assert (sent.status, sent.note) == ("accepted", sessions.NO_ANSWER_YET)
 
 
-async def test_no_message_to_oneself(stack: Stack) -> None:
+async def test_a_session_cannot_send_to_itself(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     own = str(caller.lease.session)
     code, why = await refused(stack, caller, "sessions_send", sessionKey=own, message="hi")
@@ -277,7 +281,7 @@ async def test_no_message_to_oneself(stack: Stack) -> None:
     assert (code, "would wait for its own turn" in why) == ("INVALID_REQUEST", True)
 
 
-async def test_a_failed_turn_is_told_as_one(stack: Stack) -> None:
+async def test_a_failed_turn_has_a_failed_outcome(stack: Stack) -> None:
     stack.configure({"runtime": "demo", "command": ["/not/there"], "sees_sessions": "agent"})
     bob = await stack.append("hello", from_="bob")
     await answer(stack, bob.session.sid)
@@ -292,12 +296,12 @@ async def test_a_failed_turn_is_told_as_one(stack: Stack) -> None:
     assert "can't be started" in said(outcome)
 
 
-async def test_status_and_agents(stack: Stack) -> None:
+async def test_session_status_and_agents_list_describe_the_caller(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     own = await call(stack, caller, "session_status")
     agents = await call(stack, caller, "agents_list")
     nothing, _ = await refused(stack, ADMIN, "session_status")
-    named = await call(stack, ADMIN, "session_status", session_key=str(caller.lease.session))
+    by_operator = await call(stack, ADMIN, "session_status", session_key=str(caller.lease.session))
 
     assert (own.key, own.state, own.waiting) == (str(caller.lease.session), "running", 1)
     assert own.turn == f"{caller.lease.sid[:8]}-{caller.id}"
@@ -305,11 +309,11 @@ async def test_status_and_agents(stack: Stack) -> None:
         ("main", "demo", True)
     ]
     assert nothing == "INVALID_REQUEST"
-    assert named.key == own.key
+    assert by_operator.key == own.key
 
 
-async def test_what_nobody_wrote_takes_no_denial_away(stack: Stack) -> None:
-    """Nor does it make an owner, also where everybody else is one."""
+async def test_an_entry_that_no_person_wrote_lifts_no_denial(stack: Stack) -> None:
+    """Nor does it have an owner's rights, even on a channel where all people are owners."""
     denied = {"senders": {"alice": {"tools": {"deny": ["message_*"]}}}}
     stack.configure(channels={"test": denied})
     config = load_config(stack.home.config_file, {})
@@ -320,8 +324,8 @@ async def test_what_nobody_wrote_takes_no_denial_away(stack: Stack) -> None:
 
     for entries in ([by_alice], [by_clock], [by_alice, by_clock]):
         subject = policy.subject_of(session, entries)
-        assert "message_send" not in policy.allowed(config, subject, TOOLS.values())
-        assert "session_status" in policy.allowed(config, subject, TOOLS.values())
+        assert "message_send" not in policy.allowed_tools(config, subject, TOOLS.values())
+        assert "session_status" in policy.allowed_tools(config, subject, TOOLS.values())
     for entries, is_owner in (
         ([by_alice], True),
         ([by_clock], False),
@@ -329,17 +333,17 @@ async def test_what_nobody_wrote_takes_no_denial_away(stack: Stack) -> None:
     ):
         subject = policy.subject_of(console, entries)
         assert policy.is_owner(config, subject) == is_owner
-        assert ("cron_add" in policy.allowed(config, subject, TOOLS.values())) == is_owner
+        assert ("cron_add" in policy.allowed_tools(config, subject, TOOLS.values())) == is_owner
 
 
 def entry_of(written: ChannelMessage) -> Entry:
     return Entry("1-0", written)
 
 
-# -- whose token it is ----------------------------------------------------------------------------
+# -- tokens and rights ----------------------------------------------------------------------------
 
 
-async def test_the_token_of_an_agent_before_is_worth_nothing(stack: Stack) -> None:
+async def test_the_token_of_a_previous_agent_is_refused(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     other = Agent(caller.lease.sid, digest(new_agent_token(caller.lease.sid)))
     await caller.lease.grant(digest(new_agent_token(caller.lease.sid)), ["session_status"])
@@ -350,8 +354,8 @@ async def test_the_token_of_an_agent_before_is_worth_nothing(stack: Stack) -> No
     assert (stale, made_up.value.code) == ("UNAUTHORIZED", "UNAUTHORIZED")
 
 
-async def test_a_stop_ends_what_tools_can_do(stack: Stack) -> None:
-    sees(stack, "agent")
+async def test_tools_are_refused_after_a_stop(stack: Stack) -> None:
+    set_sees_sessions(stack, "agent")
     bob = await stack.append("hello", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
     stopped = await stack.fleet.sessions.stop(caller.lease.sid)
@@ -364,7 +368,7 @@ async def test_a_stop_ends_what_tools_can_do(stack: Stack) -> None:
     assert view.waiting == 1
 
 
-async def test_the_agent_of_an_attempt_that_was_cut_off_can_do_nothing(stack: Stack) -> None:
+async def test_the_agent_of_a_superseded_attempt_is_refused(stack: Stack) -> None:
     stack.lease_s = 1.0
     stack.reopen()
     caller = await begin_turn(stack, HANDLERS)
@@ -411,7 +415,7 @@ async def test_a_message_that_joins_narrows_the_rights_of_the_turn(stack: Stack)
     assert code == "FORBIDDEN"
 
 
-async def test_an_agent_names_no_other_session_as_its_own(stack: Stack) -> None:
+async def test_an_agent_cannot_name_another_session_as_its_own(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
     code, _ = await refused(stack, caller, "session_status", session_key=str(bob.session))

@@ -1,4 +1,4 @@
-"""Streams of server-sent events: what they tell, from where they go on, and how they end."""
+"""Streams of server-sent events: their events, how they resume, and how they end."""
 
 import asyncio
 import base64
@@ -11,7 +11,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.gateway.doors import sse
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.runtimes import RUNTIMES
-from remoteclaw.tty.tail import MOST, Tail
+from remoteclaw.tty.tail import MAX_TAIL_BYTES, Tail
 from tests.support.asks import put_request
 from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, opened, own_token, raw
@@ -22,7 +22,7 @@ from tests.support.waiting import HANG_S, eventually
 
 
 async def terminal(stack: Stack, thread: str = "a", agent: str = "main") -> SessionKey:
-    """Have a terminal opened that no worker starts."""
+    """Open a terminal that no worker starts."""
     session = SessionKey(agent, "test", "default", "chat-1", "alice", thread)
     limits = (await asyncio.to_thread(_config, stack)).terminals
     wish = TerminalWish(by="ada", cols=80, rows=24, subdir=None, prompt="")
@@ -36,7 +36,7 @@ def _config(stack: Stack) -> Any:
     return load_config(stack.home.config_file)
 
 
-async def test_a_session_tells_what_happens_in_it(stack: Stack) -> None:
+async def test_a_session_stream_sends_a_snapshot_then_events_and_resumes(stack: Stack) -> None:
     session = await terminal(stack)
     before = await tell(stack, session, text="before")
     async with opened(stack) as door:
@@ -54,11 +54,11 @@ async def test_a_session_tells_what_happens_in_it(stack: Stack) -> None:
                 await tell(stack, session, type="state", state="live"),
                 await tell(stack, session, text="two\nlines"),
             ]
-            told = [await stream.next(), await stream.next()]
-        assert [(one.name, one.id) for one in told] == [("state", ids[0]), ("message", ids[1])]
-        assert told[1].data["text"] == "two\nlines"
+            events = [await stream.next(), await stream.next()]
+        assert [(one.name, one.id) for one in events] == [("state", ids[0]), ("message", ids[1])]
+        assert events[1].data["text"] == "two\nlines"
 
-        # Behind the one that was seen last, wherever it is said, and without a snapshot.
+        # It resumes after the last event, named by header or query, without a snapshot.
         path = f"/sessions/{session.sid}/events"
         async with cockpit.stream(path, **{"Last-Event-ID": ids[0]}) as stream:
             assert (await stream.next()).id == ids[1]
@@ -67,22 +67,22 @@ async def test_a_session_tells_what_happens_in_it(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("seen", ["0-1", "99999999999999-0", "x", "1", "1-2-3", "-", "(0-0"])
-async def test_what_can_t_be_gone_on_from_is_one_reset(stack: Stack, seen: str) -> None:
+async def test_a_stream_that_cannot_be_resumed_sends_one_reset(stack: Stack, seen: str) -> None:
     session = await terminal(stack)
     newest = await tell(stack, session, text="a")
     async with opened(stack) as door:
         cockpit = Cockpit(door, own_token(stack))
         path = f"/sessions/{session.sid}/events"
         async with cockpit.stream(path, **{"Last-Event-ID": seen}) as stream:
-            told = [await stream.next(), await stream.next()]
+            events = [await stream.next(), await stream.next()]
             following = await tell(stack, session, text="b")
-            told.append(await stream.next())
+            events.append(await stream.next())
 
-    assert [one.name for one in told] == ["reset", "snapshot", "message"]
-    assert [one.id for one in told] == ["", newest, following]
+    assert [one.name for one in events] == ["reset", "snapshot", "message"]
+    assert [one.id for one in events] == ["", newest, following]
 
 
-async def test_what_an_agent_asks_people_is_told_at_once_and_to_who_comes_later(
+async def test_a_request_is_streamed_at_once_and_to_clients_that_connect_later(
     stack: Stack,
 ) -> None:
     session = await terminal(stack)
@@ -97,17 +97,17 @@ async def test_what_an_agent_asks_people_is_told_at_once_and_to_who_comes_later(
         async with cockpit.stream(path) as stream:
             assert (await stream.next()).name == "snapshot"
             request = await put_request(stack, accepted, tool="Bash", what="touch x")
-            asked = await stream.next()
+            event = await stream.next()
             async with cockpit.stream(path) as late:
                 again = [await late.next(), await late.next()]
 
-    assert (asked.name, asked.id) == ("ask", again[0].id), "it is told behind what was seen"
-    assert (asked.data["id"], asked.data["what"]) == (request.id, "touch x")
+    assert (event.name, event.id) == ("ask", again[0].id), "its id is that of the last stored event"
+    assert (event.data["id"], event.data["what"]) == (request.id, "touch x")
     assert [one.name for one in again] == ["snapshot", "ask"]
-    assert again[1].data == asked.data
+    assert again[1].data == event.data
 
 
-async def test_the_sidebar_is_told_of_all_that_one_may_see(stack: Stack) -> None:
+async def test_the_events_stream_covers_all_sessions_that_a_token_may_see(stack: Stack) -> None:
     mine = await terminal(stack, "a")
     narrowed, _ = await stack.fleet.tokens.create("c", "read", None, agents=("main",))
     await terminal(stack, "b", agent="gone")
@@ -122,11 +122,11 @@ async def test_the_sidebar_is_told_of_all_that_one_may_see(stack: Stack) -> None
         assert (await all_.next()).name == "snapshot"
         other = await terminal(stack, "c")
         for stream in (all_, some):
-            told = await stream.next()
-            assert (told.name, told.data["sid"]) == ("state", other.sid)
+            event = await stream.next()
+            assert (event.name, event.data["sid"]) == ("state", other.sid)
 
 
-async def test_a_stream_that_is_silent_shows_that_it_lives(
+async def test_a_silent_stream_sends_keep_alive_comments(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE_S", 0.05)
@@ -142,7 +142,7 @@ async def test_a_stream_that_is_silent_shows_that_it_lives(
 
 
 @pytest.mark.parametrize("kind", ["token", "signed"])
-async def test_a_token_that_is_not_valid_any_more_ends_its_streams(stack: Stack, kind: str) -> None:
+async def test_streams_end_when_their_token_becomes_invalid(stack: Stack, kind: str) -> None:
     secret = secret_file(stack.home.path)
     stack.configure(gateway={"jwt": {"cockpit": {"secret_file": str(secret)}}})
     session = await terminal(stack)
@@ -158,7 +158,7 @@ async def test_a_token_that_is_not_valid_any_more_ends_its_streams(stack: Stack,
             await stack.fleet.tokens.revoke_jwt("1")
 
             assert await one.ended() == []
-            assert [told.name for told in await all_.ended()] == ["snapshot"]
+            assert [event.name for event in await all_.ended()] == ["snapshot"]
         assert (await cockpit.ask("GET", "/events")).status == 401
 
 
@@ -175,11 +175,11 @@ async def test_streams_end_first_when_the_gateway_ends(stack: Stack) -> None:
             assert not door.gateway.clients
 
 
-async def test_a_reader_that_takes_nothing_is_cut(
+async def test_a_stream_that_its_client_does_not_read_is_closed(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is kept for it meanwhile: what it has not read is read from Redis when it is due."""
-    monkeypatch.setattr(sse, "SLOW_S", 0.2)
+    """Unread events are not buffered: they are read from Redis when the client takes them."""
+    monkeypatch.setattr(sse, "SEND_TIMEOUT_S", 0.2)
     session = await terminal(stack)
     async with opened(stack) as door:
         assert door.gateway is not None
@@ -194,16 +194,18 @@ async def test_a_reader_that_takes_nothing_is_cut(
             await tell(stack, session, text="x" * 100_000)
         await eventually(lambda: not clients)
 
-        got = b""  # once it reads again, it sees that this was the end
+        received = b""  # when the client reads again, it sees the end of the stream
         async with asyncio.timeout(HANG_S):
-            while not got.endswith(b"\r\n0\r\n\r\n"):
-                got = got[-10:] + await reader.read(2**20)
+            while not received.endswith(b"\r\n0\r\n\r\n"):
+                received = received[-10:] + await reader.read(2**20)
         writer.close()
 
 
-async def test_there_are_only_so_many(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_OF_ONE", 2)
-    monkeypatch.setattr(sse, "MOST", 3)
+async def test_streams_are_limited_per_operator_and_in_total(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "MAX_STREAMS_PER_OPERATOR", 2)
+    monkeypatch.setattr(sse, "MAX_STREAMS", 3)
     ada, bob = [(await stack.fleet.tokens.create(n, "read", None))[0] for n in ("ada", "bob")]
     async with opened(stack) as door:
         async with Cockpit(door, ada).stream("/events"), Cockpit(door, ada).stream("/events"):
@@ -219,7 +221,7 @@ async def test_there_are_only_so_many(stack: Stack, monkeypatch: pytest.MonkeyPa
             assert (await stream.next()).name == "snapshot"
 
 
-async def test_who_may_stream(stack: Stack) -> None:
+async def test_streams_check_the_token_and_its_agents(stack: Stack) -> None:
     session = await terminal(stack, agent="gone")
     narrowed, _ = await stack.fleet.tokens.create("c", "admin", None, agents=("main",))
     async with opened(stack) as door:
@@ -234,18 +236,23 @@ async def test_who_may_stream(stack: Stack) -> None:
 # -- pages of other origins ------------------------------------------------------------------------
 
 COCKPIT, EVIL = "https://cockpit.example.org", "https://evil.example.org"
-ASKS = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+PREFLIGHT = {
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization",
+}
 
 
-async def test_a_page_of_a_configured_origin_may_read_what_api_answers(stack: Stack) -> None:
+async def test_a_page_of_a_configured_origin_may_read_the_answers_of_the_api(stack: Stack) -> None:
     stack.configure(gateway={"origins": [COCKPIT]})
     async with opened(stack) as door:
         token = own_token(stack)
-        asked = await Cockpit(door, None).ask("OPTIONS", "/sessions", Origin=COCKPIT, **ASKS)
-        assert (asked.status, asked.body) == (204, b"")
-        assert asked.headers["Access-Control-Allow-Origin"] == COCKPIT
-        assert asked.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE"
-        assert asked.headers["Access-Control-Allow-Headers"] == (
+        preflight = await Cockpit(door, None).ask(
+            "OPTIONS", "/sessions", Origin=COCKPIT, **PREFLIGHT
+        )
+        assert (preflight.status, preflight.body) == (204, b"")
+        assert preflight.headers["Access-Control-Allow-Origin"] == COCKPIT
+        assert preflight.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE"
+        assert preflight.headers["Access-Control-Allow-Headers"] == (
             "Authorization, Content-Type, Idempotency-Key, Last-Event-ID"
         )
         for given in (token, "wrong"):
@@ -259,11 +266,11 @@ async def test_a_page_of_a_configured_origin_may_read_what_api_answers(stack: St
             assert (await stream.next()).name == "snapshot"
 
 
-async def test_other_origins_and_other_paths_are_as_before(stack: Stack) -> None:
+async def test_other_origins_and_other_paths_get_no_cors_headers(stack: Stack) -> None:
     stack.configure(gateway={"origins": [COCKPIT]})
     async with opened(stack) as door:
         token = own_token(stack)
-        for headers in ({"Origin": EVIL}, {"Origin": EVIL, **ASKS}, {"Origin": "null"}):
+        for headers in ({"Origin": EVIL}, {"Origin": EVIL, **PREFLIGHT}, {"Origin": "null"}):
             for verb in ("OPTIONS", "GET"):
                 answer = await Cockpit(door, token).ask(verb, "/sessions", **headers)
                 assert answer.status == 403
@@ -271,15 +278,15 @@ async def test_other_origins_and_other_paths_are_as_before(stack: Stack) -> None
         head = f"Host: localhost\r\nOrigin: {COCKPIT}\r\nOrigin: {EVIL}\r\n\r\n"
         assert b" 403 " in await raw(door, f"GET /api/sessions HTTP/1.0\r\n{head}".encode())
         for path in ("/tools/invoke", "/metrics", "/healthz", "/page/whoami"):
-            told = await _asked(door, path)
-            assert not any("access-control" in name.lower() for name in told), path
+            names = await _preflight_headers(door, path)
+            assert not any("access-control" in name.lower() for name in names), path
         without = await Cockpit(door, token).ask("GET", "/sessions")
         assert without.headers["Vary"] == "Origin"
         assert "Access-Control-Allow-Origin" not in without.headers
 
 
-async def _asked(door: Door, path: str) -> list[str]:
-    headers = {"Origin": COCKPIT, **ASKS}
+async def _preflight_headers(door: Door, path: str) -> list[str]:
+    headers = {"Origin": COCKPIT, **PREFLIGHT}
     async with door.http.options(f"{door.url}{path}", headers=headers) as answer:
         return [str(name) for name in answer.headers]
 
@@ -287,14 +294,16 @@ async def _asked(door: Door, path: str) -> list[str]:
 # -- raw output ------------------------------------------------------------------------------------
 
 
-async def test_raw_output_goes_on_where_it_was(
+async def test_a_stream_of_raw_output_resumes_at_the_last_offset(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
     async with held_terminal(stack) as held, opened(stack) as door:
         assert door.gateway is not None
         terminals, path = door.gateway.terminals, f"/sessions/{held.sid}/output"
-        await eventually(lambda: (one := terminals.known(held.sid)) and one.activity == "idle")
+        await eventually(
+            lambda: (one := terminals.held_record(held.sid)) and one.activity == "idle"
+        )
         cockpit = Cockpit(door, own_token(stack))
         async with cockpit.stream(path) as stream:
             about, screen = await stream.next(), await stream.next()
@@ -323,19 +332,19 @@ async def test_raw_output_goes_on_where_it_was(
             assert (await stream.ended())[-1].name == "ended"
 
 
-def test_a_tail_keeps_the_newest_output_once_somebody_follows() -> None:
+def test_a_tail_keeps_the_newest_output_after_its_first_read() -> None:
     tail = Tail()
     tail.put(0, b"a" * 100)
-    assert tail.since(0) is None, "nobody has asked for it"
+    assert tail.since(0) is None, "nothing is kept before the first read"
     assert tail.since(100) == b""
-    tail.put(100, b"a" * MOST)
-    assert tail.since(100) == b"a" * MOST
-    tail.put(100 + MOST, b"bc")
+    tail.put(100, b"a" * MAX_TAIL_BYTES)
+    assert tail.since(100) == b"a" * MAX_TAIL_BYTES
+    tail.put(100 + MAX_TAIL_BYTES, b"bc")
     assert (tail.since(101), tail.since(102), tail.since(tail.end + 1)) == (
         None,
-        b"a" * (MOST - 2) + b"bc",
+        b"a" * (MAX_TAIL_BYTES - 2) + b"bc",
         None,
     )
     assert tail.since(tail.end) == b""
     tail.put(10**9, b"x")
-    assert (tail.since(100 + MOST), tail.since(10**9)) == (None, b"x")
+    assert (tail.since(100 + MAX_TAIL_BYTES), tail.since(10**9)) == (None, b"x")

@@ -1,4 +1,4 @@
-"""What a stranger's turn can't do to others, whatever its agent is talked into."""
+"""The limits of a stranger's turn, whatever its agent is persuaded to do."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def configured(stack: Stack) -> None:
 
 
 async def turn_of(stack: Stack, user: str, *, chat: str | None = None, **fields: Any) -> Turn:
-    """Return a turn that answers somebody on Telegram."""
+    """Return a turn that answers a person on Telegram."""
     return await begin_turn(
         stack, HANDLERS, provider="telegram", from_=user, channel_id=chat or user, **fields
     )
@@ -40,7 +40,7 @@ async def refused(turn: Turn, tool: str, **params: Any) -> str:
     return str(refusal.value)
 
 
-async def nothing_is_anywhere(stack: Stack) -> bool:
+async def has_no_replies(stack: Stack) -> bool:
     return await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
 
 
@@ -48,7 +48,7 @@ async def nothing_is_anywhere(stack: Stack) -> bool:
 
 
 @pytest.mark.parametrize("target", ["999", "test:chat-1", "telegram/other:666", "console:console"])
-async def test_a_stranger_s_turn_writes_to_no_other_chat(stack: Stack, target: str) -> None:
+async def test_a_strangers_turn_cannot_write_to_another_chat(stack: Stack, target: str) -> None:
     stack.configure(channels={**OWNERS, "console": {}})
     assert await stack.fleet.replies.reader("telegram", "other").claim()
     stranger = await turn_of(stack, "666")
@@ -59,10 +59,10 @@ async def test_a_stranger_s_turn_writes_to_no_other_chat(stack: Stack, target: s
     await refused(stranger, "message_broadcast", targets=["666", target], message="x")
 
     assert "may send to its own chat alone" in why
-    assert await nothing_is_anywhere(stack)
+    assert await has_no_replies(stack)
 
 
-async def test_a_stranger_s_turn_writes_to_its_own_chat_and_its_threads(stack: Stack) -> None:
+async def test_a_strangers_turn_may_write_to_its_own_chat_and_threads(stack: Stack) -> None:
     stranger = await turn_of(stack, "666", chat="-100")
 
     for params in ({"target": "-100"}, {"target": "telegram:-100", "threadId": "t"}):
@@ -70,9 +70,7 @@ async def test_a_stranger_s_turn_writes_to_its_own_chat_and_its_threads(stack: S
     await stranger.call("message_thread_reply", message="hi", threadId="t2")
 
 
-async def test_what_may_be_sent_elsewhere_says_where_it_comes_from(
-    stack: Stack, directory: Any
-) -> None:
+async def test_a_message_to_another_chat_names_its_origin(stack: Stack, directory: Any) -> None:
     agent = {"runtime": "demo", "sends_to": ["test:chat-2", "other:*"]}
     stack.configure(agent, channels={**OWNERS, "other": {}})
     platform = Platform(directory / "platform")
@@ -86,7 +84,7 @@ async def test_what_may_be_sent_elsewhere_says_where_it_comes_from(
     assert "unless sends_to of [agents.main] has it" in why
 
 
-async def test_an_owner_s_turn_writes_everywhere_and_says_where_it_comes_from(
+async def test_an_owners_turn_may_write_to_any_chat_and_names_its_origin(
     stack: Stack, directory: Any
 ) -> None:
     platform = Platform(directory / "platform")
@@ -98,7 +96,7 @@ async def test_an_owner_s_turn_writes_everywhere_and_says_where_it_comes_from(
     assert [event["text"] for event in platform.delivered] == [line, line]
 
 
-async def test_what_another_session_has_written_is_on_nobody_s_behalf(stack: Stack) -> None:
+async def test_a_message_from_another_session_carries_no_owners_rights(stack: Stack) -> None:
     owner = await turn_of(stack, "1")
     other = await stack.append("hello", provider="telegram", from_="666", channel_id="666")
     await owner.call("sessions_send", sessionKey=str(other.session), message="x", timeout=0)
@@ -111,7 +109,7 @@ async def test_what_another_session_has_written_is_on_nobody_s_behalf(stack: Sta
 
 
 @pytest.mark.parametrize("tool", ["message_delete", "message_pin"])
-async def test_deleting_and_pinning_in_a_group_is_for_owners(stack: Stack, tool: str) -> None:
+async def test_deleting_and_pinning_in_a_group_needs_an_owner(stack: Stack, tool: str) -> None:
     stranger = await turn_of(stack, "666", chat="-100")
 
     assert "doesn't allow" in await refused(stranger, tool, messageId="5")
@@ -119,7 +117,7 @@ async def test_deleting_and_pinning_in_a_group_is_for_owners(stack: Stack, tool:
     groups = {"groups": {"-100": {"tools": {"also_allow": [tool]}}}}
     stack.configure(channels={"telegram": {"owners": ["1"], **groups}})
     allowed = gateway(stack.fleet, stack.home, HANDLERS)
-    with pytest.raises(CallRefused) as refusal:  # no adapter is there to do it
+    with pytest.raises(CallRefused) as refusal:  # no adapter runs
         await allowed.call(stranger.agent, tool, {"messageId": "5"})
     assert refusal.value.code == "UNAVAILABLE"
 
@@ -127,7 +125,9 @@ async def test_deleting_and_pinning_in_a_group_is_for_owners(stack: Stack, tool:
 # -- sessions -------------------------------------------------------------------------------------
 
 
-async def test_a_stranger_s_turn_sees_its_own_tree_whatever_is_configured(stack: Stack) -> None:
+async def test_a_strangers_turn_sees_only_its_own_sessions_whatever_is_configured(
+    stack: Stack,
+) -> None:
     owners = await stack.append("my salary", provider="telegram", from_="1", channel_id="1")
     view = await stack.fleet.sessions.view(owners.session.sid)
     assert view is not None
@@ -147,7 +147,7 @@ async def test_a_stranger_s_turn_sees_its_own_tree_whatever_is_configured(stack:
     assert view.waiting == 1
 
 
-async def test_an_owner_s_turn_sees_its_agent_s_sessions(stack: Stack) -> None:
+async def test_an_owners_turn_sees_all_sessions_of_its_agent(stack: Stack) -> None:
     stack.configure({"runtime": "demo"}, channels=OWNERS)
     other = await stack.append("hello", provider="telegram", from_="666", channel_id="666")
     owner = await turn_of(stack, "1")
@@ -155,11 +155,11 @@ async def test_an_owner_s_turn_sees_its_agent_s_sessions(stack: Stack) -> None:
     await owner.call("sessions_history", sessionKey=str(other.session))
 
 
-# -- on whose behalf ------------------------------------------------------------------------------
+# -- rights of tasks and jobs ---------------------------------------------------------------------
 
 
 async def taken_up(stack: Stack, session: SessionKey) -> Turn:
-    """Return the turn of what waits in a session."""
+    """Begin a turn with the first entry that waits in a session."""
     lease = await stack.fleet.leases.acquire(session.sid, worker="t", host=stack.home.host_id)
     assert lease is not None
     first = (await lease.entries())[0][0].decode()
@@ -170,7 +170,7 @@ async def taken_up(stack: Stack, session: SessionKey) -> Turn:
 
 
 @pytest.mark.parametrize(("user", "may"), [("1", True), ("666", False)])
-async def test_a_task_and_its_result_have_the_rights_of_who_asked(
+async def test_a_task_and_its_result_have_the_rights_of_the_person_who_asked(
     stack: Stack, user: str, may: bool
 ) -> None:
     turn = await turn_of(stack, user)
@@ -188,7 +188,7 @@ async def test_a_task_and_its_result_have_the_rights_of_who_asked(
 
 
 @pytest.mark.parametrize(("user", "may"), [("1", True), ("666", False)])
-async def test_a_cron_run_has_the_rights_that_its_maker_has_now(
+async def test_a_cron_run_has_the_current_rights_of_the_jobs_creator(
     stack: Stack, user: str, may: bool
 ) -> None:
     allow = {"tools": {"also_allow": ["cron_add"]}}
@@ -212,10 +212,10 @@ async def test_a_cron_run_has_the_rights_that_its_maker_has_now(
     ("scope", "user", "may"),
     [("admin", "1", True), ("admin", "666", False), ("write", "1", False)],
 )
-async def test_what_an_operator_sets_going_is_the_user_s(
+async def test_an_operators_task_has_only_the_rights_of_the_sessions_user(
     stack: Stack, scope: str, user: str, may: bool
 ) -> None:
-    """What a stranger has said in a conversation gets no owner's rights by an operator's task."""
+    """A task of an operator does not give a stranger's messages an owner's rights."""
     session = (await turn_of(stack, user)).lease.session
     door = gateway(stack.fleet, stack.home, HANDLERS)
     started, _ = await ask(
@@ -230,10 +230,10 @@ async def test_what_an_operator_sets_going_is_the_user_s(
         await refused(task, "message_send", **elsewhere)
 
 
-# -- by a client that we did not write -------------------------------------------------------------
+# -- with an independent client --------------------------------------------------------------------
 
 
-async def test_nothing_of_an_owner_s_is_reached_over_mcp(stack: Stack) -> None:
+async def test_a_strangers_agent_reaches_nothing_of_an_owner_over_mcp(stack: Stack) -> None:
     agent = {"runtime": "demo", "sees_sessions": "all", "tools": {"also_allow": ["*"]}}
     stack.configure(agent, channels={**OWNERS, "console": {}})
     owners = await stack.append("my salary", provider="telegram", from_="1", channel_id="1")
@@ -290,5 +290,5 @@ async def test_nothing_of_an_owner_s_is_reached_over_mcp(stack: Stack) -> None:
     after = await stack.fleet.sessions.view(owners.session.sid)
     assert after is not None
     assert after.waiting == 1
-    assert await nothing_is_anywhere(stack)
+    assert await has_no_replies(stack)
     assert await cron_of(stack.fleet).jobs() == []

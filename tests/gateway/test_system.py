@@ -1,4 +1,4 @@
-"""The tools about the configuration: what they show, to whom, and what they never show."""
+"""The tools that read the configuration: what they show, and that they mask secrets."""
 
 import hashlib
 from typing import Any
@@ -60,22 +60,24 @@ async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[
     return refusal.value.code, str(refusal.value)
 
 
-async def test_an_owner_s_agent_reads_what_holds_and_no_secret(stack: Stack) -> None:
+async def test_an_owners_agent_reads_the_effective_configuration_without_secrets(
+    stack: Stack,
+) -> None:
     caller = await begin_turn(stack, HANDLERS)
-    told = await call(stack, caller, "gateway_config_get")
-    text = told.model_dump_json()
+    answer = await call(stack, caller, "gateway_config_get")
+    text = answer.model_dump_json()
 
     assert "canary" not in text
-    assert told.config["fleet"]["workers"] == 7  # from the environment
-    assert told.config["queue"]["mode"] == "aside"  # from nowhere
-    assert told.config["redis"]["url"] == "***"
-    main = told.config["agents"]["main"]
+    assert answer.config["fleet"]["workers"] == 7  # from the environment
+    assert answer.config["queue"]["mode"] == "aside"  # the default
+    assert answer.config["redis"]["url"] == "***"
+    main = answer.config["agents"]["main"]
     assert (main["model"], main["env"]) == ("large", {"KEY": "***"})
     assert main["mcp_servers"]["files"]["args"] == ["***"]
     assert main["mcp_servers"]["web"]["url"] == "***"
 
 
-async def test_the_hash_changes_with_the_file(stack: Stack) -> None:
+async def test_the_configurations_hash_changes_with_its_file(stack: Stack) -> None:
     file = stack.home.config_file
     before = (await call(stack, READER, "gateway_config_get")).hash
     again = (await call(stack, READER, "config.get", key="redis")).hash
@@ -107,7 +109,9 @@ async def test_the_hash_changes_with_the_file(stack: Stack) -> None:
         ),
     ],
 )
-async def test_a_key_selects_a_part(stack: Stack, key: str, value: Any) -> None:
+async def test_a_key_selects_a_part_of_the_configuration(
+    stack: Stack, key: str, value: Any
+) -> None:
     assert (await call(stack, READER, "gateway_config_get", key=key)).config == value
 
 
@@ -134,53 +138,55 @@ async def test_a_key_selects_a_part(stack: Stack, key: str, value: Any) -> None:
         ("__class__", "The configuration has no key '__class__'; it has "),
     ],
 )
-async def test_a_key_that_is_none_is_told_with_those_that_are_near(
+async def test_an_unknown_key_is_refused_with_a_suggestion(
     stack: Stack, key: str, why: str
 ) -> None:
-    code, told = await refused(stack, READER, "gateway_config_get", key=key)
+    code, message = await refused(stack, READER, "gateway_config_get", key=key)
 
     assert code == "NOT_FOUND"
-    assert told.startswith(why)
-    assert told.endswith((".", "?"))
+    assert message.startswith(why)
+    assert message.endswith((".", "?"))
 
 
-async def test_a_hash_is_of_what_is_shown_with_it(stack: Stack) -> None:
-    """A person saves the file between two looks at it: a hash of that would have it undone."""
+async def test_the_hash_belongs_to_the_configuration_that_is_shown_with_it(stack: Stack) -> None:
+    """With the hash of a newer file, a change could undo what a person has saved since."""
     caller = await begin_turn(stack, HANDLERS)
     before = load_config(stack.home.config_file)
     text = stack.home.config_file.read_text() + "\n[queue]\nmode = 'interrupt'\n"
     stack.home.config_file.write_text(text)
     caller.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=before)
-    told = await caller.call("gateway_config_get")
+    answer = await caller.call("gateway_config_get")
 
-    assert told["config"]["queue"]["mode"] == "interrupt"
-    assert told["hash"] == hashlib.sha256(text.encode()).hexdigest()
+    assert answer["config"]["queue"]["mode"] == "interrupt"
+    assert answer["hash"] == hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.mark.parametrize("text", ["", "[queue\n", "[tools]\ndeny = ['nothing_like_it']\n"])
-async def test_of_a_file_that_is_not_what_holds_there_is_no_hash(stack: Stack, text: str) -> None:
+async def test_a_configuration_file_that_is_not_in_effect_has_no_hash(
+    stack: Stack, text: str
+) -> None:
     caller = await begin_turn(stack, HANDLERS)
     current = CurrentConfig(stack.home, load_config(stack.home.config_file))
     stack.home.config_file.write_text(text)
     caller.gateway = gateway(stack.fleet, stack.home, HANDLERS, current_config=current)
-    told = await caller.call("gateway_config_get", key="agents.main.model")
+    answer = await caller.call("gateway_config_get", key="agents.main.model")
 
-    assert told["config"] == "large"
-    assert "hash" not in told
-    assert "A person has to correct the file" in told["problem"]
+    assert answer["config"] == "large"
+    assert "hash" not in answer
+    assert "A person has to correct the file" in answer["problem"]
 
 
 async def test_the_schema_is_that_of_the_configuration(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
-    told = await call(stack, caller, "gateway_config_schema")
+    answer = await call(stack, caller, "gateway_config_schema")
 
-    assert told.model_dump()["schema"] == Config.model_json_schema()
-    assert "canary" not in told.model_dump_json()
+    assert answer.model_dump()["schema"] == Config.model_json_schema()
+    assert "canary" not in answer.model_dump_json()
 
 
-async def test_hostile_keys_are_refused(stack: Stack) -> None:
+async def test_hostile_configuration_keys_are_refused(stack: Stack) -> None:
     for key in HOSTILE:
-        code, told = await refused(stack, READER, "gateway_config_get", key=key)
+        code, message = await refused(stack, READER, "gateway_config_get", key=key)
         assert code in ("INVALID_REQUEST", "NOT_FOUND")
-        assert "\n" not in told
-        assert len(told) < 500
+        assert "\n" not in message
+        assert len(message) < 500

@@ -1,4 +1,4 @@
-"""What works for a session, as one script reads it: by what stands in Redis."""
+"""The task tree of a session, as one script reads it from Redis."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.commands.call import Asked
+from remoteclaw.commands.call import CommandCall
 from remoteclaw.commands.status import status
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import announcements
-from remoteclaw.messages import SessionKey, Work
+from remoteclaw.messages import SessionKey, TaskStatus
 from tests.support.doors import opened, own_token
 from tests.support.stack import Stack
 from tests.support.tasks import HANDLERS, call, may, refused, take_over, take_up, work
@@ -24,8 +24,8 @@ from tests.support.waiting import HANG_S
 DOING = {"tool": "Bash", "argument": "make", "said": "Building."}
 
 
-async def below(stack: Stack, sid: str, **limits: Any) -> list[Work]:
-    return [*(await stack.fleet.work.below(sid, **limits)).items]
+async def tree_items(stack: Stack, sid: str, **limits: Any) -> list[TaskStatus]:
+    return [*(await stack.fleet.task_trees.read(sid, **limits)).items]
 
 
 async def spawned(stack: Stack, turn: Turn, prompt: str, **params: Any) -> SessionKey:
@@ -33,183 +33,187 @@ async def spawned(stack: Stack, turn: Turn, prompt: str, **params: Any) -> Sessi
     return SessionKey.parse(started.child_session_key)
 
 
-async def test_what_works_for_a_session_is_told_from_its_start_to_its_end(
+async def test_a_task_is_in_the_task_tree_from_its_start_to_its_end(
     stack: Stack, parent: Turn
 ) -> None:
     child = await spawned(stack, parent, "hello", label="greeter")
-    sid, told = parent.lease.sid, []
-    told += await below(stack, sid)
+    sid, items = parent.lease.sid, []
+    items += await tree_items(stack, sid)
     turn = await take_up(stack, child)
-    told += await below(stack, sid)
-    await turn.lease.work.note(turn.id, DOING, is_first=True)
-    told += await below(stack, sid)
+    items += await tree_items(stack, sid)
+    await turn.lease.progress.note(turn.id, DOING, is_first=True)
+    items += await tree_items(stack, sid)
     await turn.finish()
-    told += await below(stack, sid)
+    items += await tree_items(stack, sid)
 
-    assert [one.state for one in told] == ["waiting", "running", "running", "done"]
-    assert {(one.session, one.parent, one.label, one.kind) for one in told} == {
+    assert [one.state for one in items] == ["waiting", "running", "running", "done"]
+    assert {(one.session, one.parent, one.label, one.kind) for one in items} == {
         (child, sid, "greeter", "task")
     }
-    assert {(one.run, one.since_ms) for one in told} == {
+    assert {(one.run, one.since_ms) for one in items} == {
         (f"{child.sid}-{turn.id}", int(turn.id.partition("-")[0]))
     }
-    assert [(one.tool, one.argument, one.said) for one in told] == [
+    assert [(one.tool, one.argument, one.last_text) for one in items] == [
         ("", "", ""),
         ("", "", ""),
         ("Bash", "make", "Building."),
         ("", "", ""),
     ]
-    assert await below(stack, sid, recent_ms=0) == []
+    assert await tree_items(stack, sid, recent_ms=0) == []
     state: Any = await stack.fleet.scripts.client.hgetall(keys.state(child.sid))
     assert b"doing" not in state
 
 
-async def test_what_it_has_started_waits_for_what_that_has_started(stack: Stack) -> None:
+async def test_a_task_waits_for_the_tasks_that_it_has_started(stack: Stack) -> None:
     may(stack, sessions={"max_depth": 2})
     parent = await begin_turn(stack, HANDLERS)
     child = await take_up(stack, await spawned(stack, parent, "one"))
     grandchild = await spawned(stack, child, "hello")
     await child.finish()
     await child.lease.close()
-    while_below = await below(stack, parent.lease.sid)
+    before = await tree_items(stack, parent.lease.sid)
     await work(stack, str(grandchild))
     await work(stack, str(child.lease.session))
-    after = await below(stack, parent.lease.sid)
+    after = await tree_items(stack, parent.lease.sid)
 
-    assert [(one.session, one.parent, one.state) for one in while_below] == [
+    assert [(one.session, one.parent, one.state) for one in before] == [
         (child.lease.session, parent.lease.sid, "waiting"),
         (grandchild, child.lease.sid, "waiting"),
     ]
     assert sorted(one.state for one in after) == ["done", "done"]
 
 
-async def test_what_was_cancelled_is_not_told_of_until_it_has_ended(
-    stack: Stack, parent: Turn
-) -> None:
+async def test_a_cancelled_task_is_left_out_until_it_has_ended(stack: Stack, parent: Turn) -> None:
     child = await take_up(stack, await spawned(stack, parent, "one"))
     await call(stack, parent, "subagents", action="cancel")
-    ending = await below(stack, parent.lease.sid)
+    ending = await tree_items(stack, parent.lease.sid)
     await child.lease.turns.finish("stopped", reply=[])
 
     assert ending == []
-    assert [one.state for one in await below(stack, parent.lease.sid)] == ["stopped"]
+    assert [one.state for one in await tree_items(stack, parent.lease.sid)] == ["stopped"]
 
 
-async def test_the_unfinished_come_first_and_the_rest_is_counted(stack: Stack) -> None:
+async def test_unfinished_tasks_come_first_and_omitted_tasks_are_counted(stack: Stack) -> None:
     may(stack, sessions={"max_children": 20})
     parent = await begin_turn(stack, HANDLERS)
     children = [await spawned(stack, parent, f"hello {n}") for n in range(4)]
     await work(stack, str(children[0]))
-    whole = await stack.fleet.work.below(parent.lease.sid)
-    some = await stack.fleet.work.below(parent.lease.sid, most=2)
+    full = await stack.fleet.task_trees.read(parent.lease.sid)
+    limited = await stack.fleet.task_trees.read(parent.lease.sid, max_tasks=2)
 
-    assert [one.session for one in whole.items] == [*children[1:], children[0]]
-    assert ([one.session for one in some.items], some.left_out) == (children[1:3], 2)
-    assert whole.left_out == 0
-    assert [one.session for one in whole.unfinished] == children[1:]
+    assert [one.session for one in full.items] == [*children[1:], children[0]]
+    assert ([one.session for one in limited.items], limited.left_out) == (children[1:3], 2)
+    assert full.left_out == 0
+    assert [one.session for one in full.unfinished] == children[1:]
 
 
-async def test_only_the_owner_of_a_turn_says_what_it_does(stack: Stack, parent: Turn) -> None:
-    """What an earlier attempt did and said is not what the one now does."""
+async def test_only_the_current_attempt_of_a_turn_reports_its_activity(
+    stack: Stack, parent: Turn
+) -> None:
+    """The activity of an earlier attempt is not shown for the current one."""
     child = await take_up(stack, await spawned(stack, parent, "one"))
-    await child.lease.work.note(child.id, DOING, is_first=True)
+    await child.lease.progress.note(child.id, DOING, is_first=True)
     other = await take_over(stack, child)
     with pytest.raises(LeaseLost):
-        await child.lease.work.note(child.id, {"tool": "late"}, is_first=False)
-    await other.lease.work.note(other.id, {}, is_first=True)
-    (now,) = await below(stack, parent.lease.sid)
+        await child.lease.progress.note(child.id, {"tool": "late"}, is_first=False)
+    await other.lease.progress.note(other.id, {}, is_first=True)
+    (now,) = await tree_items(stack, parent.lease.sid)
 
-    assert (now.state, now.tool, now.said) == ("running", "", "")
+    assert (now.state, now.tool, now.last_text) == ("running", "", "")
 
 
-async def test_those_above_are_told_of_each_change(stack: Stack) -> None:
-    """By one announcement for the whole tree, and one for the chat of its top."""
+async def test_each_change_is_announced_to_all_ancestor_sessions(stack: Stack) -> None:
+    """One announcement names all of them."""
     may(stack, sessions={"max_depth": 2})
     parent = await begin_turn(stack, HANDLERS, channel_id="chat-1")
     child = await take_up(stack, await spawned(stack, parent, "one"))
-    heard = announcements(stack.fleet.scripts.client, keys.WORK)
-    assert await anext(heard) is None
+    updates = announcements(stack.fleet.scripts.client, keys.TASK_UPDATES)
+    assert await anext(updates) is None
     grandchild = await take_up(stack, await spawned(stack, child, "two"))
     both = f"{child.lease.sid},{parent.lease.sid}".encode()
-    seen = [await _next(heard)]
-    await grandchild.lease.work.note(grandchild.id, DOING, is_first=True)
-    seen.append(await _next(heard))
+    seen = [await _next(updates)]
+    await grandchild.lease.progress.note(grandchild.id, DOING, is_first=True)
+    seen.append(await _next(updates))
     await grandchild.finish()
-    seen.append(await _next(heard))
-    await heard.aclose()
+    seen.append(await _next(updates))
+    await updates.aclose()
 
     assert seen == [both, both, both]
 
 
-async def test_the_adapter_of_the_chat_is_told_where(stack: Stack) -> None:
+async def test_a_change_of_the_task_tree_is_announced_to_the_adapter_of_the_chat(
+    stack: Stack,
+) -> None:
     parent = await begin_turn(stack, HANDLERS, channel_id="chat-1", thread_id="t")
     child = await take_up(stack, await spawned(stack, parent, "one"))
-    hearing = announcements(stack.fleet.scripts.client, keys.live_of("test", "default"))
-    assert await anext(hearing) is None
-    await child.lease.work.note(child.id, DOING, is_first=True)
-    told: Mapping[str, Any] = orjson.loads(await _next(hearing))
-    await hearing.aclose()
+    updates = announcements(stack.fleet.scripts.client, keys.live_of("test", "default"))
+    assert await anext(updates) is None
+    await child.lease.progress.note(child.id, DOING, is_first=True)
+    update: Mapping[str, Any] = orjson.loads(await _next(updates))
+    await updates.aclose()
 
-    assert told == {"work": str(parent.lease.session)}
-
-
-# -- what its agent says --------------------------------------------------------------------------
+    assert update == {"work": str(parent.lease.session)}
 
 
-async def test_a_task_says_how_far_it_is(stack: Stack, parent: Turn) -> None:
-    """On one line, short, without secrets, and until its turn ends."""
+# -- progress -------------------------------------------------------------------------------------
+
+
+async def test_a_task_reports_its_progress_in_one_short_line_without_secrets(
+    stack: Stack, parent: Turn
+) -> None:
+    """The progress is shown until the turn ends."""
     stack.configure({"runtime": "demo", "env": {"DEPLOY_KEY": "swordfish-1234"}})
     child = await take_up(stack, await spawned(stack, parent, "one"))
     long = f"swordfish-1234\n{'ä' * 300}"
     first = await call(stack, child, "session_progress", progress=long)
-    (told,) = await below(stack, parent.lease.sid)
+    (shown,) = await tree_items(stack, parent.lease.sid)
     await call(stack, child, "session_progress", progress="3 of 7", call_id="c1")
     await call(stack, child, "session_progress", progress="4 of 7")
     await call(stack, child, "session_progress", progress="3 of 7", call_id="c1")
-    (newer,) = await below(stack, parent.lease.sid)
+    (newer,) = await tree_items(stack, parent.lease.sid)
     await child.finish()
-    (ended,) = await below(stack, parent.lease.sid)
+    (ended,) = await tree_items(stack, parent.lease.sid)
     late = await refused(stack, child, "session_progress", progress="5 of 7")
 
-    assert first.progress == told.progress
-    assert told.progress.startswith("[secret] ää")
-    assert 250 <= len(told.progress.encode()) <= 256
-    assert newer.progress == "4 of 7", "a call that is repeated does nothing again"
+    assert first.progress == shown.progress
+    assert shown.progress.startswith("[secret] ää")
+    assert 250 <= len(shown.progress.encode()) <= 256
+    assert newer.progress == "4 of 7", "a repeated call does nothing"
     assert ended.progress == ""
     assert late == "No turn is running for this agent: tools work in a turn."
 
 
-async def test_a_conversation_has_no_progress(stack: Stack, parent: Turn) -> None:
+async def test_only_tasks_can_report_progress(stack: Stack, parent: Turn) -> None:
     by_agent = await refused(stack, parent, "session_progress", progress="3 of 7")
     by_operator = await refused(stack, operator(), "session_progress", progress="3 of 7")
 
     assert by_agent.startswith("This session works for no other one")
-    assert by_operator.startswith("Only the agent of a task says how far it is")
+    assert by_operator.startswith("Only the agent of a task reports its progress")
 
 
 # -- for operators --------------------------------------------------------------------------------
 
 
-async def test_operators_see_the_tree(stack: Stack, parent: Turn) -> None:
+async def test_operators_can_read_the_task_tree(stack: Stack, parent: Turn) -> None:
     child = await take_up(stack, await spawned(stack, parent, "one", label="links"))
-    await child.lease.work.note(child.id, DOING, is_first=True)
+    await child.lease.progress.note(child.id, DOING, is_first=True)
     await call(stack, child, "session_progress", progress="3 of 7")
-    told = await call(stack, operator("read"), "sessions.tree", sessionKey=parent.lease.sid)
+    tree = await call(stack, operator("read"), "sessions.tree", sessionKey=parent.lease.sid)
     why = await refused(stack, operator("read"), "sessions.tree", sessionKey="main/x/y/z:z:_")
 
-    assert told.session_key == str(parent.lease.session)
-    (item,) = told.work
-    assert (item.run_id, item.parent) == (f"{child.lease.sid}-{child.id}", told.session_key)
+    assert tree.session_key == str(parent.lease.session)
+    (item,) = tree.work
+    assert (item.run_id, item.parent) == (f"{child.lease.sid}-{child.id}", tree.session_key)
     assert (item.label, item.kind, item.state) == ("links", "task", "running")
     assert (item.doing, item.said, item.progress) == ("Bash: make", "Building.", "3 of 7")
     assert "is no session: `remoteclaw sessions list` shows those there are" in why
 
 
-async def test_who_follows_a_session_hears_what_works_for_it(
+async def test_subscribers_receive_the_task_tree_at_each_change(
     stack: Stack, parent: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, at each change below it, and that it is over; nothing without a change."""
-    monkeypatch.setattr("remoteclaw.gateway.feeds.WORK_S", 0)
+    """At once, at each change, and at the end; never without a change."""
+    monkeypatch.setattr("remoteclaw.gateway.feeds.WORK_INTERVAL_S", 0)
     sid = parent.lease.sid
     token = own_token(stack)
     async with opened(stack) as door, door.connected(token) as one, door.connected(token) as two:
@@ -218,11 +222,11 @@ async def test_who_follows_a_session_hears_what_works_for_it(
         first = await one.event("session.work")
         await two.call("sessions.subscribe", {"sessionKey": sid})
         second = await two.event("session.work")
-        await child.lease.work.note(child.id, DOING, is_first=True)
+        await child.lease.progress.note(child.id, DOING, is_first=True)
         while not first["work"][0].get("doing"):
             first = await one.event("session.work")
         for _ in range(5):
-            await child.lease.work.note(child.id, DOING, is_first=False)
+            await child.lease.progress.note(child.id, DOING, is_first=False)
             await one.call("health")
         await child.finish()
         last = await one.event("session.work")
@@ -233,30 +237,30 @@ async def test_who_follows_a_session_hears_what_works_for_it(
     assert [item["state"] for item in last["work"]] == ["done"]
 
 
-async def test_what_works_is_told_only_so_often(
+async def test_the_task_tree_is_sent_at_most_once_per_interval(
     stack: Stack, parent: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.feeds.WORK_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.gateway.feeds.WORK_INTERVAL_S", HANG_S)
     child = await take_up(stack, await spawned(stack, parent, "one"))
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
         await client.call("sessions.subscribe", {"sessionKey": parent.lease.sid})
         assert await client.event("session.work")
         for number in range(5):
-            await child.lease.work.note(child.id, {"tool": f"T{number}"}, is_first=False)
+            await child.lease.progress.note(child.id, {"tool": f"T{number}"}, is_first=False)
         assert await client.event("session.work")
         assert await client.call("health")
 
         assert [one for one in client.events if one["event"] == "session.work"] == []
 
 
-async def test_status_says_what_works(stack: Stack, parent: Turn) -> None:
-    """In a chat of several people without the arguments of tools."""
+async def test_the_status_command_lists_running_tasks(stack: Stack, parent: Turn) -> None:
+    """Without the arguments of tools, unless the channel shows them."""
     child = await take_up(stack, await spawned(stack, parent, "one", label="links"))
-    await child.lease.work.note(child.id, DOING, is_first=True)
+    await child.lease.progress.note(child.id, DOING, is_first=True)
     config = load_config(stack.home.config_file, {})
-    asked = Asked(
+    command = CommandCall(
         id="1",
-        rest="",
+        arguments="",
         session=parent.lease.session,
         sender="alice",
         is_owner=False,
@@ -264,16 +268,16 @@ async def test_status_says_what_works(stack: Stack, parent: Turn) -> None:
         config=config,
         home=stack.home,
     )
-    in_a_group = (await status(asked)).text
+    by_default = (await status(command)).text
     shown = {"channels": {"test": ChannelConfig(activity="arguments")}}
-    direct = (await status(replace(asked, config=config.model_copy(update=shown)))).text
+    with_arguments = (await status(replace(command, config=config.model_copy(update=shown)))).text
 
-    assert "- works for it: links: `Bash` (" in in_a_group
-    assert "- works for it: links: `Bash: make` (" in direct
+    assert "- at work: links: `Bash` (" in by_default
+    assert "- at work: links: `Bash: make` (" in with_arguments
 
 
-async def _next(heard: Any) -> bytes:
-    """Return the next announcement; None between them only says that it was listened."""
-    while (told := await anext(heard)) is None:
+async def _next(updates: Any) -> bytes:
+    """Return the next announcement. None only means that the subscription is active."""
+    while (update := await anext(updates)) is None:
         pass
-    return bytes(told)
+    return bytes(update)

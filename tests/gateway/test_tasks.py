@@ -1,4 +1,4 @@
-"""Sessions that start others for tasks: by what stands on whose stream afterwards."""
+"""Tasks: sessions that start other sessions, tested by the entries in their streams."""
 
 import asyncio
 from pathlib import Path
@@ -19,10 +19,10 @@ from tests.support.waiting import eventually
 ADMIN = operator()
 
 
-# -- starting one ----------------------------------------------------------------------------------
+# -- starting tasks --------------------------------------------------------------------------------
 
 
-async def test_a_task_has_a_session_of_its_own(stack: Stack, parent: Turn) -> None:
+async def test_a_task_has_its_own_session(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="count the files", label="files")
     child = SessionKey.parse(started.child_session_key)
     (entry,) = await entries(stack, child)
@@ -48,7 +48,7 @@ async def test_a_task_has_a_session_of_its_own(stack: Stack, parent: Turn) -> No
     ]
 
 
-async def test_its_result_comes_back_as_an_entry(stack: Stack, parent: Turn) -> None:
+async def test_the_result_of_a_task_returns_as_an_entry(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="hello", label="greeter")
     await work(stack, started.child_session_key)
     await work(stack, started.child_session_key)  # there is nothing more to do
@@ -58,12 +58,17 @@ async def test_its_result_comes_back_as_an_entry(stack: Stack, parent: Turn) -> 
     assert "not a complete answer" not in result.message.text
     assert (result.deliver, result.origin) == ("channel", "result")
     assert result.provenance is not None
-    told = result.provenance
-    assert (told.by, told.run) == (started.child_session_key, started.run_id)
-    assert (told.status, told.label, told.via, told.hops) == ("done", "greeter", (), 2)
+    provenance = result.provenance
+    assert (provenance.by, provenance.run) == (started.child_session_key, started.run_id)
+    assert (provenance.status, provenance.label, provenance.via, provenance.hops) == (
+        "done",
+        "greeter",
+        (),
+        2,
+    )
 
 
-async def test_a_task_that_fails_says_so(stack: Stack, parent: Turn) -> None:
+async def test_a_failed_task_returns_a_failed_result(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="fail")
     await work(stack, started.child_session_key)
     _, result = await entries(stack, parent.lease.session)
@@ -73,7 +78,7 @@ async def test_a_task_that_fails_says_so(stack: Stack, parent: Turn) -> None:
     assert result.message.text
 
 
-async def test_the_same_call_again_starts_nothing(stack: Stack, parent: Turn) -> None:
+async def test_a_repeated_spawn_call_starts_no_second_task(stack: Stack, parent: Turn) -> None:
     first = await call(stack, parent, "sessions_spawn", prompt="once", call_id="c1")
     again = await call(stack, parent, "sessions_spawn", prompt="once", call_id="c1")
 
@@ -81,7 +86,7 @@ async def test_the_same_call_again_starts_nothing(stack: Stack, parent: Turn) ->
     assert len(await entries(stack, first.child_session_key)) == 1
 
 
-async def test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before(
+async def test_a_new_attempt_reuses_the_tasks_of_the_previous_attempt(
     stack: Stack, parent: Turn
 ) -> None:
     async def spawn(turn: Turn, call_id: str, prompt: str = "dice") -> SpawnResult:
@@ -102,7 +107,7 @@ async def test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before(
     assert [note["text"] for note in notes] == ["dice", "dice", "dice", "other dice"]
 
 
-async def test_how_many_may_be_unfinished(stack: Stack) -> None:
+async def test_unfinished_tasks_of_one_session_are_limited(stack: Stack) -> None:
     may(stack, sessions={"max_children": 2})
     parent = await begin_turn(stack, HANDLERS)
     for number in range(2):
@@ -115,7 +120,7 @@ async def test_how_many_may_be_unfinished(stack: Stack) -> None:
     assert await call(stack, parent, "sessions_spawn", prompt="one more")
 
 
-async def test_how_deep_they_may_go(stack: Stack) -> None:
+async def test_the_depth_of_tasks_is_limited(stack: Stack) -> None:
     may(stack, sessions={"max_depth": 2})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one")
@@ -127,7 +132,7 @@ async def test_how_deep_they_may_go(stack: Stack) -> None:
     assert "can't start another one" in why
 
 
-async def test_a_grandchilds_result_goes_to_its_parent_and_then_on(stack: Stack) -> None:
+async def test_a_grandchilds_result_goes_only_to_its_own_parent(stack: Stack) -> None:
     may(stack, sessions={"max_depth": 2})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one")
@@ -142,7 +147,7 @@ async def test_a_grandchilds_result_goes_to_its_parent_and_then_on(stack: Stack)
     assert len(await entries(stack, parent.lease.session)) == 1
 
 
-async def test_a_task_may_no_more_than_its_depth(stack: Stack, parent: Turn) -> None:
+async def test_a_task_has_only_the_tools_of_its_depth(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="x")
     child = await take_up(stack, started.child_session_key)
 
@@ -152,7 +157,7 @@ async def test_a_task_may_no_more_than_its_depth(stack: Stack, parent: Turn) -> 
         assert why == f"The policy doesn't allow {tool} here."
 
 
-async def test_agents_start_others_only_where_that_is_configured(stack: Stack) -> None:
+async def test_an_agent_starts_tasks_of_other_agents_only_if_configured(stack: Stack) -> None:
     stack.configure({"runtime": "demo"})
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(text + '\n[agents.other]\nruntime = "demo"\n')
@@ -170,7 +175,7 @@ async def test_agents_start_others_only_where_that_is_configured(stack: Stack) -
     assert SessionKey.parse(started.child_session_key).agent == "other"
 
 
-async def test_another_chat_is_for_owners(stack: Stack) -> None:
+async def test_only_an_owners_turn_starts_a_task_for_another_chat(stack: Stack) -> None:
     channels = {"test": {"owners": ["olga"]}}
     stack.configure({"runtime": "demo"}, channels=channels)
     alice = await begin_turn(stack, HANDLERS)
@@ -184,21 +189,21 @@ async def test_another_chat_is_for_owners(stack: Stack) -> None:
     assert SessionKey.parse(started.child_session_key).channel_id == "chat-9"
 
 
-async def test_an_operator_starts_one_for_a_session(stack: Stack) -> None:
+async def test_an_operator_starts_a_task_for_a_session(stack: Stack) -> None:
     alice = await stack.append("hello")
     key = str(alice.session)
     why = await refused(stack, ADMIN, "sessions_spawn", prompt="x")
     started = await call(stack, ADMIN, "sessions_spawn", prompt="hello", session_key=key)
     await work(stack, started.child_session_key)
 
-    assert "say by sessionKey" in why
+    assert "name the session by sessionKey" in why
     assert [entry.origin for entry in await entries(stack, key)] == ["chat", "result"]
 
 
 # -- labels ----------------------------------------------------------------------------------------
 
 
-async def test_a_label_is_an_agents_own_and_finds_its_session(stack: Stack) -> None:
+async def test_a_label_is_unique_within_an_agent_and_finds_its_session(stack: Stack) -> None:
     may(stack)
     parent = await begin_turn(stack, HANDLERS)
     started = await call(stack, parent, "sessions_spawn", prompt="x", label="plan")
@@ -211,11 +216,11 @@ async def test_a_label_is_an_agents_own_and_finds_its_session(stack: Stack) -> N
     assert why == "The label 'plan' is taken: choose another one."
     assert sent.session_key == started.child_session_key
     assert "no session called 'plans'" in unknown
-    assert "give sessionKey or label" in neither
+    assert "name the session by sessionKey or label" in neither
     assert [one.label for one in listed.sessions] == ["plan"]
 
 
-async def test_a_label_of_a_session_that_is_forgotten_is_free(stack: Stack, parent: Turn) -> None:
+async def test_the_label_of_a_forgotten_session_can_be_reused(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="x", label="plan")
     sid = SessionKey.parse(started.child_session_key).sid
     await stack.fleet.scripts.client.delete(keys.state(sid))
@@ -227,7 +232,7 @@ async def test_a_label_of_a_session_that_is_forgotten_is_free(stack: Stack, pare
 # -- who may write to whom -------------------------------------------------------------------------
 
 
-async def test_nobody_writes_to_who_waits_for_it(stack: Stack) -> None:
+async def test_a_session_cannot_write_to_a_session_that_waits_for_it(stack: Stack) -> None:
     """A asks B, whose agent asks A. A session that B has started asks B."""
     may(stack, sessions={"max_depth": 2})
     a = await begin_turn(stack, HANDLERS)
@@ -243,41 +248,41 @@ async def test_nobody_writes_to_who_waits_for_it(stack: Stack) -> None:
     parent = await refused(stack, in_c, "sessions_send", sessionKey=str(b.session), message="?")
 
     assert why == (
-        f"The session {a_key} waits for what comes of this turn, or gets it: what you answer goes "
-        "there by itself."
+        f"The session {a_key} waits for the result of this turn: your answer is sent there "
+        "automatically."
     )
-    assert "waits for what comes of this turn" in parent
+    assert "waits for the result of this turn" in parent
     assert "would wait for its own turn" in own
 
 
 async def test_no_turn_waits_when_no_worker_would_be_left(stack: Stack) -> None:
-    """With two workers, one may wait: its answer needs the other one."""
+    """With two workers, one turn may wait, because its answer needs the other worker."""
     may(stack)
     for _ in range(2):
         await stack.start_worker()
     others = [await stack.append("hello", from_=name) for name in ("bob", "carol")]
     for other in others:
         await stack.outcome(other)
-    # The workers' own sessions are idle; two turns, of no worker, ask for the first two's answers.
+    # The sessions of the workers are idle. Two turns without a worker wait for their answers.
     alice = await begin_turn(stack, HANDLERS)
     dora = await begin_turn(stack, HANDLERS, from_="dora")
-    slow = asyncio.create_task(
+    waiting = asyncio.create_task(
         call(stack, alice, "sessions_send", sessionKey=str(others[0].session), message="slow")
     )
     client: Any = stack.fleet.scripts.client
     await eventually(lambda: client.zcard(keys.WAITS))
-    told = await call(
+    sent = await call(
         stack, dora, "sessions_send", sessionKey=str(others[1].session), message="hello"
     )
     await stack.fleet.sessions.stop(others[0].session.sid)
 
-    assert (told.status, told.reply) == ("accepted", None)
-    assert told.note == sessions.NO_ANSWER_YET
-    assert (await slow).status == "failed"
+    assert (sent.status, sent.reply) == ("accepted", None)
+    assert sent.note == sessions.NO_ANSWER_YET
+    assert (await waiting).status == "failed"
     assert not await client.zcard(keys.WAITS)
 
 
-async def test_a_wait_that_nobody_ended_is_over_in_time(stack: Stack) -> None:
+async def test_a_wait_left_by_a_killed_gateway_expires(stack: Stack) -> None:
     client: Any = stack.fleet.scripts.client
     may(stack)
     for _ in range(2):
@@ -286,12 +291,12 @@ async def test_a_wait_that_nobody_ended_is_over_in_time(stack: Stack) -> None:
     await stack.outcome(bob)
     await client.zadd(keys.WAITS, {"of a gateway that was killed": 1})
     alice = await begin_turn(stack, HANDLERS)
-    told = await call(stack, alice, "sessions_send", sessionKey=str(bob.session), message="hello")
+    sent = await call(stack, alice, "sessions_send", sessionKey=str(bob.session), message="hello")
 
-    assert told.status == "answered"
+    assert sent.status == "answered"
 
 
-async def test_sessions_dont_set_each_other_going_for_ever(stack: Stack) -> None:
+async def test_sessions_cannot_trigger_each_other_forever(stack: Stack) -> None:
     may(stack, sessions={"max_hops": 2})
     turn = await begin_turn(stack, HANDLERS)
     bob = await stack.append("hello", from_="bob")
@@ -309,8 +314,8 @@ async def test_sessions_dont_set_each_other_going_for_ever(stack: Stack) -> None
     assert why.startswith("Sessions have set each other going 3 times in a row")
 
 
-async def test_results_start_nothing_new_for_ever_and_are_all_told(stack: Stack) -> None:
-    """Until a person writes; the agent is told what to tell them."""
+async def test_turns_about_results_cannot_start_new_tasks_forever(stack: Stack) -> None:
+    """After a person has written, the session can start tasks again."""
     may(stack, sessions={"max_relays": 2})
     turn = await begin_turn(stack, HANDLERS)
     for number in range(2):
@@ -330,10 +335,10 @@ async def test_results_start_nothing_new_for_ever_and_are_all_told(stack: Stack)
     assert (await call(stack, turn, "sessions_spawn", prompt="more")).status == "accepted"
 
 
-# -- looking after them ----------------------------------------------------------------------------
+# -- managing tasks --------------------------------------------------------------------------------
 
 
-async def test_a_session_sees_its_own_tree(stack: Stack) -> None:
+async def test_a_session_sees_only_itself_and_its_own_tasks(stack: Stack) -> None:
     stack.configure(channels={})  # nobody is an owner
     parent = await begin_turn(stack, HANDLERS)
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
@@ -350,7 +355,9 @@ async def test_a_session_sees_its_own_tree(stack: Stack) -> None:
     assert "There is no session" in why
 
 
-async def test_what_became_of_a_task(stack: Stack, parent: Turn) -> None:
+async def test_the_states_of_tasks_are_listed_for_their_session_only(
+    stack: Stack, parent: Turn
+) -> None:
     done = await call(stack, parent, "sessions_spawn", prompt="hello", label="one")
     waiting = await call(stack, parent, "sessions_spawn", prompt="hello", label="two")
     await work(stack, done.child_session_key)
@@ -376,11 +383,11 @@ async def test_what_became_of_a_task(stack: Stack, parent: Turn) -> None:
     assert "has no such task" in foreign
 
 
-async def test_a_cancelled_task_and_all_below_it_end_without_a_result(stack: Stack) -> None:
+async def test_a_cancelled_task_and_its_descendants_end_without_a_result(stack: Stack) -> None:
     may(stack, sessions={"max_depth": 3})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one")
-    kept = await call(stack, parent, "sessions_spawn", prompt="hello")
+    unaffected = await call(stack, parent, "sessions_spawn", prompt="hello")
     third = await call(stack, parent, "sessions_spawn", prompt="hello", label="third")
     child = await take_up(stack, first.child_session_key)
     second = await call(stack, child, "sessions_spawn", prompt="two")
@@ -389,7 +396,7 @@ async def test_a_cancelled_task_and_all_below_it_end_without_a_result(stack: Sta
     )
     again = await call(stack, parent, "subagents", action="cancel", params={"runId": first.run_id})
     await call(stack, parent, "subagents", action="cancel", params={"label": "third"})
-    for run in (second, third, kept):
+    for run in (second, third, unaffected):
         await work(stack, run.child_session_key)
     outcome = await stack.fleet.outcomes.read(*second.run_id.split("-", 1))
     at_child = await entries(stack, first.child_session_key)
@@ -399,10 +406,10 @@ async def test_a_cancelled_task_and_all_below_it_end_without_a_result(stack: Sta
     assert (cancelled.cancelled, again.cancelled) == (2, 2)
     assert outcome is not None
     assert outcome.status == "stopped"
-    assert [entry.provenance.run for entry in results if entry.provenance] == [kept.run_id]
+    assert [entry.provenance.run for entry in results if entry.provenance] == [unaffected.run_id]
 
 
-async def test_who_stops_a_session_stops_what_it_has_started(stack: Stack, parent: Turn) -> None:
+async def test_stopping_a_session_stops_its_tasks(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
     await parent.finish()
     stopped = await stack.fleet.sessions.stop(parent.lease.sid)
@@ -415,8 +422,8 @@ async def test_who_stops_a_session_stops_what_it_has_started(stack: Stack, paren
     assert await entries(stack, parent.lease.session) == []
 
 
-async def test_a_new_conversation_has_no_tasks_of_the_one_before(stack: Stack) -> None:
-    """Neither when a person begins it nor when an operator does."""
+async def test_a_new_conversation_stops_the_tasks_of_the_previous_one(stack: Stack) -> None:
+    """Both when a person begins it and when an operator does."""
     for begin in ("/new", "operator"):
         parent = await begin_turn(stack, HANDLERS, from_=begin.strip("/"))
         own = parent.lease.session
@@ -436,7 +443,9 @@ async def test_a_new_conversation_has_no_tasks_of_the_one_before(stack: Stack) -
         assert await entries(stack, own) == []
 
 
-async def test_who_stops_a_task_has_its_session_told(stack: Stack, parent: Turn) -> None:
+async def test_stopping_a_task_sends_a_stopped_result_to_its_parent(
+    stack: Stack, parent: Turn
+) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
     await stack.fleet.sessions.stop(SessionKey.parse(started.child_session_key).sid)
     await work(stack, started.child_session_key)
@@ -446,7 +455,7 @@ async def test_who_stops_a_task_has_its_session_told(stack: Stack, parent: Turn)
     assert result.provenance.status == "stopped"
 
 
-#: An agent that says what it has found, uses tools, and stays in the last one.
+#: An agent that writes text, uses tools, and hangs in the last one.
 LOOKING = """
 def turn():
     return json.loads(sys.stdin.readline() or sys.exit())
@@ -464,10 +473,10 @@ say(type='done', aborted=True)
 """
 
 
-async def test_a_stopped_task_tells_what_it_had_said_and_its_last_tools(
+async def test_a_stopped_task_returns_its_partial_text_and_its_last_tools(
     stack: Stack, directory: Path
 ) -> None:
-    """So what it has found is of use, and nobody takes it for the whole answer."""
+    """The parent can use the partial result, which is marked as incomplete."""
     command = list(script(directory, LOOKING))
     env = {"LINKS_TOKEN": "hunter2hunter2hunter2"}
     stack.configure({"runtime": "demo", "command": command, "env": env})
@@ -479,11 +488,11 @@ async def test_a_stopped_task_tells_what_it_had_said_and_its_last_tools(
     await stack.fleet.sessions.stop(child.sid)
     await working
     _, result = await entries(stack, parent.lease.session)
-    said, _, tools = result.message.text.partition("\n\n(This is not a complete answer")
+    text, _, tools = result.message.text.partition("\n\n(This is not a complete answer")
 
     assert result.provenance is not None
     assert result.provenance.status == "stopped"
-    assert said == "Two dead links so far.I look on.\n\nStopped."
+    assert text == "Two dead links so far.I look on.\n\nStopped."
     head, *lines = tools.splitlines()
     assert head == ": its status is stopped. Its last tools:)"
     assert len(lines) == 10

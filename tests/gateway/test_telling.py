@@ -1,4 +1,4 @@
-"""Tasks that are told something: while they work, before they begin, and after they have ended."""
+"""Messages to tasks: during a turn, before the first turn, and after the end."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.waiting import HANG_S
 
 @pytest.fixture
 async def parent(stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Turn:
-    """A turn whose tasks say what they were asked, and what they knew before."""
+    """A turn whose tasks report the messages that they received and those they remember."""
     monkeypatch.setattr("remoteclaw.tasks.tell.JOIN_S", HANG_S)
     stack.agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
     stack.configure(stack.agent)
@@ -27,13 +27,15 @@ async def parent(stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def tell(stack: Stack, turn: Any, text: str, **params: Any) -> Any:
-    """Tell the task that is called `links` something, or the one of a run."""
-    named = {"runId": params.pop("run_id")} if "run_id" in params else {"label": "links"}
-    return await call(stack, turn, "subagents", action="tell", params=named, message=text, **params)
+    """Message the task with the label `links`, or the task of the run `run_id`."""
+    target = {"runId": params.pop("run_id")} if "run_id" in params else {"label": "links"}
+    return await call(
+        stack, turn, "subagents", action="tell", params=target, message=text, **params
+    )
 
 
-async def untold(stack: Stack, turn: Any, **params: Any) -> str:
-    """Return why a task can't be told something."""
+async def refused_tell(stack: Stack, turn: Any, **params: Any) -> str:
+    """Return why a message to a task is refused."""
     return await refused(
         stack, turn, "subagents", **{"action": "tell", "message": "images too", **params}
     )
@@ -44,7 +46,7 @@ async def spawned(stack: Stack, parent: Turn, prompt: str = "links") -> Any:
 
 
 def accepted(run: Any) -> Accepted:
-    """Return the entry that a run is called by."""
+    """Return the entry that the id of a run names."""
     sid, _, entry = run.run_id.partition("-")
     key = getattr(run, "child_session_key", None) or run.session_key
     assert SessionKey.parse(key).sid == sid
@@ -52,30 +54,30 @@ def accepted(run: Any) -> Accepted:
 
 
 async def results(stack: Stack, parent: Turn) -> list[tuple[str, str]]:
-    """Return run and text of each result."""
+    """Return the run id and the text of each result."""
     found = await entries(stack, parent.lease.session)
     return [(str(each.provenance and each.provenance.run), each.message.text) for each in found[1:]]
 
 
-# -- where it finds the task -----------------------------------------------------------------------
+# -- states of the task ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["collect", "followup", "steer", "interrupt"])
-async def test_what_a_running_task_is_told_joins_its_turn(
+async def test_a_message_to_a_running_task_joins_its_turn(
     stack: Stack, parent: Turn, mode: str
 ) -> None:
-    """In every mode of the queue; one result is about both."""
+    """In every queue mode; one result covers both messages."""
     stack.configure(stack.agent, queue={"mode": mode, "debounce_ms": 0})
     run = await spawned(stack, parent, "wait")
     working = drain(stack, accepted(run))
     await stack.reached(accepted(run), "output")
-    told = await tell(stack, parent, "images too")
+    sent = await tell(stack, parent, "images too")
     listed = await call(stack, parent, "subagents")
     go(stack)
     await working
     after = await call(stack, parent, "subagents", action="status", params={"label": "links"})
 
-    assert (told.taken, told.runs[0].run_id) == ("joined", run.run_id)
+    assert (sent.taken, sent.runs[0].run_id) == ("joined", run.run_id)
     assert listed.runs[0].state == "running"
     assert await results(stack, parent) == [(run.run_id, "heard wait, knew - & images too")]
     assert (after.runs[0].state, after.runs[0].result) == (
@@ -84,24 +86,24 @@ async def test_what_a_running_task_is_told_joins_its_turn(
     )
 
 
-async def test_what_a_task_is_told_before_it_begins_is_in_its_first_turn(
+async def test_messages_to_a_task_before_it_begins_are_in_its_first_turn(
     stack: Stack, parent: Turn
 ) -> None:
     run = await spawned(stack, parent)
-    told = await tell(stack, parent, "images too")
+    sent = await tell(stack, parent, "images too")
     await tell(stack, parent, "and the fonts")
     await work(stack, run.child_session_key)
 
-    assert (told.taken, told.runs[0].run_id) == ("waiting", run.run_id)
+    assert (sent.taken, sent.runs[0].run_id) == ("waiting", run.run_id)
     assert await results(stack, parent) == [
         (run.run_id, "heard links + images too + and the fonts, knew -")
     ]
 
 
-async def test_what_a_turn_does_not_take_up_is_answered_behind_it_in_one_result(
+async def test_a_message_that_missed_the_turn_is_answered_in_the_same_result(
     stack: Stack, parent: Turn
 ) -> None:
-    """Nothing of either answer is lost, and there is one result."""
+    """The result contains both answers."""
     run = await spawned(stack, parent, "deaf")
     working = drain(stack, accepted(run))
     await stack.reached(accepted(run), "output")
@@ -116,35 +118,35 @@ async def test_what_a_turn_does_not_take_up_is_answered_behind_it_in_one_result(
     assert [(one.run_id, one.state) for one in listed.runs] == [(run.run_id, "done")]
 
 
-async def test_a_turn_that_takes_nothing_in_leaves_it_waiting(
+async def test_a_message_that_does_not_join_the_turn_waits(
     stack: Stack, parent: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.tasks.tell.JOIN_S", 0.0)
     run = await spawned(stack, parent)
     child = await take_up(stack, run.child_session_key)
-    told = await tell(stack, parent, "images too")
+    sent = await tell(stack, parent, "images too")
     listed = await call(stack, parent, "subagents")
 
-    assert told.taken == "waiting"
+    assert sent.taken == "waiting"
     assert (listed.runs[0].run_id, listed.runs[0].state) == (run.run_id, "accepted")
     await child.finish()
 
 
-async def test_a_task_that_has_ended_goes_on_under_another_name(stack: Stack, parent: Turn) -> None:
-    """It remembers what it was asked, and each run has one result."""
+async def test_a_message_to_an_ended_task_starts_another_run(stack: Stack, parent: Turn) -> None:
+    """The task remembers its earlier messages, and each run has one result."""
     first = await spawned(stack, parent, "deaf")
     working = drain(stack, accepted(first))
     await stack.reached(accepted(first), "output")
     await tell(stack, parent, "fonts too")
     go(stack)
     await working
-    told = await tell(stack, parent, "images too")
-    (second,) = told.runs
+    sent = await tell(stack, parent, "images too")
+    (second,) = sent.runs
     waiting = await call(stack, parent, "subagents")
     await work(stack, first.child_session_key)
     after = await call(stack, parent, "subagents", action="status", params={"label": "links"})
 
-    assert told.taken == "continued"
+    assert sent.taken == "continued"
     assert second.run_id != first.run_id
     assert (second.state, second.session_key) == ("accepted", first.child_session_key)
     assert [(one.run_id, one.state) for one in waiting.runs] == [(second.run_id, "accepted")]
@@ -157,21 +159,21 @@ async def test_a_task_that_has_ended_goes_on_under_another_name(stack: Stack, pa
     )
 
 
-async def test_what_a_task_is_told_is_not_overtaken(
+async def test_messages_to_a_task_keep_their_order(
     stack: Stack, parent: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits behind a turn that began before it could be a part of that."""
+    """A retried turn keeps its batch, so both messages are answered after it."""
     monkeypatch.setattr("remoteclaw.tasks.tell.JOIN_S", 0.0)
     run = await spawned(stack, parent, "wait")
     async with dying(stack, accepted(run)):
         await tell(stack, parent, "first")
     working = drain(stack, accepted(run))
     await stack.reached(accepted(run), "output")
-    told = await tell(stack, parent, "second")
+    sent = await tell(stack, parent, "second")
     go(stack)
     await working
 
-    assert told.taken == "waiting"
+    assert sent.taken == "waiting"
     ((_, text),) = await results(stack, parent)
     assert [part for part in text.split("\n\n") if "heard" in part] == [
         "heard wait, knew -",
@@ -179,7 +181,9 @@ async def test_what_a_task_is_told_is_not_overtaken(
     ]
 
 
-async def test_a_task_that_is_retried_is_told_in_the_same_run(stack: Stack, parent: Turn) -> None:
+async def test_a_message_to_a_retried_task_belongs_to_the_same_run(
+    stack: Stack, parent: Turn
+) -> None:
     run = await spawned(stack, parent)
     child = await take_up(stack, run.child_session_key)
     (entry,) = await entries(stack, run.child_session_key)
@@ -190,12 +194,14 @@ async def test_a_task_that_is_retried_is_told_in_the_same_run(stack: Stack, pare
     (letter,) = await stack.fleet.dead_letters.list()
     await stack.fleet.dead_letters.retry(letter.id)
 
-    told = await tell(stack, parent, "images too")
+    sent = await tell(stack, parent, "images too")
 
-    assert (told.taken, told.runs[0].run_id) == ("waiting", run.run_id)
+    assert (sent.taken, sent.runs[0].run_id) == ("waiting", run.run_id)
 
 
-async def test_a_run_that_goes_on_is_cancelled_by_its_own_name(stack: Stack, parent: Turn) -> None:
+async def test_another_run_of_a_task_is_cancelled_by_its_own_run_id(
+    stack: Stack, parent: Turn
+) -> None:
     first = await spawned(stack, parent)
     await work(stack, first.child_session_key)
     (second,) = (await tell(stack, parent, "images too", run_id=first.run_id)).runs
@@ -205,15 +211,15 @@ async def test_a_run_that_goes_on_is_cancelled_by_its_own_name(stack: Stack, par
     )
     await work(stack, first.child_session_key)
 
-    assert why == f"That run has ended. What its session does now is {second.run_id}."
+    assert why == f"That run has ended. The current run of its session is {second.run_id}."
     assert cancelled.cancelled == 1
     assert [run for run, _ in await results(stack, parent)] == [first.run_id]
 
 
-async def test_a_task_goes_on_under_another_name_with_the_same_worker(
+async def test_another_run_of_a_task_can_use_the_lease_of_the_first(
     stack: Stack, parent: Turn
 ) -> None:
-    """Its lease was taken when it had the first one."""
+    """The worker acquired the lease for the first run."""
     first = await spawned(stack, parent)
     child = await take_up(stack, first.child_session_key)
 
@@ -224,21 +230,21 @@ async def test_a_task_goes_on_under_another_name_with_the_same_worker(
         await child.lease.turns.finish("done", reply=[], task_result=due)
 
     await answer("No dead links.")
-    told = await tell(stack, parent, "images too")
-    assert await child.lease.turns.begin([accepted(told.runs[0]).entry_id])
+    sent = await tell(stack, parent, "images too")
+    assert await child.lease.turns.begin([accepted(sent.runs[0]).entry_id])
     await answer("Two dead images.")
 
-    assert told.taken == "continued"
+    assert sent.taken == "continued"
     assert await results(stack, parent) == [
         (first.run_id, "No dead links."),
-        (told.runs[0].run_id, "Two dead images."),
+        (sent.runs[0].run_id, "Two dead images."),
     ]
 
 
-# -- once, and by whom -----------------------------------------------------------------------------
+# -- repeated calls and senders --------------------------------------------------------------------
 
 
-async def test_the_same_call_again_tells_nothing(stack: Stack, parent: Turn) -> None:
+async def test_a_repeated_tell_call_sends_nothing(stack: Stack, parent: Turn) -> None:
     run = await spawned(stack, parent)
     first = await tell(stack, parent, "images too", call_id="c1")
     again = await tell(stack, parent, "images too", call_id="c1")
@@ -250,21 +256,25 @@ async def test_the_same_call_again_tells_nothing(stack: Stack, parent: Turn) -> 
     assert [(note["tool"], note["to"]) for note in notes] == [("subagents", "links")]
 
 
-async def test_a_turn_that_was_taken_over_tells_nothing(stack: Stack, parent: Turn) -> None:
-    """Its worker was killed: what its agent still asks for is refused."""
+async def test_a_turn_that_was_taken_over_cannot_message_its_tasks(
+    stack: Stack, parent: Turn
+) -> None:
+    """Its worker was killed, so further calls of its agent are refused."""
     run = await spawned(stack, parent)
-    told = await tell(stack, parent, "images too", call_id="c1")
+    sent = await tell(stack, parent, "images too", call_id="c1")
     lease = await take_over(stack, parent)
-    why = await untold(stack, parent, params={"label": "links"})
+    why = await refused_tell(stack, parent, params={"label": "links"})
     notes = await lease.lease.turns.side_effects()
 
-    assert told.taken == "waiting"
+    assert sent.taken == "waiting"
     assert "not valid any more" in why
     assert len(await entries(stack, run.child_session_key)) == 2
     assert [note["text"] for note in notes] == ["links", "images too"]
 
 
-async def test_it_is_said_on_behalf_of_the_people_of_the_turn(stack: Stack, parent: Turn) -> None:
+async def test_a_message_to_a_task_carries_the_people_of_the_turn(
+    stack: Stack, parent: Turn
+) -> None:
     run = await spawned(stack, parent)
     await tell(stack, parent, "images too")
     entry: Entry = (await entries(stack, run.child_session_key))[1]
@@ -276,77 +286,84 @@ async def test_it_is_said_on_behalf_of_the_people_of_the_turn(stack: Stack, pare
     assert (entry.provenance.via, entry.provenance.hops) == ((own.sid,), 1)
 
 
-async def test_an_operator_tells_a_task_of_a_session(stack: Stack, parent: Turn) -> None:
+async def test_an_operator_can_message_a_task_of_a_session(stack: Stack, parent: Turn) -> None:
     run = await spawned(stack, parent)
     key = str(parent.lease.session)
-    told = await tell(stack, operator(), "images too", session_key=key)
+    sent = await tell(stack, operator(), "images too", session_key=key)
 
-    assert told.taken == "waiting"
+    assert sent.taken == "waiting"
     assert len(await entries(stack, run.child_session_key)) == 2
 
 
 # -- refusals --------------------------------------------------------------------------------------
 
 
-async def test_what_can_not_be_told(stack: Stack, parent: Turn) -> None:
+async def test_invalid_messages_to_tasks_are_refused(stack: Stack, parent: Turn) -> None:
     run = await spawned(stack, parent)
     other = await begin_turn(stack, HANDLERS, from_="bob")
-    named = {"params": {"runId": run.run_id}}
+    target = {"params": {"runId": run.run_id}}
 
-    assert "needs runId or label" in await untold(stack, parent)
-    assert "tell needs message" in await untold(stack, parent, message=None, **named)
-    assert "has no such task" in await untold(stack, other, **named)
-    assert "has no such task" in await untold(stack, parent, params={"runId": f"{'0' * 32}-1-0"})
-    await call(stack, parent, "subagents", action="cancel", **named)
-    cancelled = await untold(stack, parent, **named)
+    assert "needs runId or label" in await refused_tell(stack, parent)
+    assert "tell needs message" in await refused_tell(stack, parent, message=None, **target)
+    assert "has no such task" in await refused_tell(stack, other, **target)
+    assert "has no such task" in await refused_tell(
+        stack, parent, params={"runId": f"{'0' * 32}-1-0"}
+    )
+    await call(stack, parent, "subagents", action="cancel", **target)
+    cancelled = await refused_tell(stack, parent, **target)
     await work(stack, run.child_session_key)
 
     assert cancelled == "That task was cancelled: start another one with sessions_spawn."
-    assert await untold(stack, parent, **named) == cancelled
+    assert await refused_tell(stack, parent, **target) == cancelled
 
 
-async def test_a_task_that_was_given_up_is_told_nothing(stack: Stack, parent: Turn) -> None:
+async def test_a_message_to_a_task_that_failed_three_times_is_refused(
+    stack: Stack, parent: Turn
+) -> None:
     run = await spawned(stack, parent)
     child = await take_up(stack, run.child_session_key)
     await child.lease.turns.finish("dead", reply=[])
 
-    why = await untold(stack, parent, params={"runId": run.run_id})
+    why = await refused_tell(stack, parent, params={"runId": run.run_id})
 
-    assert why.startswith("That task was given up after three tries")
+    assert why.startswith("That task failed three times")
 
 
-async def test_a_session_tells_its_own_tasks_and_not_theirs(stack: Stack) -> None:
+async def test_a_session_can_message_its_own_tasks_but_not_their_tasks(stack: Stack) -> None:
     may(stack, sessions={"max_depth": 2})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one")
     child = await take_up(stack, first.child_session_key)
     second = await call(stack, child, "sessions_spawn", prompt="two")
 
-    why = await untold(stack, parent, params={"runId": second.run_id})
+    why = await refused_tell(stack, parent, params={"runId": second.run_id})
 
     assert why == (
-        f"Only the session that has started it can tell it that: {first.child_session_key}."
+        f"Only the session that started this task can message it: {first.child_session_key}."
     )
 
 
-async def test_the_limits_of_tasks_hold_for_one_that_goes_on(stack: Stack) -> None:
+async def test_the_limits_of_tasks_also_apply_to_another_run(stack: Stack) -> None:
     may(stack, sessions={"max_children": 1, "max_hops": 1})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one", label="links")
     await work(stack, first.child_session_key)
     second = await call(stack, parent, "sessions_spawn", prompt="two", label="two")
-    full = await untold(stack, parent, params={"label": "links"})
+    full = await refused_tell(stack, parent, params={"label": "links"})
     may(stack, sessions={"max_tree": 1, "max_hops": 1})
-    tree = await untold(stack, parent, params={"label": "links"})
+    tree = await refused_tell(stack, parent, params={"label": "links"})
     joins = await call(
         stack, parent, "subagents", action="tell", params={"label": "two"}, message="more"
     )
     await parent.finish()
     result = (await entries(stack, parent.lease.session))[0]
     assert await parent.lease.turns.begin([result.id])
-    hops = await untold(stack, parent, params={"runId": second.run_id})
+    hops = await refused_tell(stack, parent, params={"runId": second.run_id})
 
-    assert tree.startswith("It has ended, and 1 sessions below this conversation have not")
-    assert full.startswith("It has ended, and 1 of the sessions that this one has started have not")
+    assert tree.endswith(
+        "this conversation's tree of unfinished tasks is at the limit of 1 (max_tree in "
+        "[sessions]). Wait for their results, or cancel one with subagents."
+    )
+    assert "this session's unfinished tasks are at the limit of 1 (max_children in" in full
     assert joins.taken == "waiting"
     assert hops.startswith("Sessions have set each other going 2 times in a row")

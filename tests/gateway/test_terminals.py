@@ -1,4 +1,4 @@
-"""Terminals as clients of a gateway have them: watched, typed in, handed over, and never lost."""
+"""Terminals through a gateway: watching, typing, handing over, and surviving a kill."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.fleet.terminal_state import HeldLease
 from remoteclaw.gateway import host_terminals
-from remoteclaw.holder.terminal_client import ENDED, Output, TerminalClient
+from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, TerminalOutput
 from remoteclaw.runtimes import RUNTIMES
-from remoteclaw.tty.renewal import forget_old
+from remoteclaw.tty.renewal import remove_old_files
 from tests.support.doors import Door, Refused, opened, own_token
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
@@ -27,18 +27,18 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
 
 
-async def ready(door: Door, held: Held) -> None:
+async def ready(door: Door, held: HeldLease) -> None:
     assert door.gateway is not None
     terminals = door.gateway.terminals
 
     def is_idle() -> bool:
-        record = terminals.known(held.sid)
+        record = terminals.held_record(held.sid)
         return record is not None and (record.state, record.activity) == ("live", "idle")
 
     await eventually(is_idle)
 
 
-async def test_two_watch_and_one_types(stack: Stack) -> None:
+async def test_two_clients_watch_a_terminal_and_one_types(stack: Stack) -> None:
     token = own_token(stack)
     async with held_terminal(stack) as held, opened(stack) as door:
         await ready(door, held)
@@ -63,35 +63,35 @@ async def test_two_watch_and_one_types(stack: Stack) -> None:
             with pytest.raises(Refused, match=r"REFUSED.*Ctrl-Z"):
                 await ben.client.call("terminals.key", {"sid": held.sid, "bytes": 26})
 
-            async def is_told() -> bool:
-                told = await ben.client.call("terminals.get", {"sid": held.sid})
-                return (told["state"], told["viewers"], told["cols"]) == ("live", 2, 70)
+            async def has_both_viewers() -> bool:
+                terminal = await ben.client.call("terminals.get", {"sid": held.sid})
+                return (terminal["state"], terminal["viewers"], terminal["cols"]) == ("live", 2, 70)
 
-            await eventually(is_told)
+            await eventually(has_both_viewers)
             screen = await ben.client.call("terminals.screen", {"sid": held.sid})
             assert "You said hi." in screen["text"]
 
-        async def is_written() -> bool:
+        async def is_stored() -> bool:
             record = await stack.fleet.terminals.record(held.sid)
             assert record is not None
             return (record.viewers, record.cols, record.state) == (0, 70, "live")
 
-        await eventually(is_written)
+        await eventually(is_stored)
 
-        async def are_told() -> bool:
-            events = [each.told for each in await stack.fleet.terminals.events(held.sid)]
-            said = [(e["role"], e["text"]) for e in events if e["type"] == "message"]
-            return said == [
+        async def are_published() -> bool:
+            events = [each.data for each in await stack.fleet.terminals.events(held.sid)]
+            messages = [(e["role"], e["text"]) for e in events if e["type"] == "message"]
+            return messages == [
                 ("user", "hello"),
                 ("agent", "You said hello."),
                 ("user", "hi"),
                 ("agent", "You said hi."),
             ]
 
-        await eventually(are_told)
+        await eventually(are_published)
 
 
-async def test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same(
+async def test_the_gateway_after_a_killed_one_shows_the_same_screen(
     stack: Stack,
 ) -> None:
     token = own_token(stack)
@@ -105,39 +105,39 @@ async def test_a_gateway_that_is_killed_is_followed_by_one_that_shows_the_same(
                 assert door.gateway is not None
                 terminal = door.gateway.terminals._held[held.sid]
                 assert terminal.watching is not None
-                await terminal.watching.keep()
+                await terminal.watching.save()
                 await ada.client.call("terminals.paste", {"sid": held.sid, "text": "x"})
-                # As SIGKILL ends it: nothing more is kept, and the connection is cut.
+                # As after SIGKILL: nothing more is saved, and the connection is cut.
                 terminal.watching.client._sock.shutdown(2)
                 terminal.watching.client.close()
 
         async with opened(stack) as door, watching(door, token, held.sid) as ben:
             await ben.until("working")
-            told = await ben.client.call("terminals.get", {"sid": held.sid})
-            assert told["activity"] in ("busy", "unknown")
+            state = await ben.client.call("terminals.get", {"sid": held.sid})
+            assert state["activity"] in ("busy", "unknown")
             await ben.client.call("terminals.key", {"sid": held.sid, "key": "x"})
             await ben.until("worked")
             assert ben.text.splitlines()[:3] == ["> work", "working", "xworked"]
 
 
-async def test_a_host_without_screens_keeps_a_terminal_until_its_turn_is_over(
+async def test_a_host_that_cannot_show_screens_keeps_a_terminal_until_its_turn_ends(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_terminals, "_problem", lambda: "There are no screens.")
+    monkeypatch.setattr(host_terminals, "_problem_of_screens", lambda: "There are no screens.")
     async with held_terminal(stack) as held, opened(stack) as door:
         assert door.gateway is not None
         known, state = door.gateway.terminals._held, keys.state(held.sid)
         await eventually(lambda: held.sid in known)
         await stack.fleet.scripts.client.hset(state, "epoch", str(int(held.epoch) + 1))
-        known[held.sid].heard()
-        await eventually(lambda: not known[held.sid]._news.is_set())
-        assert held.sid in known, "a server that has lost its last second may be told again"
+        known[held.sid].check_session()
+        await eventually(lambda: not known[held.sid]._wake.is_set())
+        assert held.sid in known, "kept, because Redis may have lost its last second"
 
         await stack.fleet.scripts.client.delete(state)
         await eventually(lambda: not known)
 
 
-async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_dialog(
+async def test_text_input_runs_no_command_and_only_keys_answer_a_dialog(
     stack: Stack,
 ) -> None:
     token = own_token(stack)
@@ -157,13 +157,13 @@ async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_
             await ready(door, held)
             await ada.client.call("terminals.input", {**about, "text": "ask"})
             await ada.until("Run the tool?")
-            with pytest.raises(Refused, match="CONFLICT: The program is not idle"):
+            with pytest.raises(Refused, match="CONFLICT: The program is not known to be idle"):
                 await ada.client.call("terminals.input", {**about, "text": "no"})
             await ada.client.call("terminals.paste", {**about, "text": "no\nno\n"})
-            with pytest.raises(Refused, match=r"CONFLICT: .*press the key itself"):
+            with pytest.raises(Refused, match=r"CONFLICT: .*press its key instead"):
                 await ada.client.call("terminals.paste", {**about, "text": "\u200b1"})
-            told = await ada.client.call("terminals.get", about)
-            assert (told["activity"], told["waitingFor"]) == (
+            state = await ada.client.call("terminals.get", about)
+            assert (state["activity"], state["waitingFor"]) == (
                 "waiting",
                 "permission to run the tool",
             )
@@ -175,7 +175,7 @@ async def test_who_has_no_keyboard_types_nothing_and_nothing_but_keys_answers_a_
                 await ada.client.call("terminals.input", {**about, "text": "hello"})
 
 
-async def test_a_terminal_elsewhere_or_none_is_said(
+async def test_a_missing_terminal_or_one_on_another_host_is_refused(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = own_token(stack)
@@ -189,54 +189,56 @@ async def test_a_terminal_elsewhere_or_none_is_said(
             record = await stack.fleet.terminals.record(held.sid)
             assert record is not None
             with pytest.raises(Exception, match="is open on elsewhere: only that host"):
-                await door.gateway.terminals.shown(record)
+                await door.gateway.terminals.attached(record)
 
 
-async def said_in_chat(stack: Stack) -> list[str]:
+async def replies_in_chat(stack: Stack) -> list[str]:
     stream = keys.reply_stream("console", stack.home.host_id)
     found: Any = await stack.fleet.scripts.client.xrange(stream)
     return [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
 
 
-async def write_in_chat(stack: Stack, held: Held, text: str) -> Accepted:
+async def write_in_chat(stack: Stack, held: HeldLease, text: str) -> Accepted:
     message = held.session.message(
         id=text, text=text, timestamp=1, chat_kind="direct", is_addressed=True
     )
     return await stack.fleet.inbound.append(message, agent="main", deliver="channel")
 
 
-async def test_a_message_waits_for_who_watches_and_then_takes_the_turn(stack: Stack) -> None:
+async def test_a_message_waits_while_the_terminal_is_watched_and_then_gets_its_turn(
+    stack: Stack,
+) -> None:
     stack.configure(terminals={"handover_s": 1})
     token = own_token(stack)
     async with held_terminal(stack) as held, opened(stack) as door:
         await ready(door, held)
-        os.utime(held.place.files, (0, 0))  # it is open for hours
-        await forget_old(stack.home.terminals, stack.fleet.terminals.is_open)
+        os.utime(held.place.files, (0, 0))  # as after hours
+        await remove_old_files(stack.home.terminals, stack.fleet.terminals.is_open)
         assert (stack.home.terminals / held.sid).exists()
         async with watching(door, token, held.sid) as ada:
             accepted = await write_in_chat(stack, held, "hello")
 
-            async def is_told() -> bool:
-                return bool(await said_in_chat(stack))
+            async def has_notice() -> bool:
+                return bool(await replies_in_chat(stack))
 
-            await eventually(is_told)
+            await eventually(has_notice)
             await ada.client.call("terminals.input", {"sid": held.sid, "text": "ask"})
 
-            async def is_told_of_dialog() -> bool:
-                return len(await said_in_chat(stack)) > 1
+            async def has_second_notice() -> bool:
+                return len(await replies_in_chat(stack)) > 1
 
-            await eventually(is_told_of_dialog)
+            await eventually(has_second_notice)
             await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
             await ready(door, held)
             await ada.client.call("terminals.input", {"sid": held.sid, "text": "hi"})
-        assert await said_in_chat(stack) == [
+        assert await replies_in_chat(stack) == [
             "A terminal is open (Ada, idle): your message waits. /take ends it.",
             "The agent waits for a person in its terminal: permission to run the tool.",
         ]
         state, client = keys.state(held.sid), stack.fleet.scripts.client
 
         async def is_ending() -> bool:
-            """Whether somebody who opens it now waits until it has ended."""
+            """Whether the terminal is marked as ending, so that an opening waits for its end."""
             return bool(await client.hget(state, "stop_entry") == held.place.turn.encode())
 
         await eventually(is_ending)
@@ -250,24 +252,24 @@ async def test_a_message_waits_for_who_watches_and_then_takes_the_turn(stack: St
         record = await stack.fleet.terminals.record(held.sid)
         assert record is not None
         assert record.state == "parked"
-        await is_shown_for_an_hour(stack, door, held, "You said hi.")
+        await check_last_screen(stack, door, held, "You said hi.")
 
 
-async def is_shown_for_an_hour(stack: Stack, door: Door, held: Held, text: str) -> None:
-    """Look at the last screen of a terminal that has ended, now and after an hour."""
+async def check_last_screen(stack: Stack, door: Door, held: HeldLease, text: str) -> None:
+    """Check that the last screen of an ended terminal is available for an hour."""
     directory, is_open = stack.home.terminals, stack.fleet.terminals.is_open
     async with door.connected(own_token(stack)) as client:
-        await forget_old(directory, is_open)
+        await remove_old_files(directory, is_open)
         screen = await client.call("terminals.screen", {"sid": held.sid})
         assert text in screen["text"]
-        os.utime(directory / held.sid / ENDED, (0, 0))
-        await forget_old(directory, is_open)
+        os.utime(directory / held.sid / ENDED_FILE, (0, 0))
+        await remove_old_files(directory, is_open)
         assert not (directory / held.sid).exists()
         with pytest.raises(Refused, match="CONFLICT: No terminal is open"):
             await client.call("terminals.screen", {"sid": held.sid})
 
 
-async def test_an_owner_takes_it_and_what_waits_is_answered(stack: Stack) -> None:
+async def test_take_ends_the_terminal_and_waiting_messages_are_answered(stack: Stack) -> None:
     token = own_token(stack)
     async with held_terminal(stack) as held, opened(stack) as door:
         await ready(door, held)
@@ -294,8 +296,10 @@ async def test_an_owner_takes_it_and_what_waits_is_answered(stack: Stack) -> Non
             assert again["submitted"] is False
 
 
-async def test_what_a_program_asked_before_is_not_answered_later(stack: Stack) -> None:
-    """Its answer would be typed: the program takes what comes for a person's words."""
+async def test_terminal_queries_from_before_the_gateway_started_are_not_answered(
+    stack: Stack,
+) -> None:
+    """A late answer would be typed, because the program takes it for a person's input."""
     token = own_token(stack)
     async with held_terminal(stack) as held:
         client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
@@ -307,11 +311,11 @@ async def test_what_a_program_asked_before_is_not_answered_later(stack: Stack) -
             async with asyncio.timeout(HANG_S):
                 while wanted not in printed:
                     event = await client.read()
-                    assert isinstance(event, Output)
+                    assert isinstance(event, TerminalOutput)
                     printed += event.data
 
         await until(b"idle\x07")
-        await client.write(b"ab\x07")  # it asks the terminal what it is
+        await client.write(b"ab\x07")  # the program queries the terminal's type
         await until(b"\x1b[c")
         client.close()
         async with opened(stack) as door, watching(door, token, held.sid) as ada:
@@ -322,18 +326,18 @@ async def test_what_a_program_asked_before_is_not_answered_later(stack: Stack) -
             assert orjson.loads(notes.read_text().splitlines()[0])["text"] == "ab"
 
 
-async def test_a_transcript_is_told_once_whoever_tells_it(stack: Stack) -> None:
+async def test_two_gateways_in_turn_publish_a_transcript_once(stack: Stack) -> None:
     token = own_token(stack)
 
-    async def told() -> list[str]:
+    async def messages() -> list[str]:
         events = await stack.fleet.terminals.events(held.sid)
-        return [each.told["text"] for each in events if each.told["type"] == "message"]
+        return [each.data["text"] for each in events if each.data["type"] == "message"]
 
     async def until(count: int) -> None:
-        async def is_told() -> bool:
-            return len(await told()) >= count
+        async def has_messages() -> bool:
+            return len(await messages()) >= count
 
-        await eventually(is_told)
+        await eventually(has_messages)
 
     async with held_terminal(stack) as held:
         for number in (1, 2):
@@ -342,10 +346,15 @@ async def test_a_transcript_is_told_once_whoever_tells_it(stack: Stack) -> None:
                 text = f"number {number}"
                 await client.call("terminals.input", {"sid": held.sid, "text": text})
                 await until(2 * number)
-        assert await told() == ["number 1", "You said number 1.", "number 2", "You said number 2."]
+        assert await messages() == [
+            "number 1",
+            "You said number 1.",
+            "number 2",
+            "You said number 2.",
+        ]
 
 
-async def test_of_two_gateways_the_newest_has_it_and_the_other_one_afterwards(
+async def test_the_newer_of_two_gateways_serves_a_terminal_and_then_the_older_again(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_terminals, "ALONE_S", 0.1)

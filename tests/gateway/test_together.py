@@ -1,4 +1,4 @@
-"""Sessions that work together, where something goes wrong on the way."""
+"""Sessions that work together, when something fails."""
 
 import asyncio
 from typing import Any
@@ -20,8 +20,8 @@ async def results(stack: Stack, session: SessionKey) -> list[Entry]:
     return [entry for entry in await entries(stack, session) if entry.origin == "result"]
 
 
-async def died(child: Turn) -> None:
-    """Let a task become a dead letter."""
+async def make_dead_letter(child: Turn) -> None:
+    """Make the entry of a task a dead letter."""
     await child.lease.turns.finish("dead", reply=[], error={"category": "died"})
     assert await child.lease.close()
 
@@ -34,13 +34,13 @@ async def retry(stack: Stack) -> None:
 # -- dead letters ----------------------------------------------------------------------------------
 
 
-async def test_a_task_that_is_retried_when_nothing_else_is_known_of_it(
+async def test_a_task_retried_after_its_state_expired_still_returns_its_result(
     stack: Stack, parent: Turn
 ) -> None:
-    """Its result goes where it belongs, and it may no more than before."""
+    """Its result goes to the parent, and it has no more tools than before."""
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
     child = await take_up(stack, started.child_session_key)
-    await died(child)
+    await make_dead_letter(child)
     await stack.fleet.scripts.client.delete(keys.state(child.lease.sid))  # as after eight days
     await retry(stack)
     again = await take_up(stack, started.child_session_key)
@@ -56,7 +56,7 @@ async def test_a_task_that_is_retried_when_nothing_else_is_known_of_it(
 
 async def test_a_retried_task_is_the_same_run(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
-    await died(await take_up(stack, started.child_session_key))
+    await make_dead_letter(await take_up(stack, started.child_session_key))
     dead = await call(stack, parent, "subagents")
     await retry(stack)
     await work(stack, started.child_session_key)
@@ -67,7 +67,9 @@ async def test_a_retried_task_is_the_same_run(stack: Stack, parent: Turn) -> Non
     assert [run.run for run in runs if run] == [started.run_id]
 
 
-async def test_a_retried_result_is_not_said_by_a_person(stack: Stack, parent: Turn) -> None:
+async def test_a_retried_result_does_not_count_as_a_persons_message(
+    stack: Stack, parent: Turn
+) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
     await work(stack, started.child_session_key)
     await parent.finish()
@@ -81,10 +83,10 @@ async def test_a_retried_result_is_not_said_by_a_person(stack: Stack, parent: Tu
     assert await client.hget(state, "last_said_entry") == before
 
 
-# -- a second try ----------------------------------------------------------------------------------
+# -- retries ---------------------------------------------------------------------------------------
 
 
-async def test_a_second_try_starts_anew_what_the_first_one_has_cancelled(
+async def test_a_retry_starts_a_new_task_for_one_that_was_cancelled(
     stack: Stack, parent: Turn
 ) -> None:
     first = await call(stack, parent, "sessions_spawn", prompt="dice", call_id="a")
@@ -99,10 +101,10 @@ async def test_a_second_try_starts_anew_what_the_first_one_has_cancelled(
     assert [run.run for run in runs if run] == [again.run_id]
 
 
-async def test_another_process_in_the_same_attempt_gets_the_same_session(
+async def test_another_agent_process_in_the_same_attempt_gets_the_same_task(
     stack: Stack, parent: Turn
 ) -> None:
-    """One died before it had said anything: the next one is asked in the same attempt."""
+    """The first process died without output, so the next one runs in the same attempt."""
     first = await call(stack, parent, "sessions_spawn", prompt="dice", call_id="a")
     await parent.lease.grant("6" * 64, {"sessions_spawn"})
     other = Turn(parent.id, parent.lease, parent.agent.__class__(parent.lease.sid, "6" * 64),
@@ -112,7 +114,7 @@ async def test_another_process_in_the_same_attempt_gets_the_same_session(
     assert again == first
 
 
-async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Stack) -> None:
+async def test_messages_that_are_retried_one_by_one_start_no_task_twice(stack: Stack) -> None:
     one, two = await stack.append("one"), await stack.append("two")
     sid, ids = one.session.sid, [one.entry_id, two.entry_id]
 
@@ -146,7 +148,7 @@ async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Sta
 
 
 async def test_a_task_that_starts_tasks_has_one_result(stack: Stack) -> None:
-    """It is the one of the turn behind which nothing is left to come."""
+    """It is the result of the turn after which no task is left."""
     may(stack, sessions={"max_depth": 2, "max_children": 1})
     parent = await begin_turn(stack, HANDLERS)
     first = await call(stack, parent, "sessions_spawn", prompt="one")
@@ -178,7 +180,7 @@ async def test_a_task_whose_tasks_are_cancelled_has_a_result(stack: Stack) -> No
     assert len(await results(stack, parent.lease.session)) == 1
 
 
-async def test_who_writes_to_a_task_takes_nothing_from_its_result(stack: Stack) -> None:
+async def test_a_message_to_the_session_of_a_task_does_not_replace_its_result(stack: Stack) -> None:
     may(stack)
     parent = await begin_turn(stack, HANDLERS)
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
@@ -192,8 +194,8 @@ async def test_who_writes_to_a_task_takes_nothing_from_its_result(stack: Stack) 
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-async def test_whoever_waits_no_more_can_be_written_to(stack: Stack) -> None:
-    """A has asked B, which has started a task for it, and tells A when that is done."""
+async def test_a_session_that_no_longer_waits_is_not_refused_for_waiting(stack: Stack) -> None:
+    """A asks B. B starts a task for it, and writes to A when the task is done."""
     may(stack)
     a = await begin_turn(stack, HANDLERS)
     b = await stack.append("hello", from_="bob")
@@ -210,21 +212,21 @@ async def test_whoever_waits_no_more_can_be_written_to(stack: Stack) -> None:
         stack, in_b, "sessions_send", sessionKey=str(a.lease.session), message="done", timeout=0
     )
 
-    # Nobody waits for it, so it is no matter of direction; but the turn is on nobody's behalf.
+    # No session waits. The refusal has another reason: the turn has no person's rights.
     assert "that this agent may see" in why
 
 
-async def test_two_turns_that_run_dont_wait_for_each_other(stack: Stack) -> None:
+async def test_two_running_turns_cannot_wait_for_each_other(stack: Stack) -> None:
     may(stack)
     a = await begin_turn(stack, HANDLERS)
     b = await begin_turn(stack, HANDLERS, from_="bob")
     to_a, to_b = ({"sessionKey": str(turn.lease.session)} for turn in (a, b))
-    asking = asyncio.create_task(call(stack, a, "sessions_send", **to_b, message="?", timeout=60))
+    waiting = asyncio.create_task(call(stack, a, "sessions_send", **to_b, message="?", timeout=60))
     client: Any = stack.fleet.scripts.client
     await eventually(lambda: client.zcard(keys.WAITS))
     why = await refused(stack, b, "sessions_send", **to_a, message="?", timeout=60)
     sent = await call(stack, b, "sessions_send", **to_a, message="later", timeout=0)
-    asking.cancel()
+    waiting.cancel()
 
     assert "waits for this one at the moment" in why
     assert sent.status == "accepted"
@@ -233,7 +235,7 @@ async def test_two_turns_that_run_dont_wait_for_each_other(stack: Stack) -> None
 
 @pytest.mark.parametrize("door", ["mcp", "invoke"])
 async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
-    """Its agent is gone, and nobody told the gateway."""
+    """The agent is gone without having ended its call."""
     stack.configure({"runtime": "demo", "sees_sessions": "all"})
     for _ in range(2):
         await stack.start_worker()
@@ -244,7 +246,7 @@ async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
     client: Any = stack.fleet.scripts.client
     async with opened(stack) as at, calling(stack) as agent:
         if door == "invoke":
-            asked = at.invoke(agent.token, "sessions_send", args)
+            request = at.invoke(agent.token, "sessions_send", args)
         else:
             params = {"name": "sessions_send", "arguments": args}
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -253,10 +255,10 @@ async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
                 "Content-Type": "application/json",
                 "MCP-Protocol-Version": "2025-06-18",
             }
-            asked = at.post("/mcp", agent.token, orjson.dumps(body), **headers)
-        asking = asyncio.create_task(asked)
+            request = at.post("/mcp", agent.token, orjson.dumps(body), **headers)
+        call_task = asyncio.create_task(request)
         await eventually(lambda: client.zcard(keys.WAITS))
-        asking.cancel()
+        call_task.cancel()
         await agent.finish()
         other = await begin_turn(stack, HANDLERS, from_="dora")
         view = await stack.fleet.sessions.view(bob.session.sid)
@@ -269,8 +271,10 @@ async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
     assert verdict == "free"
 
 
-async def test_a_session_waits_for_no_worker_of_its_own_host_that_it_holds(stack: Stack) -> None:
-    """There is another worker, but not where the other session's agent is."""
+async def test_a_wait_is_refused_if_the_other_sessions_host_has_no_free_worker(
+    stack: Stack,
+) -> None:
+    """There is another worker, but not on the host of the other session's agent."""
     may(stack)
     bob = await stack.append("hello", from_="bob")
     await stack.start_worker()
@@ -284,8 +288,8 @@ async def test_a_session_waits_for_no_worker_of_its_own_host_that_it_holds(stack
         assert verdict == "full"
 
 
-async def test_two_waits_of_one_call_are_two(stack: Stack) -> None:
-    """A connector asks again under the same name; one of both ends first."""
+async def test_two_waits_of_one_call_are_counted_separately(stack: Stack) -> None:
+    """A connector repeats a call with the same id; one of the two waits ends first."""
     may(stack)
     alice = await begin_turn(stack, HANDLERS)
     bob = await stack.append("hello", from_="bob")
@@ -300,7 +304,7 @@ async def test_two_waits_of_one_call_are_two(stack: Stack) -> None:
     assert await client.zcard(keys.WAITS) == 0
 
 
-async def test_what_cant_be_waited_for_was_not_sent(
+async def test_a_message_is_not_sent_if_its_wait_cannot_be_registered(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may(stack)
@@ -317,10 +321,10 @@ async def test_what_cant_be_waited_for_was_not_sent(
     assert len(await entries(stack, bob.session)) == 1
 
 
-# -- what is told ----------------------------------------------------------------------------------
+# -- labels ----------------------------------------------------------------------------------------
 
 
-async def test_a_label_tells_nothing_of_whose_it_is(stack: Stack) -> None:
+async def test_a_taken_label_does_not_reveal_its_session(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob", channel_id="hidden")
     view = await stack.fleet.sessions.view(bob.session.sid)
     assert view is not None

@@ -1,4 +1,4 @@
-"""How many files a gateway holds at once, whoever wants some sent."""
+"""The limit of files that a gateway holds in memory at the same time."""
 
 import asyncio
 from pathlib import Path
@@ -19,14 +19,14 @@ from tests.support.waiting import eventually
 AGENTS = [Agent(f"{number:032}", "digest") for number in range(8)]
 
 
-async def test_only_so_many_files_are_held_at_once() -> None:
-    bounds, ends, held, most, sent = Transfers(), asyncio.Event(), 0, 0, 0
+async def test_the_number_of_files_held_at_once_is_limited() -> None:
+    bounds, ends, held, max_held, sent = Transfers(), asyncio.Event(), 0, 0, 0
 
     async def send(agent: Agent) -> None:
-        nonlocal held, most, sent
-        async with bounds.one(agent):
+        nonlocal held, max_held, sent
+        async with bounds.slot(agent):
             held += 1
-            most = max(most, held)
+            max_held = max(max_held, held)
             await ends.wait()
             held -= 1
         sent += 1
@@ -37,23 +37,23 @@ async def test_only_so_many_files_are_held_at_once() -> None:
         await eventually(lambda: held == MAX_FILES)
         ends.set()
 
-    assert (most, sent) == (MAX_FILES, len(AGENTS) * 4)
+    assert (max_held, sent) == (MAX_FILES, len(AGENTS) * 4)
     assert MAX_FILES * MAX_ATTACHMENT_BYTES <= 128 * 1024 * 1024
 
 
-async def test_one_agent_does_not_take_the_places_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_agent_cannot_use_all_file_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WAIT_S", 0.1)
     bounds = Transfers()
 
-    async with bounds.one(AGENTS[0]):
+    async with bounds.slot(AGENTS[0]):
         with pytest.raises(CallRefused, match="Too many files"):
-            async with bounds.one(AGENTS[0]):
+            async with bounds.slot(AGENTS[0]):
                 pass
-        async with bounds.one(AGENTS[1]):
+        async with bounds.slot(AGENTS[1]):
             pass
 
 
-async def test_a_call_waits_for_its_turn_to_hold_a_file(
+async def test_a_call_with_a_file_waits_for_a_file_slot(
     stack: Stack, turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = stack.home.workspaces / "main"
@@ -62,7 +62,7 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
     monkeypatch.setattr(limits, "WAIT_S", 0.1)
     params = {"target": "chat-2", "file": "plan.txt"}
 
-    async with turn.gateway.transfers.one(turn.agent):
+    async with turn.gateway.transfers.slot(turn.agent):
         with pytest.raises(CallRefused, match="Too many files") as refusal:
             await turn.call("message_send_attachment", **params)
     await turn.call("message_send_attachment", **params)
@@ -71,5 +71,5 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
     assert len(await stack.fleet.scripts.client.keys(keys.blob("*", "*"))) == 1
 
 
-def test_no_file_takes_longer_than_agents_clis_wait() -> None:
+def test_sending_a_file_is_faster_than_the_tool_timeouts_of_agent_clis() -> None:
     assert limits.WAIT_S + fetching.FETCH_S + send.RECEIPT_S <= 50

@@ -1,4 +1,4 @@
-"""How many agents a host keeps warm, and which of them make room."""
+"""The limits of warm agents on a host, and which agent is ended first."""
 
 import asyncio
 import fcntl
@@ -24,27 +24,27 @@ async def agent_of(stack: Stack, accepted: Accepted) -> int:
     return int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
 
 
-async def answered(stack: Stack, sender: str, text: str = "hello") -> int:
-    """Have somebody answered; return the process id of the agent, which is left warm."""
+async def answer(stack: Stack, sender: str, text: str = "hello") -> int:
+    """Answer a message; return the process id of the agent, which stays warm."""
     accepted = await stack.append(text, from_=sender)
     await drain(stack, accepted)
     return await agent_of(stack, accepted)
 
 
-async def test_the_agent_that_has_waited_longest_makes_room(stack: Stack) -> None:
+async def test_the_agent_that_has_been_idle_longest_is_ended_for_another(stack: Stack) -> None:
     stack.configure(max_agents=2)
-    alice, bob = await answered(stack, "alice"), await answered(stack, "bob")
-    assert await answered(stack, "alice") == alice  # so Bob's has waited longer
+    alice, bob = await answer(stack, "alice"), await answer(stack, "bob")
+    assert await answer(stack, "alice") == alice  # so Bob's has been idle longer
 
-    carol = await answered(stack, "carol")
+    carol = await answer(stack, "carol")
 
     assert [is_alive(pid) for pid in (alice, bob, carol)] == [True, False, True]
 
 
-async def test_whoever_lost_the_agent_goes_on_with_another(stack: Stack) -> None:
+async def test_a_session_whose_agent_was_ended_continues_with_a_new_one(stack: Stack) -> None:
     stack.configure(max_agents=1)
-    first = await answered(stack, "alice")
-    await answered(stack, "bob")
+    first = await answer(stack, "alice")
+    await answer(stack, "bob")
 
     accepted = await stack.append("memory")
     await drain(stack, accepted)
@@ -53,13 +53,13 @@ async def test_whoever_lost_the_agent_goes_on_with_another(stack: Stack) -> None
     assert await agent_of(stack, accepted) != first
 
 
-async def test_an_agent_at_work_is_never_ended_for_another(stack: Stack) -> None:
+async def test_an_agent_in_a_turn_is_never_ended_for_another(stack: Stack) -> None:
     stack.configure(max_agents=1)
     working = await stack.append("slow")
     task = asyncio.create_task(drain(stack, working))
     await stack.reached(working, "output")
 
-    bob = await answered(stack, "bob")
+    bob = await answer(stack, "bob")
 
     assert is_alive(await agent_of(stack, working))
     assert is_alive(bob)
@@ -67,34 +67,34 @@ async def test_an_agent_at_work_is_never_ended_for_another(stack: Stack) -> None
     await task
 
 
-async def test_too_little_free_memory_leaves_nothing_warm(stack: Stack) -> None:
+async def test_with_too_little_free_memory_no_agent_stays_warm(stack: Stack) -> None:
     stack.configure(reserve_mb=1_000_000_000)
-    alice = await answered(stack, "alice")
+    alice = await answer(stack, "alice")
 
-    bob = await answered(stack, "bob")
+    bob = await answer(stack, "bob")
 
     await eventually(lambda: not is_alive(alice))
-    assert is_alive(bob)  # there was nobody for whom it had to go
+    assert is_alive(bob)  # it was ended for no other agent
 
 
-async def test_what_dead_holders_left_is_no_agent(stack: Stack) -> None:
+async def test_run_directories_of_dead_holders_do_not_count_as_agents(stack: Stack) -> None:
     stack.configure(max_agents=2)
     for number in range(5):
-        left = stack.home.runs / f"dead-{number}"
-        left.mkdir()
-        os.utime(left, (1, 1))
-    alice = await answered(stack, "alice")
+        run_dir = stack.home.runs / f"dead-{number}"
+        run_dir.mkdir()
+        os.utime(run_dir, (1, 1))
+    alice = await answer(stack, "alice")
 
-    await answered(stack, "bob")
+    await answer(stack, "bob")
 
     assert is_alive(alice)
 
 
-async def test_a_worker_that_froze_while_it_made_room_holds_up_nobody(
+async def test_a_worker_that_freezes_with_the_room_lock_does_not_block_others(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.holder.runs.LOCK_S", 0.1)
     with (stack.home.runs.parent / "room.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        assert is_alive(await answered(stack, "alice"))
+        assert is_alive(await answer(stack, "alice"))

@@ -1,4 +1,4 @@
-"""The holder: an agent stays warm for whoever has its key, and never outlives its right to run."""
+"""The holder: it keeps an agent warm for clients with its key, and never beyond its deadline."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ async def attach(
 
 
 class Pipes:
-    """The ends of a CLI's pipes, read and written the plain way."""
+    """The ends of a CLI's pipes, with blocking reads and writes."""
 
     def __init__(self, holder: HolderClient) -> None:
         self.stdin, self.stdout, self.stderr = holder.take_pipes()
@@ -63,7 +63,7 @@ class Pipes:
         return self.read()
 
     def read(self) -> str:
-        assert select.select([self.stdout], [], [], 10)[0], "the program says nothing"
+        assert select.select([self.stdout], [], [], 10)[0], "the program writes nothing"
         return os.read(self.stdout, 65536).decode().strip()
 
     def close(self) -> None:
@@ -87,11 +87,11 @@ async def tree_of(holder: HolderClient) -> list[int]:
     return list(await eventually(everything))
 
 
-async def all_gone(processes: list[int]) -> None:
+async def until_dead(processes: list[int]) -> None:
     await eventually(lambda: not [pid for pid in processes if is_alive(pid)])
 
 
-async def test_it_hands_over_a_running_program(directory: Path) -> None:
+async def test_the_holder_hands_over_a_running_program(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", 'read x; echo "$x from $NAME in $PWD"')
 
     assert Pipes(holder).ask("hello") == f"hello from value in {directory}"
@@ -99,7 +99,7 @@ async def test_it_hands_over_a_running_program(directory: Path) -> None:
     assert not holder.path.parent.exists()
 
 
-async def test_the_program_gets_no_other_variables(
+async def test_the_program_gets_only_the_given_environment_variables(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_OURS", "x")
@@ -111,7 +111,9 @@ async def test_the_program_gets_no_other_variables(
     await holder.gone()
 
 
-async def test_the_kernel_takes_the_program_before_what_it_works_for(directory: Path) -> None:
+async def test_the_kernel_kills_the_program_before_its_holder_if_memory_is_full(
+    directory: Path,
+) -> None:
     before = Path("/proc/self/oom_score_adj").read_text()
     holder = await start(directory, "/bin/sh", "-c", "read x; cat /proc/self/oom_score_adj; cat")
     pipes = Pipes(holder)
@@ -123,13 +125,13 @@ async def test_the_kernel_takes_the_program_before_what_it_works_for(directory: 
 
 
 @pytest.mark.parametrize(
-    ("argv", "why"),
+    ("argv", "reason"),
     [(("/nonexistent/claude",), "No such file"), (("/etc/passwd",), "Permission denied")],
 )
-async def test_a_program_that_cannot_be_executed(
-    directory: Path, argv: tuple[str, ...], why: str
+async def test_a_program_that_cannot_be_executed_is_a_launch_failure(
+    directory: Path, argv: tuple[str, ...], reason: str
 ) -> None:
-    with pytest.raises(LaunchFailed, match=why):
+    with pytest.raises(LaunchFailed, match=reason):
         await start(directory, *argv)
 
 
@@ -148,7 +150,7 @@ async def test_a_parked_program_is_taken_over_by_another_client(directory: Path)
     await second.end()
 
 
-async def test_what_a_parked_program_says_is_kept(directory: Path) -> None:
+async def test_the_output_of_a_parked_program_is_kept(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", "read x; echo late >&1; cat")
     pipes = Pipes(holder)
     os.write(pipes.stdin, b"\n")
@@ -168,7 +170,7 @@ async def test_what_a_parked_program_says_is_kept(directory: Path) -> None:
     await second.end()
 
 
-async def test_a_parked_program_that_says_too_much_is_ended(directory: Path) -> None:
+async def test_a_parked_program_with_too_much_output_is_ended(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", "read x; exec yes")
     pipes = Pipes(holder)
     pid = holder.pid
@@ -176,20 +178,20 @@ async def test_a_parked_program_that_says_too_much_is_ended(directory: Path) -> 
     pipes.close()
     await holder.park(epoch=1, warm_s=3600, state=b"")
 
-    await all_gone([pid])
+    await until_dead([pid])
 
 
-async def test_a_parked_program_ends_when_its_time_is_over(directory: Path) -> None:
+async def test_a_parked_program_ends_after_its_warm_time(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
 
     await holder.park(epoch=1, warm_s=0.2, state=b"")
 
-    await all_gone(processes)
+    await until_dead(processes)
     await eventually(lambda: not holder.path.parent.exists())
 
 
-async def test_nobody_attaches_without_the_key(directory: Path) -> None:
+async def test_a_client_without_the_key_cannot_attach(directory: Path) -> None:
     holder = await start(directory, "/bin/cat")
     Pipes(holder).close()
     await holder.park(epoch=1, warm_s=3600, state=b"")
@@ -202,7 +204,7 @@ async def test_nobody_attaches_without_the_key(directory: Path) -> None:
     await second.end()
 
 
-async def test_garbage_from_a_stranger_changes_nothing(directory: Path) -> None:
+async def test_invalid_messages_from_other_clients_change_nothing(directory: Path) -> None:
     holder = await start(directory, "/bin/cat")
     lines = (b"", b"ATTACH", b"ATTACH 1 x the-key y", b"ATTACH 1 2 key", b"\xff" * 9000)
     for garbage in (line + b"\n" for line in lines):
@@ -222,17 +224,17 @@ async def test_garbage_from_a_stranger_changes_nothing(directory: Path) -> None:
 
 
 async def test_a_newer_lease_ends_an_agent_that_is_still_attached(directory: Path) -> None:
-    """The older driver may be frozen with the pipes in its hands: they can't be taken back."""
+    """The older client may be frozen with the pipes open, and they can't be taken back."""
     frozen = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(frozen)
 
     assert await attach(frozen, epoch=2) is None
 
-    await all_gone(processes)
+    await until_dead(processes)
     await frozen.gone()
 
 
-async def test_ending_leaves_nothing(directory: Path) -> None:
+async def test_ending_a_holder_leaves_no_process_and_no_directory(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
 
@@ -254,8 +256,8 @@ async def test_a_program_that_ignores_signals_is_killed(directory: Path) -> None
     assert not is_alive(holder.pid)
 
 
-async def test_a_tree_that_forks_as_fast_as_it_can_is_ended(directory: Path) -> None:
-    # The number of seconds is this test's own mark.
+async def test_a_process_tree_that_forks_as_fast_as_it_can_is_ended(directory: Path) -> None:
+    # The number of seconds identifies this test's processes.
     seconds = str(10_000 + os.getpid())
     fork = f"f() {{ setsid sh -c 'sleep {seconds}' & }}; for i in $(seq 200); do f; done"
     holder = await start(directory, "/bin/sh", "-c", f"echo ready; {fork}; wait")
@@ -276,27 +278,27 @@ def _runs(pid: str, command: bytes) -> bool:
     return False
 
 
-async def test_the_tree_ends_when_the_client_goes(directory: Path) -> None:
+async def test_the_process_tree_ends_when_the_client_disconnects(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
 
     holder.drop()
 
-    await all_gone(processes)
+    await until_dead(processes)
 
 
-async def test_the_tree_ends_when_beats_stop(directory: Path) -> None:
+async def test_the_process_tree_ends_when_beats_stop(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
     holder.beat(boottime() + FAR)
 
     holder.beat(boottime() + 0.2)
 
-    await all_gone(processes)
+    await until_dead(processes)
     await holder.gone()
 
 
-async def test_beats_keep_it_alive(directory: Path) -> None:
+async def test_beats_keep_the_program_alive(directory: Path) -> None:
     first = boottime() + 2
     holder = await HolderClient.start(launch(directory, "/bin/cat"), epoch=1, deadline=first)
     holder.beat(boottime() + FAR)
@@ -308,7 +310,7 @@ async def test_beats_keep_it_alive(directory: Path) -> None:
     await holder.end()
 
 
-async def test_the_tree_ends_when_the_lifeline_goes(directory: Path) -> None:
+async def test_the_process_tree_ends_when_the_lifeline_closes(directory: Path) -> None:
     os.mkfifo(directory / "lifeline")
     keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
     holder = await start(directory, "/bin/sh", "-c", TREE, lifeline=str(directory / "lifeline"))
@@ -317,13 +319,13 @@ async def test_the_tree_ends_when_the_lifeline_goes(directory: Path) -> None:
 
     os.close(keeper)
 
-    await all_gone(processes)
+    await until_dead(processes)
 
 
 async def test_an_attached_program_ends_with_its_client_and_not_with_the_lifeline(
     directory: Path,
 ) -> None:
-    """Otherwise its client would take it for dead, and tell the person so."""
+    """Otherwise its client would tell the person that the agent has died."""
     os.mkfifo(directory / "lifeline")
     keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
     holder = await start(directory, "/bin/cat", lifeline=str(directory / "lifeline"))
@@ -333,11 +335,13 @@ async def test_an_attached_program_ends_with_its_client_and_not_with_the_lifelin
 
     assert pipes.ask("alive") == "alive"
     pipes.close()
-    if await holder.park(epoch=1, warm_s=3600, state=b""):  # it may notice before it can answer
-        await all_gone([holder.pid])
+    if await holder.park(
+        epoch=1, warm_s=3600, state=b""
+    ):  # the holder may notice the lifeline before it can answer
+        await until_dead([holder.pid])
 
 
-async def test_without_its_lifeline_it_does_not_start(directory: Path) -> None:
+async def test_the_holder_does_not_start_if_its_lifeline_is_closed(directory: Path) -> None:
     os.mkfifo(directory / "lifeline")
 
     with pytest.raises(EOFError):
@@ -351,23 +355,23 @@ async def test_the_program_dies_with_a_holder_that_is_killed(directory: Path) ->
     os.kill(parent(holder.pid), signal.SIGKILL)
 
     assert await holder.gone() is None
-    await all_gone([holder.pid])
-    # What the program had put into sessions of their own is still there, and found by its mark.
+    await until_dead([holder.pid])
+    # Processes in sessions of their own survive; they are found by their environment variable.
     end_strays()
-    await all_gone(processes)
+    await until_dead(processes)
 
 
-async def test_a_holder_that_is_asked_to_end_takes_its_tree_along(directory: Path) -> None:
+async def test_a_holder_that_is_asked_to_end_ends_its_process_tree(directory: Path) -> None:
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
 
     os.kill(parent(holder.pid), signal.SIGTERM)
 
-    await all_gone(processes)
+    await until_dead(processes)
     await holder.gone()
 
 
-async def test_strays_of_living_holders_are_left_alone(directory: Path) -> None:
+async def test_processes_of_living_holders_are_not_ended_as_strays(directory: Path) -> None:
     holder = await start(directory, "/bin/cat")
 
     end_strays()
@@ -376,28 +380,28 @@ async def test_strays_of_living_holders_are_left_alone(directory: Path) -> None:
     await holder.end()
 
 
-async def test_an_agent_at_work_makes_no_room(directory: Path) -> None:
-    """It may have been attached since somebody chose it: the holder itself decides."""
+async def test_an_attached_agent_is_not_ended_to_make_room(directory: Path) -> None:
+    """A client may have attached since the agent was chosen, so the holder itself decides."""
     holder = await start(directory, "/bin/cat")
     pipes = Pipes(holder)
 
     os.kill(parent(holder.pid), signal.SIGUSR1)
-    assert await attach(holder, key="nobody's") is None  # it has answered, so it has seen both
+    assert await attach(holder, key="nobody's") is None  # it has answered, so it has processed both
 
     assert pipes.ask("alive") == "alive"
     pipes.close()
     assert await holder.park(epoch=1, warm_s=3600, state=b"")
     os.kill(parent(holder.pid), signal.SIGUSR1)
-    await all_gone([holder.pid])
+    await until_dead([holder.pid])
 
 
-async def test_strays_of_another_namespace_are_left_alone() -> None:
-    """A host sees the processes of its containers, whose process ids are other ones."""
+async def test_strays_of_another_pid_namespace_are_not_ended() -> None:
+    """A host sees the processes of its containers, which have other process ids inside."""
     theirs = {"PATH": os.defpath, "REMOTECLAW_HOLDER": "4194303:1:1"}
     ours = {**theirs, "REMOTECLAW_HOLDER": f"4194303:1:{namespace()}"}
     with (
         subprocess.Popen(["sleep", "60"], env=theirs) as spared,
-        subprocess.Popen(["sleep", "60"], env=ours) as stray,  # later, so it would go later
+        subprocess.Popen(["sleep", "60"], env=ours) as stray,  # started later, so it is found later
     ):
         # The kernel shows a program's environment a moment after it was executed.
         environment = Path(f"/proc/{stray.pid}/environ")
@@ -409,7 +413,7 @@ async def test_strays_of_another_namespace_are_left_alone() -> None:
         spared.kill()
 
 
-async def test_a_process_may_have_any_name(directory: Path) -> None:
+async def test_strays_are_found_even_if_a_process_has_an_unusual_name(directory: Path) -> None:
     name = os.fsencode(directory) + b"/a\xff) Z 1"
     shutil.copy(b"/bin/sleep", name)
     with subprocess.Popen([name, "60"]) as odd:
@@ -425,7 +429,7 @@ def namespace() -> str:
     return f"{boot_id()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
-async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:
+async def test_a_frozen_holder_does_not_block_the_cleanup(directory: Path) -> None:
     runs = directory / "runs"
     runs.mkdir()
     holder = await start(runs, "/bin/cat")
@@ -433,16 +437,16 @@ async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:
     frozen = parent(holder.pid)
     os.kill(frozen, signal.SIGSTOP)
 
-    for _ in range(30):  # more than can wait for it at once
+    for _ in range(30):  # more connections than the holder's socket queues
         remove_dead_runs(runs, older_than_s=0)
 
     assert holder.path.exists()
     end_orphans(holder.path.parent)
-    await all_gone([frozen, holder.pid])
+    await until_dead([frozen, holder.pid])
 
 
 async def test_only_the_holder_of_a_run_directory_is_ended(directory: Path) -> None:
-    """Another process may name the directory as well: an agent's tool, for one."""
+    """Other processes may name the directory, too, such as an agent's tool."""
     first, second = directory / "first", directory / "second"
     for each in (first, second):
         each.mkdir()
@@ -457,8 +461,8 @@ async def test_only_the_holder_of_a_run_directory_is_ended(directory: Path) -> N
     await other.end()
 
 
-async def test_the_program_has_no_signal_ignored(directory: Path) -> None:
-    """A work-horse of RQ ignores SIGINT, and what it starts would inherit that."""
+async def test_the_program_starts_without_ignored_signals(directory: Path) -> None:
+    """A work-horse of RQ ignores SIGINT, and its child processes would inherit that."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         status = "read x; while read a b; do [ $a = SigIgn: ] && echo $b; done < /proc/$$/status"
@@ -479,8 +483,8 @@ async def test_other_users_cannot_reach_the_socket(directory: Path) -> None:
     await holder.end()
 
 
-def test_the_program_imports_little(directory: Path) -> None:
-    """Each module would be paid for by every cold start."""
+def test_the_holders_program_imports_few_modules(directory: Path) -> None:
+    """Each module slows down every cold start."""
     code = "import sys; sys.path.insert(0, sys.argv[1]); import pipes; print(*sorted(sys.modules))"
     argv = [sys.executable, "-I", "-S", "-c", code, str(PROGRAM)]
     modules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
@@ -488,7 +492,7 @@ def test_the_program_imports_little(directory: Path) -> None:
     assert not {"socket", "json", "subprocess", "signal", "asyncio", "selectors"} & set(modules)
 
 
-def test_clocks_count_the_time_that_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_include_the_time_that_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(PROGRAM)
     program = import_module("program")
     clocks = {time.CLOCK_BOOTTIME: 5.0, time.CLOCK_MONOTONIC: 1.0}

@@ -1,4 +1,4 @@
-"""A terminal's holder: the program works on, whoever comes, goes, dies or is slow."""
+"""A terminal's holder: the program continues, whatever its clients do."""
 
 import asyncio
 import base64
@@ -12,10 +12,10 @@ import pytest
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.terminal_client import (
-    Ended,
-    Output,
     Replaced,
     TerminalClient,
+    TerminalEnded,
+    TerminalOutput,
     beat_terminal,
     end_terminal,
 )
@@ -26,11 +26,11 @@ from tests.support.holders import FAR, KEY, TREE, Reader, attach, end, remains, 
 from tests.support.processes import everything, is_alive, parent
 from tests.support.waiting import eventually
 
-#: What `seq` writes: which byte has which number is known.
+#: The output of `seq`, so that the byte at each offset is known.
 COUNTED = b"".join(b"%d\r\n" % number for number in range(1, 400_001))
 COUNT = "seq 1 400000"
 
-#: Says each new size of its window.
+#: A program that prints each new size of its window.
 SIZES = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
@@ -39,7 +39,7 @@ while signal.sigwait([signal.SIGWINCH]):
     os.write(1, b"%d %d\\n" % os.get_terminal_size())
 """
 
-#: Attaches, says what it has read first, and reads on.
+#: A client that attaches, prints the offset of the first output, and keeps reading.
 CLIENT = """
 import asyncio, pathlib, sys
 from remoteclaw.holder.terminal_client import TerminalClient
@@ -52,16 +52,16 @@ asyncio.run(main())
 """
 
 
-async def test_a_program_has_a_terminal_of_its_own(directory: Path) -> None:
+async def test_a_program_runs_in_its_own_pseudo_terminal(directory: Path) -> None:
     script = "test -t 0 && test -t 1 && test -t 2 && stty size && echo $TERM $COLORTERM $LANG; tty"
     terminal = await sh(directory, script + "; exit 3", cols=100, rows=40)
     reader = Reader(terminal)
 
-    assert await reader.rest() == Ended(3)
+    assert await reader.rest() == TerminalEnded(3)
     assert reader.seen.startswith(b"40 100\r\nxterm-256color truecolor C.UTF-8\r\n/dev/pts/")
 
 
-async def test_nothing_of_the_terminal_in_which_we_run_reaches_the_program(directory: Path) -> None:
+async def test_the_program_gets_no_variables_of_the_outer_terminal(directory: Path) -> None:
     env = {"PATH": os.environ["PATH"], "TMUX": "/x", "STY": "1", "TERM_PROGRAM_VERSION": "3"}
     env |= {"TERM": "dumb", "LC_ALL": "de_DE.UTF-8", "COLUMNS": "7", "OWN": "kept"}
     reader = Reader(await start(directory, "/usr/bin/env", env=env))
@@ -80,14 +80,14 @@ async def test_nothing_of_the_terminal_in_which_we_run_reaches_the_program(direc
     }
 
 
-async def test_what_remains_of_a_terminal(directory: Path) -> None:
+async def test_an_ended_terminal_leaves_its_status_snapshot_and_tail(directory: Path) -> None:
     terminal = await sh(directory, "echo first; read x; echo last; exit 4")
     reader = Reader(terminal)
     await reader.until(b"first\r\n")
     await terminal.keep(7, b"a picture")
     await terminal.write(b"\n")
 
-    assert await reader.rest() == Ended(4)
+    assert await reader.rest() == TerminalEnded(4)
 
     left = await remains(directory)
     assert isinstance(left.pop("at"), int)
@@ -99,13 +99,13 @@ async def test_what_remains_of_a_terminal(directory: Path) -> None:
     assert not (directory / "run").exists()
 
 
-async def test_a_program_that_cannot_be_executed(directory: Path) -> None:
+async def test_a_program_that_cannot_be_executed_is_a_launch_failure(directory: Path) -> None:
     with pytest.raises(LaunchFailed, match="No such file"):
         await start(directory, "/nonexistent/claude")
 
 
-async def test_the_directory_is_the_one_that_was_opened(directory: Path) -> None:
-    """Its path may lead elsewhere by now."""
+async def test_the_program_runs_in_the_directory_that_was_opened(directory: Path) -> None:
+    """Its path may lead elsewhere by the time of the start."""
     meant = directory / "meant"
     meant.mkdir()
     descriptor = os.open(meant, os.O_RDONLY)
@@ -119,14 +119,14 @@ async def test_the_directory_is_the_one_that_was_opened(directory: Path) -> None
     await reader.rest()
     where, *open_files = reader.seen.decode().split()
     assert where == str(directory / "moved")
-    assert where not in open_files, "the program has it for good"
+    assert where not in open_files, "the program would keep the descriptor open"
     assert "/dev/ptmx" not in " ".join(open_files), "the other end of the terminal is the holder's"
 
 
 # -- clients -----------------------------------------------------------------------------------
 
 
-async def test_what_is_written_while_nobody_looks_is_there_for_the_next(directory: Path) -> None:
+async def test_output_without_a_client_is_kept_for_the_next_client(directory: Path) -> None:
     first = await sh(directory, "echo one; read x; echo two; read y; echo three; cat")
     await Reader(first).until(b"one\r\n")
     await first.write(b"read\n")
@@ -142,11 +142,11 @@ async def test_what_is_written_while_nobody_looks_is_there_for_the_next(director
     assert (await Reader(third).until(b"three\r\n")).startswith(seen)
     assert await Reader(second).rest() == Replaced()
     assert await end_terminal(first.path, key=KEY)
-    assert await Reader(third).rest() == Ended(-signal.SIGTERM)
+    assert await Reader(third).rest() == TerminalEnded(-signal.SIGTERM)
     assert (await remains(directory))["reason"] == "asked"
 
 
-async def test_a_client_that_is_killed_in_a_flood_costs_nothing(directory: Path) -> None:
+async def test_a_client_that_is_killed_during_a_flood_loses_no_output(directory: Path) -> None:
     first = await sh(directory, f"stty -echo; echo ready; read x; {COUNT}; cat")
     reader = Reader(first)
     await reader.until(b"ready\r\n")
@@ -165,36 +165,36 @@ async def test_a_client_that_is_killed_in_a_flood_costs_nothing(directory: Path)
     at = expect(COUNTED, second.output_offset - before, second.output)
     while at < len(COUNTED):
         event = await second.read()
-        assert isinstance(event, Output)
+        assert isinstance(event, TerminalOutput)
         at = expect(COUNTED, event.offset - before, event.data)
     assert at == len(COUNTED)
     await end(second, first)
 
 
 def expect(whole: bytes, at: int, piece: bytes) -> int:
-    """See that a piece is where its number says; return the number behind it."""
-    piece, at = piece[max(-at, 0) :], max(at, 0)  # what was before the whole
-    assert whole[at : at + len(piece)] == piece, "bytes without their numbers"
+    """Check that a piece is at its offset; return the offset after it."""
+    piece, at = piece[max(-at, 0) :], max(at, 0)  # drop the bytes before `whole`
+    assert whole[at : at + len(piece)] == piece, "bytes at a wrong offset"
     return at + len(piece)
 
 
-async def test_a_client_that_does_not_read_holds_up_nobody(directory: Path) -> None:
+async def test_a_client_that_does_not_read_does_not_block_the_program(directory: Path) -> None:
     slow = await sh(directory, COUNT)
 
-    left = await remains(directory)  # it has written 2.7 MB to nobody, and ended
+    left = await remains(directory)  # it has written 2.7 MB that no client has read, and ended
 
     assert left["offset"] == len(COUNTED)
     offsets = []
-    while isinstance(event := await slow.read(), Output):
+    while isinstance(event := await slow.read(), TerminalOutput):
         assert COUNTED[event.offset : event.offset + len(event.data)] == event.data
         offsets.append((event.offset, event.offset + len(event.data)))
     assert len(offsets) > 1
 
 
-async def test_the_last_words_of_a_program_are_read(directory: Path) -> None:
+async def test_the_last_output_of_a_program_is_read(directory: Path) -> None:
     held = await sh(directory, "until [ -e go ]; do sleep 0.01; done; printf 'last words'")
     holder = int(held.holder.split()[1])
-    os.kill(holder, signal.SIGSTOP)  # so it hears of the words and of the end at once
+    os.kill(holder, signal.SIGSTOP)  # so it sees the output and the end at once
     (directory / "go").touch()
     await eventually(lambda: not is_alive(held.pid))
 
@@ -205,14 +205,14 @@ async def test_the_last_words_of_a_program_are_read(directory: Path) -> None:
     held.close()
 
 
-async def test_a_slow_client_goes_on_at_a_later_byte(directory: Path) -> None:
+async def test_a_slow_client_skips_output_and_continues_at_a_later_offset(directory: Path) -> None:
     slow = await sh(directory, f"{COUNT}; echo done > told; cat")
     await eventually((directory / "told").exists)
 
     offsets = [0]
     while offsets[-1] < len(COUNTED):
         event = await slow.read()
-        assert isinstance(event, Output)
+        assert isinstance(event, TerminalOutput)
         assert COUNTED[event.offset : event.offset + len(event.data)] == event.data
         offsets += [event.offset, event.offset + len(event.data)]
 
@@ -222,7 +222,7 @@ async def test_a_slow_client_goes_on_at_a_later_byte(directory: Path) -> None:
     await end(slow)
 
 
-async def test_a_picture_stands_for_the_output_before_it(directory: Path) -> None:
+async def test_a_snapshot_replaces_the_output_before_it(directory: Path) -> None:
     first = await sh(directory, "echo before; echo after; cat")
     reader = Reader(first)
     await reader.until(b"after\r\n")
@@ -230,7 +230,7 @@ async def test_a_picture_stands_for_the_output_before_it(directory: Path) -> Non
     await first.keep(8, b"p" * 256 * 1024)
     await first.keep(2, b"older")
     await first.write(b"read\n")
-    await reader.until(b"read")  # what was sent before that was read, too
+    await reader.until(b"read")  # so the holder has also read the earlier messages
     first.close()
 
     second = await attach(first)
@@ -241,14 +241,14 @@ async def test_a_picture_stands_for_the_output_before_it(directory: Path) -> Non
     await end(second)
 
 
-async def test_a_window_that_changes_its_size_is_told_to_the_program(directory: Path) -> None:
+async def test_the_program_is_notified_of_a_new_window_size(directory: Path) -> None:
     terminal = await start(directory, sys.executable, "-S", "-c", SIZES)
     reader = Reader(terminal)
     await reader.until(b"ready\r\n")
 
     await terminal.resize(90, 30)
     await reader.until(b"90 30\r\n")
-    await terminal.resize(90, 30)  # a client that wants everything painted again
+    await terminal.resize(90, 30)  # how a client makes the program repaint everything
     await reader.until(b"90 30\r\n90 30\r\n")
 
     second = await attach(terminal)
@@ -256,18 +256,20 @@ async def test_a_window_that_changes_its_size_is_told_to_the_program(directory: 
     await end(second, terminal)
 
 
-async def test_input_waits_in_order_for_a_program_that_does_not_read(directory: Path) -> None:
+async def test_input_is_queued_in_order_for_a_program_that_does_not_read(directory: Path) -> None:
     os.mkfifo(directory / "go")
     terminal = await sh(directory, "stty raw -echo; echo ready; read x < go; exec cat > typed")
     await Reader(terminal).until(b"ready")
     pieces = iter(b"%05d" % number * 200 for number in range(1000))
 
-    first = await typed(terminal, pieces)
-    assert 64 * 1024 <= len(first) < 256 * 1024, "it takes what it can't keep, or too little"
+    first = await type_until_full(terminal, pieces)
+    assert 64 * 1024 <= len(first) < 256 * 1024, (
+        "the holder accepts more than it can keep, or too little"
+    )
     assert await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
     second = await attach(terminal)
-    more = await typed(second, pieces)
-    assert len(first + more) < 256 * 1024, "each client has a queue of its own"
+    more = await type_until_full(second, pieces)
+    assert len(first + more) < 256 * 1024, "each client has its own queue"
 
     (directory / "go").write_text("go\n")
     file = directory / "typed"
@@ -277,17 +279,17 @@ async def test_input_waits_in_order_for_a_program_that_does_not_read(directory: 
     await end(second, terminal)
 
 
-async def typed(terminal: TerminalClient, pieces: Iterator[bytes]) -> bytes:
-    """Type until no more is taken; return what was."""
-    taken = b""
+async def type_until_full(terminal: TerminalClient, pieces: Iterator[bytes]) -> bytes:
+    """Write pieces until the holder accepts no more; return the accepted bytes."""
+    accepted = b""
     for piece in pieces:
         if not await terminal.write(piece):
             break
-        taken += piece
-    return taken
+        accepted += piece
+    return accepted
 
 
-async def test_a_client_learns_that_the_program_has_read(directory: Path) -> None:
+async def test_a_client_can_write_again_once_the_program_has_read(directory: Path) -> None:
     terminal = await sh(directory, "stty raw -echo; echo ready; exec head -c 300000 > /dev/null")
     await Reader(terminal).until(b"ready")
 
@@ -296,14 +298,14 @@ async def test_a_client_learns_that_the_program_has_read(directory: Path) -> Non
             await eventually(lambda: terminal.write(b"x" * 1000))
 
     typing = asyncio.create_task(type_all())
-    assert await Reader(terminal).rest() == Ended(0)
+    assert await Reader(terminal).rest() == TerminalEnded(0)
     await typing
 
 
 # -- the end -----------------------------------------------------------------------------------
 
 
-async def test_the_end_leaves_nothing(directory: Path) -> None:
+async def test_ending_a_terminal_leaves_no_process(directory: Path) -> None:
     terminal = await sh(directory, TREE)
     await Reader(terminal).until(b"ready\r\n")
     tree: list[int] = await eventually(
@@ -315,17 +317,19 @@ async def test_the_end_leaves_nothing(directory: Path) -> None:
     assert not [pid for pid in tree if is_alive(pid)]
 
 
-async def test_an_interrupt_comes_before_the_end(directory: Path) -> None:
+async def test_an_interrupt_is_sent_before_a_terminal_is_ended(directory: Path) -> None:
     script = "stty raw -echo; echo ready; test $(dd bs=1 count=1 2>/dev/null | od -An -tx1) = 1b"
     terminal = await sh(directory, script + "; exit 7")
     await Reader(terminal).until(b"ready")
 
     assert await end_terminal(terminal.path, key=KEY, interrupt=True)
 
-    assert await Reader(terminal).rest() == Ended(7)
+    assert await Reader(terminal).rest() == TerminalEnded(7)
 
 
-async def test_a_program_may_say_goodbye_and_a_stubborn_one_is_killed(directory: Path) -> None:
+async def test_a_program_may_write_at_its_end_and_is_killed_after_the_grace_time(
+    directory: Path,
+) -> None:
     script = "trap 'echo goodbye' TERM; echo ready; while :; do sleep 1001 & wait; done"
     terminal = await sh(directory, script)
     reader = Reader(terminal)
@@ -333,11 +337,11 @@ async def test_a_program_may_say_goodbye_and_a_stubborn_one_is_killed(directory:
 
     assert await end_terminal(terminal.path, key=KEY, grace_s=0.5)
 
-    assert await reader.rest() == Ended(-signal.SIGKILL)
+    assert await reader.rest() == TerminalEnded(-signal.SIGKILL)
     assert reader.seen.endswith(b"goodbye\r\n")
 
 
-async def test_a_killed_holder_takes_its_program_along(directory: Path) -> None:
+async def test_a_terminals_program_dies_with_a_killed_holder(directory: Path) -> None:
     terminal = await sh(directory, TREE)
     reader = Reader(terminal)
     await reader.until(b"ready\r\n")
@@ -347,7 +351,7 @@ async def test_a_killed_holder_takes_its_program_along(directory: Path) -> None:
 
     os.kill(parent(terminal.pid), signal.SIGKILL)
 
-    assert await reader.rest() == Ended(None)
+    assert await reader.rest() == TerminalEnded(None)
     await eventually(lambda: not is_alive(terminal.pid))
     end_strays()
     await eventually(lambda: not [pid for pid in tree if is_alive(pid)])
@@ -361,13 +365,13 @@ async def test_the_terminal_ends_when_beats_stop(directory: Path) -> None:
 
     terminal.beat(boottime() + 0.2)
 
-    assert isinstance(await Reader(terminal).rest(), Ended)
+    assert isinstance(await Reader(terminal).rest(), TerminalEnded)
     assert (await remains(directory))["reason"] == "deadline"
     assert not await beat_terminal(terminal.path, key=KEY, deadline=boottime() + FAR)
 
 
-async def test_a_frozen_terminal_whose_time_is_over_is_typed_nothing(directory: Path) -> None:
-    """It may be another host's by then: what was typed meanwhile must not reach its program."""
+async def test_a_frozen_terminal_past_its_deadline_gets_no_queued_input(directory: Path) -> None:
+    """Another host may have taken over by then, so the input must not reach the program."""
     terminal = await sh(directory, "trap '' TERM; echo ready; read line; echo $line > typed")
     await Reader(terminal).until(b"ready\r\n")
     holder = parent(terminal.pid)
@@ -379,16 +383,16 @@ async def test_a_frozen_terminal_whose_time_is_over_is_typed_nothing(directory: 
 
     os.kill(holder, signal.SIGCONT)
 
-    assert isinstance(await Reader(terminal).rest(), Ended)
+    assert isinstance(await Reader(terminal).rest(), TerminalEnded)
     assert (await remains(directory))["reason"] == "deadline"
     assert not (directory / "typed").exists()
 
 
-async def test_a_terminal_that_nobody_looks_at_and_nothing_moves_ends(directory: Path) -> None:
+async def test_a_terminal_without_clients_and_output_ends(directory: Path) -> None:
     terminal = await sh(directory, "echo ready; cat", idle_s=0.2)
     await Reader(terminal).until(b"ready\r\n")
     await asyncio.sleep(0.5)  # time itself is what is tested
-    assert is_alive(terminal.pid), "somebody is attached"
+    assert is_alive(terminal.pid), "a client is attached"
 
     terminal.close()
 
@@ -409,14 +413,14 @@ async def test_the_terminal_ends_with_its_lifeline(directory: Path, attached: bo
     terminal.close()
 
 
-async def test_a_holder_that_is_asked_to_end_leaves_what_remains(directory: Path) -> None:
+async def test_a_terminals_holder_that_is_asked_to_end_saves_what_remains(directory: Path) -> None:
     terminal = await sh(directory, "echo ready; cat")
     await Reader(terminal).until(b"ready\r\n")
 
-    os.kill(parent(terminal.pid), signal.SIGUSR1)  # agents that wait make room; terminals don't
+    os.kill(parent(terminal.pid), signal.SIGUSR1)  # idle agents make room; terminals don't
     again = await attach(terminal)
     os.kill(parent(terminal.pid), signal.SIGTERM)
 
-    assert isinstance(await Reader(again).rest(), Ended)
+    assert isinstance(await Reader(again).rest(), TerminalEnded)
     assert (await remains(directory))["reason"] == "asked"
     terminal.close()

@@ -1,4 +1,4 @@
-"""Terminals among the run directories: they are no warm agents, and make no room for any."""
+"""Run directories of terminals: they don't count as warm agents, and aren't ended for them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,13 +9,13 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import MAX_SOCKET_DIR_BYTES
 from remoteclaw.holder.client import HolderClient
 from remoteclaw.holder.runs import (
-    holders_ended,
     is_terminal,
     make_room,
     remove_dead_runs,
     run_name,
     terminal_run_name,
-    terminals,
+    terminal_runs,
+    wait_for_holders,
     warm_agents,
 )
 from remoteclaw.holder.terminal_client import TerminalClient
@@ -46,32 +46,32 @@ async def terminal(runs: Path) -> AsyncIterator[TerminalClient]:
     await end(found)
 
 
-async def test_terminals_are_counted_on_their_own(
+async def test_terminals_and_warm_agents_are_counted_separately(
     runs: Path, agent: HolderClient, terminal: TerminalClient
 ) -> None:
-    assert [run.name for run in terminals(runs)] == [terminal.path.parent.name]
+    assert [run.name for run in terminal_runs(runs)] == [terminal.path.parent.name]
     assert [found.path for found in warm_agents(runs)] == [str(agent.path)]
 
-    with make_room(runs, most=2, reserve_bytes=0):  # a second agent beside the one that waits
+    with make_room(runs, max_agents=2, reserve_bytes=0):  # room for a second agent
         assert is_alive(agent.pid)
-    with make_room(runs, most=None, reserve_bytes=0):  # a second terminal
+    with make_room(runs, max_agents=None, reserve_bytes=0):  # room for a second terminal
         assert is_alive(agent.pid)
-    with make_room(runs, most=1, reserve_bytes=1 << 60):
+    with make_room(runs, max_agents=1, reserve_bytes=1 << 60):
         assert not is_alive(agent.pid)
         assert is_alive(terminal.pid)
 
 
-async def test_a_terminal_whose_holder_lives_is_not_cleared_away(
+async def test_the_run_directory_of_a_living_terminal_is_not_removed(
     runs: Path, terminal: TerminalClient
 ) -> None:
     remove_dead_runs(runs, older_than_s=0)
 
     assert terminal.path.exists()
-    assert await holders_ended(runs, prefix="up", wait_s=0.1) == [terminal.path.parent]
-    assert await holders_ended(runs, prefix="tty") == []  # those that outlive `up`
+    assert await wait_for_holders(runs, prefix="up", wait_s=0.1) == [terminal.path.parent]
+    assert await wait_for_holders(runs, prefix="tty") == []  # terminals that outlive `up`
 
 
-def test_the_names_tell_terminals_from_agents() -> None:
+def test_run_names_distinguish_terminals_from_agents() -> None:
     longest = len("/run/0123456789abcdef/holder.sock")
     for prefix in ("", "up"):
         assert is_terminal(Path(terminal_run_name(prefix)))

@@ -1,4 +1,4 @@
-"""Who may do what with a terminal's holder, and what nonsense costs: a connection, nothing else."""
+"""Access to a terminal's holder. An invalid message costs only its sender's connection."""
 
 import asyncio
 import os
@@ -7,20 +7,25 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.client import HolderClient
-from remoteclaw.holder.terminal_client import Ended, TerminalClient, beat_terminal, end_terminal
+from remoteclaw.holder.terminal_client import (
+    TerminalClient,
+    TerminalEnded,
+    beat_terminal,
+    end_terminal,
+)
 from tests.support.holders import FAR, KEY, Reader, attach, end, parked_agent, remains, sh
 from tests.support.processes import is_alive, parent
 from tests.support.waiting import HANG_S, eventually
 
 
-async def tell(path: Path, message: bytes) -> bytes:
-    """Say something to a holder; return all that it answers until it hangs up."""
+async def send(path: Path, message: bytes) -> bytes:
+    """Send a message to a holder; return everything that it answers until it disconnects."""
     reader, writer = await asyncio.open_unix_connection(str(path))
     try:
         writer.write(message)
         async with asyncio.timeout(HANG_S):
             return await reader.read()
-    except ConnectionError:  # it hung up before all was sent
+    except ConnectionError:  # it disconnected before everything was sent
         return b""
     finally:
         writer.close()
@@ -30,7 +35,7 @@ def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-async def test_nobody_does_anything_without_the_key(directory: Path) -> None:
+async def test_a_client_without_the_key_is_denied_everything(directory: Path) -> None:
     terminal = await sh(directory, "cat")
     far = boottime() + FAR
 
@@ -43,7 +48,7 @@ async def test_nobody_does_anything_without_the_key(directory: Path) -> None:
         b"ATTACH 1\n",
         b"ATTACH 1 pty\n",
         f"ATTACH 1 pty {KEY} more\n".encode(),
-        f"ATTACH 2 pty {KEY}\n".encode(),  # of a version that is to come
+        f"ATTACH 2 pty {KEY}\n".encode(),  # of a future version
         f"ATTACH 1 pipes {KEY}\n".encode(),
         f"SHOW 1 pty {KEY}\n".encode(),
         f"BEAT 1 pty {KEY} nan\n".encode(),
@@ -54,9 +59,9 @@ async def test_nobody_does_anything_without_the_key(directory: Path) -> None:
         f"END 1 pty {KEY}\n".encode(),
         b"\xff" * 100 + b"\n",
     ):
-        assert await tell(terminal.path, nonsense) == b"DENIED\n", nonsense
+        assert await send(terminal.path, nonsense) == b"DENIED\n", nonsense
     for without_answer in (b"IN 100000\n", b"KEEP 1 -1\n", b"x" * 8 * 1024 * 1024):
-        assert await tell(terminal.path, without_answer) == b"", without_answer[:20]
+        assert await send(terminal.path, without_answer) == b"", without_answer[:20]
 
     assert await terminal.write(b"still attached\n")
     await Reader(terminal).until(b"still attached\r\nstill attached\r\n")
@@ -87,18 +92,18 @@ NONSENSE = [
 ]
 
 
-async def test_a_client_that_talks_nonsense_loses_its_connection_alone(directory: Path) -> None:
+async def test_an_invalid_message_costs_only_its_clients_connection(directory: Path) -> None:
     terminal = await sh(directory, "cat")
     for nonsense in NONSENSE:
-        said = await tell(terminal.path, f"ATTACH 1 pty {KEY}\n".encode() + nonsense)
-        assert b"EXIT" not in said
+        answer = await send(terminal.path, f"ATTACH 1 pty {KEY}\n".encode() + nonsense)
+        assert b"EXIT" not in answer
         again = await attach(terminal)
         assert (again.pid, again.cols, again.rows) == (terminal.pid, 120, 32), nonsense
         again.close()
     await end(terminal)
 
 
-async def test_those_who_only_connect_are_dropped(directory: Path) -> None:
+async def test_clients_that_only_connect_are_dropped(directory: Path) -> None:
     terminal = await sh(directory, "cat")
     holder = parent(terminal.pid)
     before = descriptors(holder)
@@ -139,7 +144,7 @@ async def test_clients_of_the_other_mode_are_refused(directory: Path) -> None:
     await end(terminal)
 
 
-async def test_a_holder_of_another_version_is_told_from_one_of_ours(directory: Path) -> None:
+async def test_a_holder_of_another_version_is_recognized(directory: Path) -> None:
     async def newer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(b"HELLO 2 pty 1 2 3\n")
@@ -151,7 +156,7 @@ async def test_a_holder_of_another_version_is_told_from_one_of_ours(directory: P
         assert not await end_terminal(path, key=KEY)
 
 
-async def test_clients_that_were_replaced_and_never_read_cost_little(directory: Path) -> None:
+async def test_replaced_clients_that_never_read_keep_few_descriptors(directory: Path) -> None:
     frozen = [await sh(directory, "exec yes")]
     holder = parent(frozen[0].pid)
     before = descriptors(holder)
@@ -162,6 +167,6 @@ async def test_clients_that_were_replaced_and_never_read_cost_little(directory: 
 
     assert await end_terminal(frozen[0].path, key=KEY)
     assert (await remains(directory))["reason"] == "asked"
-    assert isinstance(await Reader(frozen[-1]).rest(), Ended)
+    assert isinstance(await Reader(frozen[-1]).rest(), TerminalEnded)
     for client in frozen:
         client.close()

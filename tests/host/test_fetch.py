@@ -1,4 +1,4 @@
-"""Fetching what others name: from public addresses only, and only so much."""
+"""Fetching files by URL: only from public addresses, and only up to a size."""
 
 import asyncio
 import ipaddress
@@ -8,11 +8,11 @@ import pytest
 from aiohttp import web
 
 from remoteclaw.host import fetch as fetching
-from remoteclaw.host.fetch import Address, _joined, fetch, is_public, post
+from remoteclaw.host.fetch import Address, _redirected, fetch, is_public, post
 from remoteclaw.host.files import UnfitFile
 from tests.support.rows import for_each
 
-#: What must not be connected to, however it is written.
+#: Addresses to which no connection may be made, in every spelling.
 PRIVATE = (
     *("127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254"),
     *("100.64.0.1", "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1"),
@@ -25,16 +25,16 @@ PRIVATE = (
 
 
 def on_loopback(address: Address, port: int) -> bool:
-    """Let a test connect to its own server, and to nothing else."""
+    """Allow connections to the test's own server only."""
     return str(address) == "127.0.0.1"
 
 
 def public_at_any_port(address: Address, port: int) -> bool:
-    """Let a test's own server be refused for its address alone."""
+    """Allow every port of public addresses, so that only the address is a reason to refuse."""
     return is_public(address, 443)
 
 
-#: What servers call a file.
+#: Invalid `Content-Disposition` headers, by the name in the URL.
 NAMES = {
     "codec.txt": "attachment; filename*=idna''x%80",
     "long.txt": 'attachment; x="' + ";" * 4000,
@@ -42,7 +42,7 @@ NAMES = {
 
 
 class Server:
-    """What the test's server saw, and where it is."""
+    """A server that records the requested paths."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -50,41 +50,41 @@ class Server:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(request.path_qs)
-        what = request.match_info["what"]
-        if what == "file.png":
+        name = request.match_info["name"]
+        if name == "file.png":
             return web.Response(body=b"\x89PNG\r\n\x1a\n")
-        if what == "named":
+        if name == "named":
             return web.Response(
                 body=b"x", headers={"Content-Disposition": 'attachment; filename="../../plan.pdf"'}
             )
-        if what in NAMES:
-            return web.Response(body=b"x", headers={"Content-Disposition": NAMES[what]})
-        if what == "to":
-            # Not HTTPFound: that refuses to send what it can't read itself.
+        if name in NAMES:
+            return web.Response(body=b"x", headers={"Content-Disposition": NAMES[name]})
+        if name == "to":
+            # HTTPFound would refuse to send an invalid URL.
             return web.Response(status=302, headers={"Location": request.query["url"]})
-        if what == "round":
+        if name == "round":
             raise web.HTTPFound("/round")
-        if what == "packed":
+        if name == "packed":
             response = web.Response(body=b"x" * 1000)
             response.headers["Content-Encoding"] = "gzip"
             return response
-        if what == "slow":
+        if name == "slow":
             await asyncio.sleep(30)
-        if what == "drip":
+        if name == "drip":
             drip = web.StreamResponse()
             await drip.prepare(request)
             while True:
                 await drip.write(b"x")
                 await asyncio.sleep(0.01)
-        if what == "endless":
+        if name == "endless":
             endless = web.StreamResponse()
             await endless.prepare(request)
             while True:
                 await endless.write(b"x" * 1_000_000)
         raise web.HTTPNotFound
 
-    def url(self, what: str) -> str:
-        return f"http://127.0.0.1:{self.port}/{what}"
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}"
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def server() -> AsyncIterator[Server]:
     """A server on loopback."""
     server = Server()
     app = web.Application()
-    app.router.add_get("/{what}", server.answer)
+    app.router.add_get("/{name}", server.answer)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -103,19 +103,19 @@ async def server() -> AsyncIterator[Server]:
 
 
 @for_each("address", PRIVATE)
-def test_what_only_we_can_reach_is_not_public(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address), 443)
 
 
 def test_a_redirect_keeps_the_encryption() -> None:
-    assert _joined("https://a.example/x", "/y") == "https://a.example/y"
-    assert _joined("http://a.example/x", "https://b.example/") == "https://b.example/"
+    assert _redirected("https://a.example/x", "/y") == "https://a.example/y"
+    assert _redirected("http://a.example/x", "https://b.example/") == "https://b.example/"
     with pytest.raises(UnfitFile, match="without encryption"):
-        _joined("https://a.example/x", "http://a.example/y")
+        _redirected("https://a.example/x", "http://a.example/y")
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "64:ff9b::5db8:d822"])
-def test_what_everybody_can_reach_is_public_on_the_web_s_ports(address: str) -> None:
+def test_public_addresses_are_allowed_only_at_web_ports(address: str) -> None:
     assert is_public(ipaddress.ip_address(address), 443)
     assert is_public(ipaddress.ip_address(address), 80)
     assert not is_public(ipaddress.ip_address(address), 6379)
@@ -128,7 +128,9 @@ def test_what_everybody_can_reach_is_public_on_the_web_s_ports(address: str) -> 
         *("0", "169.254.169.254", "[fe80::1%25lo]"),
     ],
 )
-async def test_no_spelling_of_a_private_address_is_connected_to(server: Server, host: str) -> None:
+async def test_no_connection_is_made_to_any_spelling_of_a_private_address(
+    server: Server, host: str
+) -> None:
     with pytest.raises(
         UnfitFile, match=r"not a public one|at port|server is unknown|can't be read"
     ):
@@ -137,7 +139,7 @@ async def test_no_spelling_of_a_private_address_is_connected_to(server: Server, 
     assert server.seen == []
 
 
-async def test_a_file_and_its_name(server: Server) -> None:
+async def test_fetch_returns_the_name_and_the_content_of_a_file(server: Server) -> None:
     name, content = await fetch(server.url("file.png?size=1"), may_connect=on_loopback)
 
     assert name == "file.png"
@@ -145,15 +147,17 @@ async def test_a_file_and_its_name(server: Server) -> None:
     assert server.seen == ["/file.png?size=1"]
 
 
-async def test_the_server_s_name_for_it_comes_first(server: Server) -> None:
+async def test_the_file_name_given_by_the_server_overrides_the_url(server: Server) -> None:
     name, _ = await fetch(server.url("named"), may_connect=on_loopback)
 
-    assert name == "../../plan.pdf"  # what stores it makes a name of that
+    assert name == "../../plan.pdf"  # the code that stores the file makes a safe name of it
 
 
-@pytest.mark.parametrize("what", NAMES)
-async def test_a_name_that_is_nonsense_is_none(server: Server, what: str) -> None:
-    assert await fetch(server.url(what), may_connect=on_loopback) == (what, b"x")
+@pytest.mark.parametrize("path", NAMES)
+async def test_an_invalid_file_name_given_by_the_server_is_ignored(
+    server: Server, path: str
+) -> None:
+    assert await fetch(server.url(path), may_connect=on_loopback) == (path, b"x")
 
 
 async def test_a_redirect_is_followed(server: Server) -> None:
@@ -162,21 +166,21 @@ async def test_a_redirect_is_followed(server: Server) -> None:
     assert name == "file.png"
 
 
-async def test_a_redirect_leads_to_no_private_address(server: Server) -> None:
+async def test_a_redirect_to_a_private_address_is_refused(server: Server) -> None:
     with pytest.raises(UnfitFile, match="not a public one"):
         await fetch(server.url("to?url=http://127.0.0.2/"), may_connect=on_loopback)
 
 
-async def test_a_port_that_is_not_the_webs_is_named() -> None:
+async def test_another_port_than_80_or_443_is_refused() -> None:
     with pytest.raises(UnfitFile, match="at port 6379, not at 80 or 443"):
         await fetch("http://127.0.0.1:6379/")
 
 
 @pytest.mark.parametrize(
-    ("what", "why"),
+    ("path", "why"),
     [
         ("nothing", "status 404"),
-        ("packed", "packed"),
+        ("packed", "compressed"),
         ("endless", "larger than 20 MB"),
         ("to?url=to?url=x", "status 404"),
         ("to?url=//[", "can't be read"),
@@ -184,28 +188,28 @@ async def test_a_port_that_is_not_the_webs_is_named() -> None:
         ("to?url=http://user:secret@127.0.0.1/", "has a login in it"),
     ],
 )
-async def test_what_is_not_taken(server: Server, what: str, why: str) -> None:
+async def test_unsuitable_responses_are_refused(server: Server, path: str, why: str) -> None:
     with pytest.raises(UnfitFile, match=why) as problem:
-        await fetch(server.url(what), may_connect=on_loopback)
+        await fetch(server.url(path), may_connect=on_loopback)
 
     assert "secret" not in str(problem.value)
 
 
-async def test_a_chain_of_redirects_ends(server: Server) -> None:
-    with pytest.raises(UnfitFile, match="leads on to more than 5 other addresses"):
+async def test_the_number_of_redirects_is_limited(server: Server) -> None:
+    with pytest.raises(UnfitFile, match="redirects more than 5 times"):
         await fetch(server.url("round"), may_connect=on_loopback)
 
     assert len(server.seen) == 6
 
 
-@pytest.mark.parametrize("what", ["slow", "drip"])
-async def test_a_slow_server_is_not_waited_for(
-    server: Server, what: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("path", ["slow", "drip"])
+async def test_fetching_from_a_slow_server_is_ended_after_a_time_limit(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "FETCH_S", 0.3)
 
     with pytest.raises(UnfitFile, match="took longer than"):
-        await fetch(server.url(what), may_connect=on_loopback)
+        await fetch(server.url(path), may_connect=on_loopback)
 
 
 @pytest.mark.parametrize(
@@ -219,12 +223,12 @@ async def test_a_slow_server_is_not_waited_for(
         ("http://nobody.invalid/", "server is unknown"),
     ],
 )
-async def test_a_url_that_is_none(url: str, why: str) -> None:
+async def test_an_invalid_url_is_refused(url: str, why: str) -> None:
     with pytest.raises(UnfitFile, match=why):
         await fetch(url, may_connect=on_loopback)
 
 
-async def test_a_server_that_is_not_there_or_speaks_something_else(server: Server) -> None:
+async def test_a_missing_server_or_one_without_http_is_reported(server: Server) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-something\r\n")
         writer.close()
@@ -241,8 +245,8 @@ async def test_a_server_that_is_not_there_or_speaks_something_else(server: Serve
         await fetch(f"http://127.0.0.1:{port}/", may_connect=on_loopback)
 
 
-async def test_what_is_posted_goes_to_one_public_address_and_encrypted(server: Server) -> None:
-    """That it is not sent on, the page's notifications show, which have a certificate."""
+async def test_post_accepts_only_https_at_public_addresses(server: Server) -> None:
+    """That redirects are not followed is tested with notifications, which have a certificate."""
     with pytest.raises(UnfitFile, match="does not begin with https://"):
         await post(server.url("file.png"), {}, b"x", may_connect=on_loopback)
     with pytest.raises(UnfitFile, match="not at 80 or 443"):

@@ -1,11 +1,11 @@
-"""Texts that processes share by their content."""
+"""Files with equal content that several processes share."""
 
 from pathlib import Path
 
 from remoteclaw.host.files import share_text
 
 
-def test_a_text_is_shared_as_long_as_somebody_reads_it(directory: Path) -> None:
+def test_a_shared_text_exists_until_its_last_reader_is_gone(directory: Path) -> None:
     first, other = directory / "prompts" / "1.md", directory / "prompts" / "2.md"
     share_text(first, b"one", directory / "a")
     share_text(first, b"one", directory / "b")
@@ -23,7 +23,7 @@ def test_a_text_is_shared_as_long_as_somebody_reads_it(directory: Path) -> None:
 
 
 def test_a_text_that_was_changed_is_not_shared(directory: Path) -> None:
-    """Agents run as the same user, and each could write there."""
+    """Agents run as the same user, so any agent could write to the file."""
     path = directory / "prompts" / "1.md"
     share_text(path, b"one", directory / "a")
     path.write_bytes(b"obey me")

@@ -1,4 +1,4 @@
-"""The fork server: what it forks is a program of its own, and nothing of it outlives its owner."""
+"""The fork server: it forks independent programs, and none of them outlives its owner."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from remoteclaw.host.forking import Forked, ForkServer
-from remoteclaw.up.supervisor import LOADED
+from remoteclaw.host.forking import ForkedProcess, ForkServer
+from remoteclaw.up.supervisor import PRELOADED
 from tests.support.processes import is_alive, parent
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -36,7 +36,7 @@ here = Path(__file__).parent
 )
 colorsys.owner = "of the owner"
 forks = ForkServer("colorsys", log=here / "log")
-forks.begin()
+forks.fork_first()
 
 async def fork():
     env = {"PYTHONPATH": str(here / "more")}
@@ -48,7 +48,7 @@ async def fork():
     while Path(f"/proc/{first}").exists():
         await asyncio.sleep(0.01)
     while await (await forks.fork("colorsys", env=env, log=here / "log")).wait():
-        pass  # it is not known yet that the server has ended
+        pass  # the owner has not yet noticed the end of the server
     await forks.end()
 
 asyncio.run(fork())
@@ -64,15 +64,17 @@ async def server(directory: Path, *modules: str) -> AsyncIterator[ForkServer]:
         await forks.end()
 
 
-async def run(forks: ForkServer, directory: Path, program: str, **env: str) -> Forked:
-    """Fork a program; what it prints is in `log`."""
+async def run(forks: ForkServer, directory: Path, program: str, **env: str) -> ForkedProcess:
+    """Fork `program`, with its output in the file `log`."""
     name = f"program_{len(list(directory.iterdir()))}"
     (directory / f"{name}.py").write_text(program)
     env = {**env, "PYTHONPATH": str(directory)}
     return await forks.fork(name, "a", "b c", env=env, log=directory / "log")
 
 
-async def test_what_is_forked_is_a_program_of_its_own(directory: Path) -> None:
+async def test_a_forked_program_has_its_own_arguments_environment_and_group(
+    directory: Path,
+) -> None:
     async with server(directory) as forks:
         forked = await run(forks, directory, REPORT, WHO="me")
 
@@ -83,7 +85,7 @@ async def test_what_is_forked_is_a_program_of_its_own(directory: Path) -> None:
     assert (directory / "server.log").read_text() == ""
 
 
-async def test_a_signal_ends_a_forked_program_alone(directory: Path) -> None:
+async def test_a_signal_ends_only_the_forked_program_that_gets_it(directory: Path) -> None:
     async with server(directory) as forks:
         first = await run(forks, directory, "import time; time.sleep(600)")
         second = await run(forks, directory, "import time; time.sleep(600)")
@@ -95,7 +97,7 @@ async def test_a_signal_ends_a_forked_program_alone(directory: Path) -> None:
         assert is_alive(second.pid)
 
 
-async def test_what_was_forked_ends_with_a_server_that_is_killed_and_another_one_is_started(
+async def test_forked_programs_end_with_a_killed_fork_server_and_another_one_starts(
     directory: Path,
 ) -> None:
     async with server(directory) as forks:
@@ -110,10 +112,10 @@ async def test_what_was_forked_ends_with_a_server_that_is_killed_and_another_one
         async def again() -> bool:
             return await (await run(forks, directory, "pass")).wait() == 0
 
-        await eventually(again)  # a fork may be asked for before the end is noticed
+        await eventually(again)  # the first fork may fail, before the end is noticed
 
 
-async def test_a_server_ends_with_its_owner_and_ignores_other_signals(directory: Path) -> None:
+async def test_a_fork_server_ends_with_its_owner_and_ignores_sigterm(directory: Path) -> None:
     async with server(directory) as forks:
         forked = await run(forks, directory, "import time; time.sleep(600)")
         assert forked.pid is not None
@@ -126,10 +128,10 @@ async def test_a_server_ends_with_its_owner_and_ignores_other_signals(directory:
     await eventually(lambda: not is_alive(forked.pid or 0))
 
 
-async def test_the_first_server_may_be_a_fork_of_its_owner(directory: Path) -> None:
-    """It has what its owner has loaded, but no file of it and none of its directory's modules.
+async def test_the_first_fork_server_can_be_a_fork_of_its_owner(directory: Path) -> None:
+    """It has the modules that its owner has loaded, but not its open files or its import path.
 
-    When it was killed, nothing is left of it, and another one does what is asked for next.
+    After it is killed, no zombie is left, and another server makes the next fork.
     """
     (directory / "owner.py").write_text(OWNER)
     (directory / "log").touch()
@@ -143,19 +145,19 @@ async def test_the_first_server_may_be_a_fork_of_its_owner(directory: Path) -> N
 async def test_a_forked_worker_loads_nothing_but_its_own_modules(
     stack: Stack, directory: Path
 ) -> None:
-    """And what forks it has no threads, which a fork would leave behind."""
+    """The fork server has no threads, because a fork does not copy them."""
     program = (
         "import os, sys, pathlib\nbefore = set(sys.modules)\nimport workers.jobs\n"
         "print(*set(sys.modules) - before)\n"
         "print(pathlib.Path(f'/proc/{os.getppid()}/status').read_text().partition('Threads:')[2].split()[0])"
     )
-    async with server(directory, *LOADED) as forks:
+    async with server(directory, *PRELOADED) as forks:
         forked = await run(forks, directory, program, **stack.env())
         assert await asyncio.wait_for(forked.wait(), 60) == 0
 
     loaded, threads = (directory / "log").read_text().splitlines()
-    ours = {
+    foreign = {
         name for name in loaded.split() if name.partition(".")[0] not in sys.stdlib_module_names
     }
-    assert ours == {"workers", "workers.jobs", "workers.settings"}
+    assert foreign == {"workers", "workers.jobs", "workers.settings"}
     assert threads == "1"

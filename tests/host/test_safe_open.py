@@ -1,4 +1,4 @@
-"""A directory below another one is opened there, whatever somebody puts in its place meanwhile."""
+"""Opening a directory below a root, also while another process replaces it with a symlink."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ def opened(root: Path, subdir: str | None) -> Path:
         os.close(descriptor)
 
 
-def test_it_is_the_directory_itself_and_the_root_may_be_a_link(tmp_path: Path) -> None:
+def test_a_directory_below_a_root_is_opened_even_if_the_root_is_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real" / "a" / "b").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
 
@@ -42,7 +42,7 @@ def test_it_is_the_directory_itself_and_the_root_may_be_a_link(tmp_path: Path) -
         "a/" * MAX_PARTS + "a",
     ],
 )
-def test_what_leads_elsewhere_is_refused(tmp_path: Path, subdir: str) -> None:
+def test_a_path_that_leads_out_of_the_root_is_refused(tmp_path: Path, subdir: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("/etc")
@@ -52,7 +52,7 @@ def test_what_leads_elsewhere_is_refused(tmp_path: Path, subdir: str) -> None:
         open_below(tmp_path, subdir)
 
 
-def test_below_what_everybody_may_change_nothing_begins(tmp_path: Path) -> None:
+def test_nothing_is_opened_below_a_world_writable_directory(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     tmp_path.chmod(0o777)
 
@@ -63,7 +63,7 @@ def test_below_what_everybody_may_change_nothing_begins(tmp_path: Path) -> None:
     assert opened(tmp_path, "a") == tmp_path / "a"
 
 
-def test_a_link_that_comes_and_goes_leads_nowhere(tmp_path: Path) -> None:
+def test_a_symlink_swapped_in_during_the_opening_is_not_followed(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "a").mkdir(parents=True)
     (outside / "deep").mkdir(parents=True)
@@ -78,22 +78,22 @@ def test_a_link_that_comes_and_goes_leads_nowhere(tmp_path: Path) -> None:
 
     swapping = threading.Thread(target=swap)
     swapping.start()
-    found: set[bool | None] = set()
+    escaped: set[bool | None] = set()
     try:
         for _ in range(SWAPS):
             try:
-                found.add(opened(root, "a/deep").is_relative_to(outside))
+                escaped.add(opened(root, "a/deep").is_relative_to(outside))
             except BadSubdir:
-                found.add(None)
+                escaped.add(None)
     finally:
         is_over.set()
         swapping.join()
 
-    assert found <= {False, None}
-    assert False in found
+    assert escaped <= {False, None}
+    assert False in escaped
 
 
-def test_no_descriptor_is_left(tmp_path: Path) -> None:
+def test_opening_leaves_no_descriptor_open(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     before = len(os.listdir("/proc/self/fd"))
 

@@ -1,7 +1,7 @@
-"""Mutants: each breaks one promise, and one test has to notice.
+"""Mutants: each one breaks one promise, and one test must fail.
 
-Each room has its own file here. A mutant's text is looked up in the whole room, without regard to
-indentation and line breaks: code that moves within its room takes its mutants along.
+Each room has a file here. A mutant's text is searched in all files of the room, regardless of
+indentation and line breaks, so code can move within its room without a change of its mutants.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-#: Rooms whose files aren't simply all modules of the package of the same name.
+#: Rooms whose files are not the modules of the package of the same name.
 _FILES = {
     "page_scripts": "remoteclaw/gateway/page/static/*.js",
     "scripts": "remoteclaw/fleet/scripts/*.lua",
@@ -25,16 +25,16 @@ _FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One promise broken: in one place of the room, `before` becomes `after`."""
+    """One broken promise: in one place of the room, `before` becomes `after`."""
 
     name: str
     before: str
     after: str
-    """Its second and later lines are indented relative to the line where `before` begins."""
+    """The second and later lines are indented relative to the line where `before` begins."""
     test: str
-    """The name of the test that has to notice, if necessary with its file: `test_x.py::test_y`."""
+    """The test that must fail, with its file if the name is not unique: `test_x.py::test_y`."""
     within: str = ""
-    """The function, class or script where `before` is, if the room has it more than once."""
+    """The function, class or script that contains `before`, if the room has it more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ def sources_of(room: str, root: Path = ROOT) -> dict[Path, str]:
 
 
 def places(mutant: Mutant, sources: Mapping[Path, str]) -> list[Place]:
-    """Find the passages that a mutant could change; one is right."""
+    """Return the passages that match a mutant; there must be exactly one."""
     pattern, words = _pattern(mutant.before), re.findall(r"\w+", mutant.before)
     return [
         Place(file, match.start(), match.end())
         for file, text in sources.items()
-        if all(word in text for word in words)  # patterns take their time
+        if all(word in text for word in words)  # a quick check first, because patterns are slow
         for match in pattern.finditer(text)
         if not mutant.within
         or file.stem == mutant.within
@@ -81,7 +81,7 @@ def places(mutant: Mutant, sources: Mapping[Path, str]) -> list[Place]:
 
 
 def mutated(mutant: Mutant, place: Place, text: str) -> str:
-    """Return a file's text with the mutant in its place."""
+    """Return the text of a file with the mutant in it."""
     line = text[text.rfind("\n", 0, place.start) + 1 : place.start]
     indentation = line[: len(line) - len(line.lstrip())]
     after = mutant.after.replace("\n", f"\n{indentation}")
@@ -89,15 +89,15 @@ def mutated(mutant: Mutant, place: Place, text: str) -> str:
 
 
 def file_of_test(mutant: Mutant, tests: Mapping[str, Sequence[Path]]) -> Path | None:
-    """Find the file that defines the mutant's test; None if none or more than one does."""
-    *named, test = mutant.test.partition("[")[0].split("::")
-    found = [file for file in tests.get(test, ()) if not named or file.name in named]
-    return found[0] if len(found) == 1 else None
+    """Return the file that defines the mutant's test, or None if not exactly one file does."""
+    *file_names, test = mutant.test.partition("[")[0].split("::")
+    files = [file for file in tests.get(test, ()) if not file_names or file.name in file_names]
+    return files[0] if len(files) == 1 else None
 
 
 @cache
 def index_of_tests(root: Path = ROOT) -> dict[str, list[Path]]:
-    """Return all tests, with the files that define one of that name."""
+    """Return the files that define each test, by the name of the test."""
     tests: dict[str, list[Path]] = {}
     for file in (root / "tests").rglob("test_*.py"):
         for name in re.findall(r"^(?:async )?def (test_\w+)\(", file.read_text(), re.MULTILINE):
@@ -107,7 +107,7 @@ def index_of_tests(root: Path = ROOT) -> dict[str, list[Path]]:
 
 @cache
 def _pattern(before: str) -> re.Pattern[str]:
-    """Match the same tokens, however they are indented and wrapped."""
+    """Return a pattern for the tokens of `before`, with any white space between them."""
     tokens = re.findall(r"\w+|[^\w\s]", before)
     pattern = ""
     for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
@@ -126,7 +126,7 @@ def _is_word(token: str) -> bool:
 
 @cache
 def _definitions(suffix: str, text: str) -> list[tuple[str, tuple[int, int]]]:
-    """Return the qualified names of a module's functions and classes, with where they stand."""
+    """Return the qualified names of functions and classes, with their start and end offsets."""
     if suffix != ".py":
         return []
     starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]

@@ -1,10 +1,10 @@
-"""Breaks one promise at a time and sees that the test which holds it turns red.
+"""Breaks one promise at a time, and checks that the test of the promise fails.
 
     python -m tests.mutants [ROOM | NAME …]
 
-Each mutant is a small change to a copy of the product; several copies are tried at once.
-A test that stays green although its promise is broken proves nothing, so that is a failure here; so
-is a test that is red without the mutant.
+Each mutant is a small change to a copy of the product; several copies are tested at once.
+A test that passes although its promise is broken proves nothing, so that is a failure here; so is a
+test that fails without the mutant.
 """
 
 import compileall
@@ -31,12 +31,10 @@ from tests.mutants import (
     sources_of,
 )
 
-#: How many mutants are tried at once: most of their tests wait for what doesn't come any more.
+#: The number of mutants tested at once: most tests wait for an event that the mutant prevents.
 COPIES = 3 * len(os.sched_getaffinity(0))
-
-
-#: How long a test waits for something in a copy with a mutant, in seconds, and the whole test.
-PATIENCE_S = 20
+#: The time limits in a copy with a mutant, of one wait and of the whole test, in seconds.
+WAIT_S = 20
 MAX_S = 100
 
 
@@ -61,7 +59,7 @@ def pytest(
 
 
 def run(test: str, directory: Path) -> bool | None:
-    """Run one test in a copy; return whether it is green, None if it was skipped."""
+    """Run one test in a copy; return whether it passes, or None if it is skipped."""
     result = pytest(directory, "-n", "0", test)
     if " passed" not in result.stdout and " skipped" in result.stdout:
         return None
@@ -69,26 +67,26 @@ def run(test: str, directory: Path) -> bool | None:
 
 
 def unbroken(tests: Iterable[str], directory: Path) -> dict[str, bool | None]:
-    """Run tests in a copy without a mutant: all in one run, and alone what isn't green in it."""
-    found = pytest(directory, "-rA", *sorted(set(tests)))
-    lines = [line.partition(" ") for line in found.stdout.splitlines()]
+    """Run tests in a copy without a mutant: all in one run, and those that don't pass alone."""
+    result = pytest(directory, "-rA", *sorted(set(tests)))
+    lines = [line.partition(" ") for line in result.stdout.splitlines()]
 
-    def named(*words: str) -> set[str]:
-        return {name.partition(" - ")[0] for word, _, name in lines if word in words}
+    def tests_with(*results: str) -> set[str]:
+        return {name.partition(" - ")[0] for word, _, name in lines if word in results}
 
-    green, red = named("PASSED"), named("FAILED", "ERROR")
+    passed, failed = tests_with("PASSED"), tests_with("FAILED", "ERROR")
 
     def has(test: str, names: set[str]) -> bool:
         return test in names or any(name.startswith(f"{test}[") for name in names)
 
     return {
-        test: True if has(test, green) and not has(test, red) else run(test, directory)
+        test: True if has(test, passed) and not has(test, failed) else run(test, directory)
         for test in set(tests)
     }
 
 
 def copy_to(directory: Path) -> None:
-    """Copy what a test needs, and compile it: a mutant differs from its bytecode by its hash."""
+    """Copy and compile the code; bytecode is checked by hash, so that mutants are recompiled."""
     for name in ("remoteclaw", "workers", "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, directory / name, ignore=ignored)
@@ -101,22 +99,23 @@ def copy_to(directory: Path) -> None:
 
 
 def is_noticed(room: str, mutant: Mutant, test: str, directory: Path) -> bool:
-    """Run a mutant's test in a copy that has the mutant."""
+    """Whether a mutant's test fails in a copy with the mutant."""
     sources = sources_of(room, directory)
-    found = places(mutant, sources)
-    if len(found) != 1:
-        raise SystemExit(f"{mutant.name}: {room} has {len(found)} places for it, not 1")
-    original = sources[found[0].file]
-    found[0].file.write_text(mutated(mutant, found[0], original))
+    matches = places(mutant, sources)
+    if len(matches) != 1:
+        raise SystemExit(f"{mutant.name}: {room} has {len(matches)} places for it, not 1")
+    (place,) = matches
+    original = sources[place.file]
+    place.file.write_text(mutated(mutant, place, original))
     try:
         limits = ("-n", "0", "-x", f"--timeout={MAX_S}")
-        return pytest(directory, *limits, test, hang_s=PATIENCE_S).returncode != 0
+        return pytest(directory, *limits, test, hang_s=WAIT_S).returncode != 0
     finally:
-        found[0].file.write_text(original)
+        place.file.write_text(original)
 
 
 def tests_of(mutants: Iterable[Mutant]) -> dict[Mutant, str]:
-    """Find each mutant's test, as pytest names it."""
+    """Return the pytest id of each mutant's test."""
     files = index_of_tests()
     tests = {}
     for mutant in mutants:
@@ -128,7 +127,7 @@ def tests_of(mutants: Iterable[Mutant]) -> dict[Mutant, str]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run all mutants, or those of the rooms and names given; return how many survived."""
+    """Test all mutants, or those of the named rooms and titles; return the number of survivors."""
     wanted = {
         mutant: room
         for room in rooms()
@@ -151,12 +150,12 @@ def main(names: Sequence[str]) -> int:
             if number:
                 shutil.copytree(Path(parent, "0"), directory)
             copies.put(directory)
-        is_green = unbroken(tests.values(), Path(parent, "0"))
-        for test in [test for test, green in is_green.items() if green is False]:
-            raise SystemExit(f"{test} is red without any mutant")
+        has_passed = unbroken(tests.values(), Path(parent, "0"))
+        for test in [test for test, passed in has_passed.items() if passed is False]:
+            raise SystemExit(f"{test} fails without any mutant")
 
-        def tried(mutant: Mutant) -> tuple[Mutant, bool | None]:
-            if is_green[tests[mutant]] is None:
+        def test_mutant(mutant: Mutant) -> tuple[Mutant, bool | None]:
+            if has_passed[tests[mutant]] is None:
                 return mutant, None
             copy = copies.get()
             try:
@@ -164,15 +163,15 @@ def main(names: Sequence[str]) -> int:
             finally:
                 copies.put(copy)
 
-        for mutant, noticed in pool.map(tried, wanted):
-            word = {True: "noticed ", False: "SURVIVED", None: "left out"}[noticed]
+        for mutant, noticed in pool.map(test_mutant, wanted):
+            word = {True: "caught  ", False: "SURVIVED", None: "skipped "}[noticed]
             reason = ": a CLI is not installed" if noticed is None else ""
             sys.stdout.write(f"{word} {mutant.name}{reason}\n")
             sys.stdout.flush()
             if noticed is False:
                 survivors.append(mutant)
     for mutant in survivors:
-        sys.stdout.write(f"{mutant.name}: {mutant.test} stays green\n")
+        sys.stdout.write(f"{mutant.name}: {mutant.test} passes\n")
     return len(survivors)
 
 

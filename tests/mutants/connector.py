@@ -4,39 +4,39 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "a connector with a person's rights below an agent",
+        "a connector with a person's rights in an agent",
         before="if _is_of_agent(environ):",
         after="if False:",
-        test="test_it_gives_agents_of_remoteclaw_no_rights_of_the_person",
+        test="test_the_connector_gives_remoteclaws_agents_no_rights_of_the_person",
     ),
     Mutant(
-        "a connector that sends its token to an address",
+        "a connector that sends its token to a fixed address",
         before='return f"{_home(environ)}/gateways", 0',
         after='url = "http://127.0.0.1:18789"',
-        test="test_a_stranger_who_listens_at_the_address_gets_nothing",
+        test="test_another_program_at_the_gateways_address_receives_nothing",
     ),
     Mutant(
-        "a connector that uses a directory of others",
-        before="if found.st_uid != os.getuid() or found.st_mode & 0o077:",
+        "a connector that uses a directory that others can write",
+        before="if status.st_uid != os.getuid() or status.st_mode & 0o077:",
         after="if False:",
-        test="test_a_directory_in_which_others_could_listen_is_not_used",
+        test="test_a_socket_directory_that_others_can_use_is_refused",
     ),
     Mutant(
         "a connector with the owner's token",
         before='path = f"{_home(environ)}/connector-token"',
         after='path = f"{_home(environ)}/gateway-token"',
-        test="test_a_gateway_at_any_port_is_found_without_a_setting",
+        test="test_the_connector_finds_a_gateway_at_any_port_without_a_setting",
     ),
     Mutant(
-        "a call that a gateway which was restarted never gets",
+        "a call that is not repeated after a restart of the gateway",
         before="if not (broken.is_cut and request.is_call) or request.call.is_cancelled:",
         after="if True:",
-        test="test_a_call_is_sent_again_under_the_same_id",
+        test="test_a_call_is_retried_under_the_same_id",
     ),
     Mutant(
-        "a call that has its whole time again with each attempt",
+        "a call whose time limit starts again with each attempt",
         before="self._until = self._until or now + self.timeout_s",
         after="self._until = now + self.timeout_s",
-        test="test_attempts_have_no_more_time_than_one_call",
+        test="test_all_attempts_of_a_call_share_one_time_limit",
     ),
 )

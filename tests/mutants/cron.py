@@ -4,21 +4,21 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "runs of a cron job that pile up",
+        "concurrent runs of a cron job",
         before="if await self._cron.unfinished(job):",
         after="if False:",
-        test="test_what_is_due_while_a_run_is_unfinished_is_left_out",
+        test="test_a_due_time_during_an_unfinished_run_is_skipped",
     ),
     Mutant(
-        "a chat that is told of each failure",
+        "an alert after each further failure",
         before="job.failures == job.alert_after",
         after="job.failures >= job.alert_after",
-        test="test_several_settlers_tell_the_chat_once",
+        test="test_concurrent_settlers_alert_the_chat_once",
     ),
     Mutant(
-        "a job that is lost when it did not go well",
+        "a one-time job that is removed after a failure",
         before="if has_succeeded and job.is_once and",
         after="if job.is_once and",
-        test="test_what_is_due_once_and_did_not_go_well_is_kept_and_off",
+        test="test_a_one_time_job_that_did_not_succeed_is_kept_and_switched_off",
     ),
 )

@@ -4,15 +4,15 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "a prompt of gemini's that names tools which it doesn't have",
+        "a gemini prompt that names unavailable tools",
         before="replace(self, tools=None, system_prompt=self.plain_prompt)",
         after="replace(self, tools=None)",
-        test="test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then",
+        test="test_gemini_ignores_an_untrusted_workspaces_settings_and_has_no_tools",
     ),
     Mutant(
-        "a branch that does with another server what it likes",
+        "a branch that may use any MCP server",
         before="if not self.branch or name == OWN_SERVER",
         after="if True",
-        test="test_a_branch_asks_for_tools_of_other_servers",
+        test="test_a_branch_may_not_use_other_mcp_servers_without_asking",
     ),
 )

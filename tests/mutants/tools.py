@@ -4,13 +4,13 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "a setting that is not set and not told",
+        "an unset setting that is left out of the result",
         before="if field.is_required():",
         after="if False:",
-        test="test_a_setting_that_is_not_set_is_null",
+        test="test_an_unset_setting_is_returned_as_null",
     ),
     Mutant(
-        "parameters that nobody knows",
+        "unknown parameters that are accepted",
         before='extra="forbid",\nstrict=True',
         after='extra="ignore",\nstrict=True',
         test="test_bad_parameters_are_refused_in_a_sentence",

@@ -1,4 +1,4 @@
-"""The Agent Client Protocol against programs that speak it well, badly, or not at all."""
+"""The Agent Client Protocol with programs that speak it correctly, badly, or not at all."""
 
 import asyncio
 import dataclasses
@@ -24,15 +24,15 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision, TurnSources
-from remoteclaw.runtimes.acp import AcpRuntime
-from remoteclaw.runtimes.acp_process import AcpProcess
+from remoteclaw.runtimes.acp.process import AcpProcess
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from tests.support.bridges import OneFile, acp_script, agent_bridge
 from tests.support.pictures import png
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
 
 
-async def asked(
+async def ask_once(
     home: Home,
     directory: Path,
     body: str,
@@ -41,7 +41,7 @@ async def asked(
     name: str = "acp",
     **options: Any,
 ) -> AgentDeliveryResult:
-    """Ask an agent that speaks as `body` says once; return the result."""
+    """Send one message to an agent that is scripted by `body`; return the result."""
     command = acp_script(directory, body)
     async with (
         asyncio.timeout(HANG_S),
@@ -50,13 +50,15 @@ async def asked(
         return await bridge.handle(message("hello"), callbacks, abort)
 
 
-def said(result: AgentDeliveryResult) -> list[str]:
+def texts_of(result: AgentDeliveryResult) -> list[str]:
     return [payload.text for payload in result.payloads]
 
 
-async def test_any_agent_that_speaks_it(home: Home, directory: Path) -> None:
-    """Its first message says who it is, for want of a better place."""
-    shown: list[PlanStep] = []
+async def test_an_acp_agent_answers_turns_and_reports_its_plan_and_its_tools(
+    home: Home, directory: Path
+) -> None:
+    """The first prompt begins with the instructions, because ACP has no other place for them."""
+    plan: list[PlanStep] = []
     body = (
         "prompt = begin()\n"
         "update('plan', entries=[dict(content='look', status='completed'),\n"
@@ -72,33 +74,33 @@ async def test_any_agent_that_speaks_it(home: Home, directory: Path) -> None:
         "text(prompt['params']['prompt'][0]['text'][:20])\n"
         "answer(prompt, stopReason='end_turn')\n"
     )
-    callbacks = BridgeCallbacks(on_plan=shown.extend)
+    callbacks = BridgeCallbacks(on_plan=plan.extend)
     command = acp_script(directory, body)
     async with agent_bridge(home, "acp", command=command) as (bridge, *_):
         first = await bridge.handle(message("hello"), callbacks)
         second = await bridge.handle(message("hello"))
 
-    assert "You are running inside RemoteClaw" in said(first)[0]
+    assert "You are running inside RemoteClaw" in texts_of(first)[0]
     assert (first.run.usage.input_tokens, first.run.usage.output_tokens) == (3, 4)
     (call,) = first.tool_calls
     assert (call.name, call.input, call.output) == ("look", '{"at":"x"}', "seen")
-    assert shown == [PlanStep("look", "completed"), PlanStep("tell", "pending")]
-    assert said(second)[0].startswith("[remoteclaw {")
+    assert plan == [PlanStep("look", "completed"), PlanStep("tell", "pending")]
+    assert texts_of(second)[0].startswith("[remoteclaw {")
 
 
-async def test_a_request_that_we_do_not_know_is_refused(home: Home, directory: Path) -> None:
+async def test_an_unknown_acp_request_is_refused(home: Home, directory: Path) -> None:
     body = (
         "prompt = begin()\n"
         "say(jsonrpc='2.0', id='q', method='fs/read_text_file', params=dict(path='/etc/passwd'))\n"
         "text(json.dumps(asked()['error']))\n"
         "answer(prompt, stopReason='end_turn')\n"
     )
-    result = await asked(home, directory, body)
+    result = await ask_once(home, directory, body)
 
-    assert json.loads(said(result)[0])["code"] == -32601
+    assert json.loads(texts_of(result)[0])["code"] == -32601
 
 
-async def test_a_form_of_an_agents_own_is_cancelled_and_said_once(
+async def test_a_form_from_the_agent_is_cancelled_and_reported_once(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -109,9 +111,9 @@ async def test_a_form_of_an_agents_own_is_cancelled_and_said_once(
         "    text(json.dumps(asked()['result']))\n"
         "answer(prompt, stopReason='end_turn')\n"
     )
-    result = await asked(home, directory, body)
+    result = await ask_once(home, directory, body)
 
-    answers, notice = said(result)
+    answers, notice = texts_of(result)
     assert answers == '{"action": "cancel"}{"action": "cancel"}'
     assert notice == FORM.format(who="The agent", message="Who 'are' you?")
 
@@ -126,7 +128,7 @@ async def test_a_form_of_an_agents_own_is_cancelled_and_said_once(
         ("deny", "allow", "no"),
     ],
 )
-async def test_a_permission_is_answered_with_the_option_that_fits(
+async def test_a_permission_request_is_answered_with_the_matching_option(
     home: Home, directory: Path, permissions: str, verdict: Any, chosen: str
 ) -> None:
     body = (
@@ -146,18 +148,18 @@ async def test_a_permission_is_answered_with_the_option_that_fits(
         return Decision(verdict)
 
     callbacks = BridgeCallbacks(on_permission=decide if verdict else None)
-    result = await asked(home, directory, body, callbacks, permissions=permissions)
+    result = await ask_once(home, directory, body, callbacks, permissions=permissions)
 
-    assert said(result)[0] == chosen
+    assert texts_of(result)[0] == chosen
     is_denied = chosen == "no"
     assert result.run.permission_denials == (("rm -rf",) if is_denied else ())
-    # What a person has denied they know.
-    assert ("needs a permission" in said(result)[-1]) is (is_denied and not asked_for)
+    # A person who has denied it needs no notice.
+    assert ("needs a permission" in texts_of(result)[-1]) is (is_denied and not asked_for)
     if asked_for:
         assert (asked_for[0].tool_name, asked_for[0].input) == ("rm -rf", {"command": "rm"})
 
 
-async def test_what_is_asked_between_turns_is_denied(home: Home, directory: Path) -> None:
+async def test_a_permission_request_between_turns_is_denied(home: Home, directory: Path) -> None:
     question = (
         "say(jsonrpc='2.0', id='late', method='session/request_permission', params=dict(\n"
         "    toolCall=dict(toolCallId='1', title='x'), options=[]))\n"
@@ -177,10 +179,12 @@ async def test_what_is_asked_between_turns_is_denied(home: Home, directory: Path
         await eventually((home.path / "work" / "asked").exists)
         result = await bridge.handle(message("two"))
 
-    assert said(result) == ['["late", "cancelled"]']
+    assert texts_of(result) == ['["late", "cancelled"]']
 
 
-async def test_an_agent_with_an_open_question_is_not_parked(home: Home, directory: Path) -> None:
+async def test_an_agent_with_an_unanswered_request_is_not_parked(
+    home: Home, directory: Path
+) -> None:
     body = (
         "answer(begin(), stopReason='end_turn')\n"
         "say(jsonrpc='2.0', id='late', method='session/request_permission', params={})\n"
@@ -196,7 +200,7 @@ async def test_an_agent_with_an_open_question_is_not_parked(home: Home, director
         assert keeper.record() is None
 
 
-async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
+async def test_a_permission_request_is_cancelled_when_the_turn_is_stopped(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -215,9 +219,9 @@ async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
         await asyncio.Event().wait()
         raise AssertionError
 
-    result = await asked(home, directory, body, BridgeCallbacks(on_permission=decide), abort)
+    result = await ask_once(home, directory, body, BridgeCallbacks(on_permission=decide), abort)
 
-    assert said(result) == ['[7, "cancelled"]', "Stopped."]
+    assert texts_of(result) == ['[7, "cancelled"]', "Stopped."]
     assert result.error_category is ErrorCategory.ABORTED
 
 
@@ -239,15 +243,17 @@ async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
         ("answer(begin(), stopReason='refusal'); asked('x')", ErrorCategory.FATAL),
     ],
 )
-async def test_what_goes_wrong_has_its_category(
+async def test_each_acp_failure_has_its_error_category(
     home: Home, directory: Path, body: str, category: ErrorCategory
 ) -> None:
-    result = await asked(home, directory, body + "\n")
+    result = await ask_once(home, directory, body + "\n")
 
     assert result.error_category is category
 
 
-async def test_no_title_makes_a_tool_one_of_ours(home: Home, directory: Path) -> None:
+async def test_a_tool_title_that_looks_like_an_mcp_tool_grants_no_permission(
+    home: Home, directory: Path
+) -> None:
     body = (
         "prompt = begin()\n"
         "options = [dict(optionId=i, kind=k) for i, k in (('once', 'allow_once'),\n"
@@ -260,12 +266,12 @@ async def test_no_title_makes_a_tool_one_of_ours(home: Home, directory: Path) ->
     )
     servers = {"a": McpServerConfig(command="a")}
 
-    result = await asked(home, directory, body, mcp_servers=servers)
+    result = await ask_once(home, directory, body, mcp_servers=servers)
 
-    assert said(result)[0].split() == ["no", "no", "no"]
+    assert texts_of(result)[0].split() == ["no", "no", "no"]
 
 
-async def test_other_sessions_do_not_speak_for_ours(home: Home, directory: Path) -> None:
+async def test_messages_of_other_acp_sessions_are_ignored(home: Home, directory: Path) -> None:
     body = (
         "prompt = begin()\n"
         "text('mine')\n"
@@ -278,11 +284,11 @@ async def test_other_sessions_do_not_speak_for_ours(home: Home, directory: Path)
         "answer(prompt, stopReason='end_turn')\n"
     )
 
-    assert said(await asked(home, directory, body)) == ["mine"]
+    assert texts_of(await ask_once(home, directory, body)) == ["mine"]
 
 
 @pytest.mark.parametrize("is_parked", [False, True])
-async def test_the_end_of_an_answer_does_not_begin_the_next_one(
+async def test_late_text_of_an_answer_is_not_part_of_the_next_answer(
     home: Home, directory: Path, is_parked: bool
 ) -> None:
     chunk = "update('agent_message_chunk', messageId='{}', content=dict(type='text', text='{}'))\n"
@@ -302,13 +308,13 @@ async def test_the_end_of_an_answer_does_not_begin_the_next_one(
             await keeper.park()
         second = await bridge.handle(message("two"))
 
-    assert (said(first), said(second)) == (["one"], ["two"])
+    assert (texts_of(first), texts_of(second)) == (["one"], ["two"])
 
 
-async def test_what_is_said_while_an_agent_is_parked_is_heard_by_the_next(
+async def test_a_request_sent_while_an_agent_is_parked_is_answered_later(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also just behind the look at whether it can be parked: a lost question is for ever open."""
+    """Also if it arrives right after the check for parking: a lost request stays open forever."""
     body = (
         "answer(begin(), stopReason='end_turn')\n"
         "while not os.path.exists('ask'): time.sleep(0.001)\n"
@@ -321,16 +327,16 @@ async def test_what_is_said_while_an_agent_is_parked_is_heard_by_the_next(
         "asked('nothing')\n"
     )
     work = home.path / "work"
-    look = AcpProcess.parked_state
+    parked_state = AcpProcess.parked_state
 
-    def look_and_wait(process: AcpProcess) -> dict[str, Any] | None:
-        state = look(process)
+    def check_and_wait(process: AcpProcess) -> dict[str, Any] | None:
+        state = parked_state(process)
         (work / "ask").touch()
         while not (work / "asked").exists():
             time.sleep(0.001)
         return state
 
-    monkeypatch.setattr(AcpProcess, "parked_state", look_and_wait)
+    monkeypatch.setattr(AcpProcess, "parked_state", check_and_wait)
     command = acp_script(directory, body)
     async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
         await bridge.handle(message("one"))
@@ -338,10 +344,10 @@ async def test_what_is_said_while_an_agent_is_parked_is_heard_by_the_next(
         second = await bridge.handle(message("two"))
 
         assert keeper.description.startswith("warm")
-    assert said(second) == ["answered"]
+    assert texts_of(second) == ["answered"]
 
 
-async def test_an_agent_that_ends_its_turn_with_a_question_open_is_ended(
+async def test_an_agent_that_finishes_a_turn_with_an_open_request_is_terminated(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -360,14 +366,14 @@ async def test_an_agent_that_ends_its_turn_with_a_question_open_is_ended(
     async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
         result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
 
-        assert said(result) == ["never mind"]
+        assert texts_of(result) == ["never mind"]
         assert keeper.record() is None
 
 
-async def test_a_message_whose_sending_takes_long_is_answered_once(
+async def test_a_steered_message_that_is_slow_to_send_is_answered_once(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is a part of the turn from the moment on in which it is being sent."""
+    """The message is part of the turn as soon as sending it begins."""
     capabilities = dataclasses.replace(AcpRuntime.capabilities, steers=True)
     monkeypatch.setattr(AcpRuntime, "capabilities", capabilities)
     body = (
@@ -395,22 +401,22 @@ async def test_a_message_whose_sending_takes_long_is_answered_once(
         result = await bridge.handle(turn, callbacks, sources=TurnSources(newcomers=newcomers))
 
     assert result.steered == ("2-0",)
-    assert "".join(said(result)).count("two.") == 1
+    assert "".join(texts_of(result)).count("two.") == 1
 
 
 @pytest.mark.parametrize(
-    ("can", "method", "is_known"),
+    ("capabilities", "method", "is_known"),
     [
         ("sessionCapabilities=dict(resume={}), loadSession=True", "session/resume", True),
         ("loadSession=True", "session/load", True),
         ("", "", False),
     ],
 )
-async def test_a_session_is_gone_on_with_in_the_best_way_there_is(
-    home: Home, directory: Path, can: str, method: str, is_known: bool
+async def test_an_acp_session_is_resumed_or_else_loaded(
+    home: Home, directory: Path, capabilities: str, method: str, is_known: bool
 ) -> None:
     body = (
-        f"answer(asked('initialize'), agentCapabilities=dict({can}))\n"
+        f"answer(asked('initialize'), agentCapabilities=dict({capabilities}))\n"
         "begun = asked()\n"
         "if begun['method'] == 'session/new': answer(begun, sessionId='s')\n"
         "else:\n"
@@ -430,13 +436,13 @@ async def test_a_session_is_gone_on_with_in_the_best_way_there_is(
         kept = dict(session_map)
 
     if is_known:
-        assert said(result) == [f"{method} s"]
+        assert texts_of(result) == [f"{method} s"]
     else:
         assert result.error_category is ErrorCategory.SESSION_EXPIRED
         assert kept == {}
 
 
-async def test_a_session_that_is_gone_on_with_has_the_agents_own_model_again(
+async def test_a_resumed_acp_session_gets_the_agents_default_model_back(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -457,11 +463,13 @@ async def test_a_session_that_is_gone_on_with_has_the_agents_own_model_again(
         await keeper.discard()
         second = await bridge.handle(message("two"))
 
-    assert [*said(first), *said(second)] == ["null", '"its-own"']
+    assert [*texts_of(first), *texts_of(second)] == ["null", '"its-own"']
 
 
-async def test_a_session_of_which_nothing_is_told_was_lost(home: Home, directory: Path) -> None:
-    """Some agents begin an empty session for an id that they don't know."""
+async def test_a_loaded_acp_session_without_history_counts_as_lost(
+    home: Home, directory: Path
+) -> None:
+    """Some agents begin an empty session for an unknown id."""
     body = (
         "answer(asked('initialize'), agentCapabilities=dict(loadSession=True))\n"
         "begun = asked()\n"
@@ -497,13 +505,13 @@ SET_OPTION = {
     [
         (MODELS, "a/1", None),
         (MODELS, "a/2", SET_MODEL),
-        ("models=dict(currentModelId='a/2')", "a/2", None),  # gemini doesn't offer what it has
+        ("models=dict(currentModelId='a/2')", "a/2", None),  # gemini doesn't list its current model
         ("", "a/2", SET_MODEL),
         (f"{MODELS}, {OPTIONS}", "a/1", None),
         (f"{MODELS}, {OPTIONS}", "a/2", SET_OPTION),
     ],
 )
-async def test_a_model_is_chosen_once_and_by_its_id(
+async def test_the_acp_model_is_set_by_id_and_only_if_needed(
     home: Home, directory: Path, offered: str, model: str, request_: dict[str, Any] | None
 ) -> None:
     body = (
@@ -517,14 +525,12 @@ async def test_a_model_is_chosen_once_and_by_its_id(
         "answer(prompt, stopReason='end_turn')\n"
     )
 
-    result = await asked(home, directory, body, model=model)
+    result = await ask_once(home, directory, body, model=model)
 
-    assert json.loads(said(result)[0]) == request_
+    assert json.loads(texts_of(result)[0]) == request_
 
 
-async def test_the_person_is_told_of_a_model_that_can_not_be_chosen(
-    home: Home, directory: Path
-) -> None:
+async def test_an_acp_model_that_cannot_be_set_is_reported(home: Home, directory: Path) -> None:
     body = (
         "answer(asked('initialize'))\n"
         "answer(asked('session/new'), sessionId='s')\n"
@@ -536,7 +542,7 @@ async def test_the_person_is_told_of_a_model_that_can_not_be_chosen(
         result = await bridge.handle(message("hello", provider="console"))
 
     assert result.error_category is ErrorCategory.UNKNOWN_MODEL
-    assert said(result)[0].startswith(
+    assert texts_of(result)[0].startswith(
         "main's account can't use the model `best` (acp: `no such model`). "
     )
 
@@ -560,11 +566,13 @@ async def test_an_unknown_command_is_not_sent(home: Home, directory: Path) -> No
         unknown = await bridge.handle(command("/nonsense now"))
         known = await bridge.handle(command("/memory show"))
 
-    assert said(unknown) == ["acp has no command /nonsense. It has /init, /memory."]
-    assert said(known) == ['[{"type": "text", "text": "/memory show"}]']
+    assert texts_of(unknown) == ["acp has no command /nonsense. It has /init, /memory."]
+    assert texts_of(known) == ['[{"type": "text", "text": "/memory show"}]']
 
 
-async def test_servers_are_described_with_what_they_need(home: Home, directory: Path) -> None:
+async def test_mcp_servers_are_passed_with_their_environment_and_headers(
+    home: Home, directory: Path
+) -> None:
     body = (
         "answer(asked('initialize'), agentCapabilities=dict(mcpCapabilities=dict(http=True)))\n"
         "begun = asked('session/new')\n"
@@ -587,7 +595,7 @@ async def test_servers_are_described_with_what_they_need(home: Home, directory: 
         result = await bridge.handle(message("hello"))
         file = str(keeper.run_dir / SIDE_EFFECTS_FILE)
 
-    probe, web = json.loads(said(result)[0])
+    probe, web = json.loads(texts_of(result)[0])
     assert probe == {
         "name": "probe",
         "command": "probe",
@@ -600,7 +608,7 @@ async def test_servers_are_described_with_what_they_need(home: Home, directory: 
     assert web["headers"] == [{"name": "Authorization", "value": "t"}]
 
 
-async def test_a_server_over_http_is_left_out_where_the_agent_takes_none(
+async def test_an_http_mcp_server_is_left_out_if_the_agent_does_not_support_http(
     home: Home, directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = (
@@ -617,9 +625,9 @@ async def test_a_server_over_http_is_left_out_where_the_agent_takes_none(
         OWN_SERVER: McpServerConfig(url="http://127.0.0.1:1/mcp"),
     }
 
-    result = await asked(home, directory, body, mcp_servers=servers)
+    result = await ask_once(home, directory, body, mcp_servers=servers)
 
-    assert said(result) == ['["probe"]']
+    assert texts_of(result) == ['["probe"]']
     assert [record.getMessage() for record in caplog.records if "HTTP" in record.msg] == [
         "acp takes no MCP server over HTTP: web is left out",
         f"acp takes no MCP server over HTTP: {OWN_SERVER} is left out, "
@@ -628,7 +636,7 @@ async def test_a_server_over_http_is_left_out_where_the_agent_takes_none(
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
-async def test_a_picture_is_shown_where_the_agent_takes_one_and_has_its_path_in_any_case(
+async def test_an_image_is_sent_if_the_agent_accepts_images_and_its_path_always(
     home: Home, directory: Path, is_shown: bool
 ) -> None:
     body = (
@@ -645,13 +653,13 @@ async def test_a_picture_is_shown_where_the_agent_takes_one_and_has_its_path_in_
     ):
         result = await bridge.handle(message("look", attachments=(file,)))
 
-    # Behind it stands a word about the `[[attach:PATH]]` of the system prompt.
-    parts, _ = json.JSONDecoder().raw_decode("".join(said(result)))
+    # After it, there is a note about the `[[attach:PATH]]` of the system prompt.
+    parts, _ = json.JSONDecoder().raw_decode("".join(texts_of(result)))
     assert [part["type"] for part in parts] == ["text", "image"][: 1 + is_shown]
     assert "1-red.png" in parts[0]["text"]
 
 
-async def test_a_command_is_sent_bare_and_the_instructions_come_later(
+async def test_a_command_is_sent_without_instructions_which_the_next_prompt_has(
     home: Home, directory: Path
 ) -> None:
     body = """
@@ -675,6 +683,8 @@ while True:
         assert not asked_for
         second = await bridge.handle(message("hello"), sources=TurnSources(denials=denials))
 
-    assert said(first) == ["/memory show"]
-    assert '"denied":[{"tool":"Bash","what":"rm","by":"Ada","why":"no"}]' in "".join(said(second))
-    assert "You are running inside RemoteClaw" in said(second)[0]
+    assert texts_of(first) == ["/memory show"]
+    assert '"denied":[{"tool":"Bash","what":"rm","by":"Ada","why":"no"}]' in "".join(
+        texts_of(second)
+    )
+    assert "You are running inside RemoteClaw" in texts_of(second)[0]

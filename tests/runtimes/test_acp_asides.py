@@ -1,4 +1,4 @@
-"""Questions beside a turn over ACP, with programs that speak it: their sessions, and their ends."""
+"""Asides over ACP, with scripted programs: their sessions, modes, answers and failures."""
 
 import asyncio
 import contextlib
@@ -13,13 +13,13 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import AsideFailed
 from remoteclaw.events import AgentEvent, DoneEvent, NoticeEvent, TextEvent
 from remoteclaw.protocols import AgentProcess
-from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.session.agent import AgentKeeper
 from tests.support.bridges import acp_script, agent_process
 from tests.support.waiting import HANG_S, eventually
 
-#: What such a program does in sessions besides `s`; `note` writes down what it was asked.
-WORDS = """
+#: Functions of a scripted program for sessions other than `s`; `note` records a request.
+SCRIPT_FUNCTIONS = """
 import os, time
 def note(message):
     with open('notes', 'a') as file: file.write(json.dumps(message) + '\\n')
@@ -45,34 +45,34 @@ ASIDE_MODE = "option('mode', 'build', 'remoteclaw-aside')"
 
 
 @contextlib.asynccontextmanager
-async def at_work(
-    home: Home, directory: Path, body: str, name: str = "acp", **of_agent: Any
+async def agent_in_turn(
+    home: Home, directory: Path, body: str, name: str = "acp", **spec: Any
 ) -> AsyncGenerator[tuple[AgentProcess, AsyncGenerator[AgentEvent, None], AgentKeeper], None]:
-    """Have an agent in a turn that has said something."""
-    command = acp_script(directory, WORDS + body)
+    """Start a scripted agent and a turn that has sent its first text."""
+    command = acp_script(directory, SCRIPT_FUNCTIONS + body)
     async with (
         asyncio.timeout(HANG_S),
-        agent_process(home, name, command=command, **of_agent) as (process, keeper),
+        agent_process(home, name, command=command, **spec) as (process, keeper),
     ):
         turn = process.turn("go")
         assert await anext(turn) == TextEvent("work")
         yield process, turn, keeper
 
 
-async def rest(turn: AsyncGenerator[AgentEvent, None]) -> str:
-    """Return what a turn says to its end."""
+async def rest_of_text(turn: AsyncGenerator[AgentEvent, None]) -> str:
+    """Read a turn to its end and return its remaining text."""
     events = [event async for event in turn]
     assert isinstance(events[-1], DoneEvent)
     return "".join(event.text for event in events if isinstance(event, TextEvent))
 
 
-def noted(home: Home) -> list[dict[str, Any]]:
-    """Return what the program was asked beside its turn."""
+def recorded_requests(home: Home) -> list[dict[str, Any]]:
+    """Return the requests that the program has recorded outside its turn."""
     file = home.path / "work" / "notes"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def go(home: Home, name: str) -> None:
+def create_file(home: Home, name: str) -> None:
     (home.path / "work" / name).touch()
 
 
@@ -81,30 +81,30 @@ BEGIN = "prompt = begin(); text('work')\n"
 END = "text(' done'); answer(prompt, stopReason='end_turn'); asked('nothing')\n"
 
 
-async def test_any_agent_is_asked_in_another_session_without_servers(
+async def test_an_acp_aside_runs_in_another_session_without_mcp_servers(
     home: Home, directory: Path
 ) -> None:
-    """It has the instructions, if not those about tools; the turn says nothing of it."""
+    """The aside gets the instructions without those about tools. The turn has none of its text."""
     body = (
         "prompt = begin(sessionCapabilities=dict(fork={})); text('work')\n"
         "second('t'); asking = question()\n"
         "words('t', 'be'); text(' and'); words('t', 'side')\n"
         f"answer(asking, stopReason='end_turn')\n{END}"
     )
-    told = {"system_prompt": "with tools", "plain_prompt": "Be kind."}
-    async with at_work(home, directory, body, **told) as (process, turn, _):
+    prompts = {"system_prompt": "with tools", "plain_prompt": "Be kind."}
+    async with agent_in_turn(home, directory, body, **prompts) as (process, turn, _):
         answer = await process.aside("how far?")
-        said = await rest(turn)
+        rest = await rest_of_text(turn)
 
     assert answer == "beside"
-    assert said == " and done"
-    begun, asking = noted(home)
+    assert rest == " and done"
+    begun, asking = recorded_requests(home)
     assert begun["params"] == {"cwd": str(home.path / "work"), "mcpServers": []}
     assert asking["params"]["sessionId"] == "t"
     assert [part["text"] for part in asking["params"]["prompt"]] == ["Be kind.\n\nhow far?"]
 
 
-async def test_several_are_asked_at_once_and_beyond_the_end_of_the_turn(
+async def test_several_acp_asides_run_at_once_and_outlast_their_turn(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -117,14 +117,14 @@ async def test_several_are_asked_at_once_and_beyond_the_end_of_the_turn(
         "prompt = asked('session/prompt'); text('again')\n"
         "answer(prompt, stopReason='end_turn'); asked('nothing')\n"
     )
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         asking = [asyncio.create_task(process.aside(text)) for text in ("one?", "two?")]
-        assert await rest(turn) == " done"
+        assert await rest_of_text(turn) == " done"
         assert process.parked_state() is None
-        go(home, "go")
+        create_file(home, "go")
         assert await asyncio.gather(*asking) == ["one?", "two?"]
         assert process.parked_state() is not None
-        assert await rest(process.turn("again")) == "again"
+        assert await rest_of_text(process.turn("again")) == "again"
 
 
 @pytest.mark.parametrize(
@@ -144,22 +144,22 @@ async def test_several_are_asked_at_once_and_beyond_the_end_of_the_turn(
         ),
     ],
 )
-async def test_its_session_has_the_model_and_a_mode_that_does_nothing_unasked(
+async def test_the_session_of_an_acp_aside_has_the_turns_model_and_a_safe_mode(
     home: Home, directory: Path, offers: str, chosen: list[Any]
 ) -> None:
-    ways = [method for method, _ in chosen]
+    methods = [method for method, _ in chosen]
     body = (
         "answer(asked('initialize'), protocolVersion=1, agentCapabilities={})\n"
         "answer(asked('session/new'), sessionId='s', models=dict(currentModelId='large'))\n"
         f"prompt = asked('session/prompt'); text('work'); second('t', {offers})\n"
-        f"for method in {ways}: message = asked(method); note(message); answer(message)\n"
+        f"for method in {methods}: message = asked(method); note(message); answer(message)\n"
         f"asking = question(); words('t', 'ok'); answer(asking, stopReason='end_turn'){NL}{END}"
     )
-    async with at_work(home, directory, body, model="large") as (process, turn, _):
+    async with agent_in_turn(home, directory, body, model="large") as (process, turn, _):
         assert await process.aside("?") == "ok"
-        await rest(turn)
+        await rest_of_text(turn)
 
-    between = [(message["method"], message["params"]) for message in noted(home)[1:-1]]
+    between = [(message["method"], message["params"]) for message in recorded_requests(home)[1:-1]]
     assert between == [(method, {"sessionId": "t", **choice}) for method, choice in chosen]
 
 
@@ -170,29 +170,29 @@ TOOLS = {
         "denied = json.loads(sys.stdin.readline()); note(denied)\n"
     ),
     "a tool": "within('t', 'tool_call', toolCallId='1', title='rm', status='in_progress')\n",
-    "the end of one": "within('t', 'tool_call_update', toolCallId='1', status='failed')\n",
+    "the end of a tool": "within('t', 'tool_call_update', toolCallId='1', status='failed')\n",
 }
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-async def test_one_that_would_use_a_tool_is_stopped_and_has_no_answer(
+async def test_an_acp_aside_that_uses_a_tool_is_cancelled_and_fails(
     home: Home, directory: Path, tool: str
 ) -> None:
-    """What it says of it isn't the answer, and is not said in the turn either."""
+    """Its text is neither the answer nor part of the turn."""
     body = (
         f"{BEGIN}second('t'); asking = question(); words('t', 'Let me look.')\n"
         f"{TOOLS[tool]}note(asked('session/cancel')); words('t', 'Seen!')\n"
         f"answer(asking, stopReason='cancelled'){NL}{END}"
     )
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         with pytest.raises(AsideFailed):
             await process.aside("?")
-        assert await rest(turn) == " done"
+        assert await rest_of_text(turn) == " done"
 
-    *_, last = noted(home)
+    *_, last = recorded_requests(home)
     assert (last["method"], last["params"]) == ("session/cancel", {"sessionId": "t"})
     if tool == "a permission":
-        (denied,) = (message for message in noted(home) if message.get("id") == "p")
+        (denied,) = (message for message in recorded_requests(home) if message.get("id") == "p")
         assert denied["result"] == {"outcome": {"outcome": "cancelled"}}
 
 
@@ -207,7 +207,7 @@ async def test_one_that_would_use_a_tool_is_stopped_and_has_no_answer(
         ("answer(asking, stopReason='end_turn')", "end_turn"),
     ],
 )
-async def test_one_that_fails_has_no_answer_and_the_next_may_have_one(
+async def test_a_failed_acp_aside_does_not_affect_the_next_one(
     home: Home, directory: Path, end: str, why: str
 ) -> None:
     body = (
@@ -215,11 +215,11 @@ async def test_one_that_fails_has_no_answer_and_the_next_may_have_one(
         f"second('u'); asking = question(); words('u', 'ok')\n"
         f"answer(asking, stopReason='end_turn'){NL}{END}"
     )
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         with pytest.raises(AsideFailed, match=why):
             await process.aside("?")
         assert await process.aside("?") == "ok"
-        assert await rest(turn) == " done"
+        assert await rest_of_text(turn) == " done"
 
 
 @pytest.mark.parametrize(
@@ -230,25 +230,25 @@ async def test_one_that_fails_has_no_answer_and_the_next_may_have_one(
         "answer(message)",
     ],
 )
-async def test_an_agent_that_has_no_second_session_is_not_asked_again(
+async def test_an_agent_without_a_second_session_gets_no_further_asides(
     home: Home, directory: Path, refusal: str
 ) -> None:
     body = f"{BEGIN}message = asked('session/new'); note(message); {refusal}\nwait('go')\n{END}"
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         for _ in range(2):
             with pytest.raises(AsideFailed):
                 await process.aside("?")
-        go(home, "go")
-        assert await rest(turn) == " done"
+        create_file(home, "go")
+        assert await rest_of_text(turn) == " done"
 
-    assert len(noted(home)) == 1
+    assert len(recorded_requests(home)) == 1
 
 
-async def test_an_agent_that_ends_fails_its_turn_and_what_is_asked_beside(
+async def test_an_acp_agent_that_exits_fails_its_turn_and_its_asides(
     home: Home, directory: Path
 ) -> None:
     body = f"{BEGIN}second('t'); question(); sys.exit(1)\n"
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         with pytest.raises(AsideFailed, match="ended"):
             await process.aside("?")
         *_, error, done = [event async for event in turn]
@@ -257,7 +257,7 @@ async def test_an_agent_that_ends_fails_its_turn_and_what_is_asked_beside(
     assert isinstance(done, DoneEvent)
 
 
-async def test_a_cancelled_one_is_ended_and_what_it_still_says_is_dropped(
+async def test_a_cancelled_acp_aside_is_stopped_and_its_late_text_is_dropped(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -268,15 +268,15 @@ async def test_a_cancelled_one_is_ended_and_what_it_still_says_is_dropped(
         "note(json.loads(sys.stdin.readline()))\n"
         f"answer(asking, stopReason='cancelled'){NL}{END}"
     )
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         asking = asyncio.create_task(process.aside("?"))
-        await eventually(lambda: len(noted(home)) == 2)
+        await eventually(lambda: len(recorded_requests(home)) == 2)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert await rest(turn) == " done"
+        assert await rest_of_text(turn) == " done"
 
-    *_, cancelled, denied = noted(home)
+    *_, cancelled, denied = recorded_requests(home)
     assert cancelled["params"] == {"sessionId": "t"}
     assert denied["result"] == {"outcome": {"outcome": "cancelled"}}
 
@@ -285,7 +285,7 @@ async def test_a_cancelled_one_is_ended_and_what_it_still_says_is_dropped(
     ("abilities", "method"),
     [("close={}", "session/close"), ("close={}, delete={}", "session/delete")],
 )
-async def test_its_session_is_removed_as_far_as_the_agent_can(
+async def test_the_session_of_an_acp_aside_is_deleted_or_else_closed(
     home: Home, directory: Path, abilities: str, method: str
 ) -> None:
     body = (
@@ -293,14 +293,14 @@ async def test_its_session_is_removed_as_far_as_the_agent_can(
         "asking = question(); words('t', 'ok'); answer(asking, stopReason='end_turn')\n"
         f"message = asked({method!r}); note(message); answer(message){NL}{END}"
     )
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         assert await process.aside("?") == "ok"
-        assert await rest(turn) == " done"
+        assert await rest_of_text(turn) == " done"
 
-    assert noted(home)[-1]["params"] == {"sessionId": "t"}
+    assert recorded_requests(home)[-1]["params"] == {"sessionId": "t"}
 
 
-async def test_commands_of_its_session_are_not_the_conversations(
+async def test_commands_of_an_asides_session_are_not_offered_in_the_conversation(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -311,13 +311,13 @@ async def test_commands_of_its_session_are_not_the_conversations(
         "words('t', 'ok'); answer(asking, stopReason='end_turn'); commands('t', 'its')\n"
         "commands('u', 'else'); open('said', 'w').close(); asked('nothing')\n"
     )
-    async with at_work(home, directory, body) as (process, turn, _):
+    async with agent_in_turn(home, directory, body) as (process, turn, _):
         asking = asyncio.create_task(process.aside("?"))
-        await rest(turn)
-        go(home, "go")
+        await rest_of_text(turn)
+        create_file(home, "go")
         await asking
         await eventually((home.path / "work" / "said").exists)
-        answer = await rest(process.turn("/its", is_command=True))
+        answer = await rest_of_text(process.turn("/its", is_command=True))
 
     assert answer == "acp has no command /its. It has /ours."
 
@@ -330,10 +330,10 @@ COPIED = (
 )
 
 
-async def test_opencode_is_asked_on_a_copy_in_a_mode_that_asks_for_every_tool(
+async def test_an_opencode_aside_runs_in_a_fork_whose_mode_asks_for_every_tool(
     home: Home, directory: Path
 ) -> None:
-    """What it repeats of the conversation is no answer, and no use of a tool."""
+    """The conversation that opencode replays is neither an answer nor a use of a tool."""
     body = (
         "prompt = begin(sessionCapabilities=dict(fork={}, close={}))\n"
         "answer(prompt, stopReason='end_turn'); prompt = asked('session/prompt'); text('work')\n"
@@ -344,61 +344,66 @@ async def test_opencode_is_asked_on_a_copy_in_a_mode_that_asks_for_every_tool(
         "asking = question(); words('t', 'ok'); answer(asking, stopReason='end_turn')\n"
         f"note(asked('session/close')){NL}{END}"
     )
-    command = acp_script(directory, WORDS + body)
+    command = acp_script(directory, SCRIPT_FUNCTIONS + body)
     async with (
         asyncio.timeout(HANG_S),
         agent_process(home, "opencode", command=command) as (process, _),
     ):
-        await rest(process.turn("one"))
+        await rest_of_text(process.turn("one"))
         turn = process.turn("two")
         await anext(turn)
         assert await process.aside("how far?") == "ok"
-        assert await rest(turn) == " done"
+        assert await rest_of_text(turn) == " done"
 
-    copied, mode, asking, closed = noted(home)
+    copied, mode, asking, closed = recorded_requests(home)
     assert copied["params"]["sessionId"] == "s"
     assert copied["params"]["mcpServers"] == []
     assert mode["params"] == {"sessionId": "t", "configId": "mode", "value": "remoteclaw-aside"}
-    told = asking["params"]["prompt"][0]["text"]
-    assert told.endswith("\n\nhow far?")
-    assert "nothing of it was interrupted" in told  # which opencode says of a tool that runs
+    prompt = asking["params"]["prompt"][0]["text"]
+    assert prompt.endswith("\n\nhow far?")
+    # In a fork, opencode reports a running tool as interrupted; the prompt corrects this.
+    assert "nothing of it was interrupted" in prompt
     assert closed["params"] == {"sessionId": "t"}
 
 
-async def test_there_is_nothing_to_copy_in_a_first_turn(home: Home, directory: Path) -> None:
+async def test_an_opencode_aside_in_a_first_turn_forks_nothing(home: Home, directory: Path) -> None:
     body = (
         "prompt = begin(sessionCapabilities=dict(fork={})); text('work')\n"
         f"second('t', configOptions=[{ASIDE_MODE}]); answer(asked('session/set_config_option'))\n"
         f"asking = question(); words('t', 'ok'); answer(asking, stopReason='end_turn'){NL}{END}"
     )
-    async with at_work(home, directory, body, "opencode") as (process, turn, _):
+    async with agent_in_turn(home, directory, body, "opencode") as (process, turn, _):
         assert await process.aside("how far?") == "ok"
-        await rest(turn)
+        await rest_of_text(turn)
 
-    _, asking = noted(home)
+    _, asking = recorded_requests(home)
     assert asking["params"]["prompt"][0]["text"] == "how far?"
 
 
-async def test_opencode_is_asked_nothing_where_tools_would_run(home: Home, directory: Path) -> None:
-    """It is another version, or its own settings have no such mode."""
+async def test_an_opencode_aside_fails_without_a_mode_that_asks_for_every_tool(
+    home: Home, directory: Path
+) -> None:
+    """Another version, or its own settings, may lack the mode."""
     body = (
         f"{BEGIN}second('t', configOptions=[option('mode', 'build', 'plan')]); wait('go')\n"
         f"open('end', 'w').close(){NL}{END}"
     )
-    async with at_work(home, directory, body, "opencode") as (process, turn, _):
+    async with agent_in_turn(home, directory, body, "opencode") as (process, turn, _):
         for _ in range(2):
             with pytest.raises(AsideFailed, match="no mode"):
                 await process.aside("?")
-        go(home, "go")
-        await rest(turn)
+        create_file(home, "go")
+        await rest_of_text(turn)
 
-    assert [message["method"] for message in noted(home)] == ["session/new"]
+    assert [message["method"] for message in recorded_requests(home)] == ["session/new"]
 
 
-async def test_a_parked_agent_still_knows_that_it_can_copy(home: Home, directory: Path) -> None:
+async def test_a_parked_agent_remembers_that_it_can_fork_sessions(
+    home: Home, directory: Path
+) -> None:
     body = "prompt = begin(sessionCapabilities=dict(fork={})); text('work')\n" + END
-    async with at_work(home, directory, body, "opencode") as (process, turn, _):
-        await rest(turn)
+    async with agent_in_turn(home, directory, body, "opencode") as (process, turn, _):
+        await rest_of_text(turn)
         state = process.parked_state()
         assert state is not None
         process.restore(state)  # type: ignore[attr-defined]
@@ -431,10 +436,10 @@ GEMINI_LOG = (
     ],
     ids=["opencode", "gemini"],
 )
-async def test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing(
+async def test_an_aside_that_waits_for_its_model_fails_and_its_turn_does_not(
     home: Home, directory: Path, name: str, log: str, line: str
 ) -> None:
-    """gemini doesn't say whose request it was: a turn would be given up for an aside's."""
+    """gemini's log doesn't name the session: an aside's wait could abort its turn."""
     mode = f"configOptions=[{ASIDE_MODE}]" if name == "opencode" else ""
     body = (
         f"{log}{BEGIN}second('t', {mode})\n"
@@ -442,7 +447,7 @@ async def test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing(
         + f"asking = question(); log({line!r}); note(asked('session/cancel'))\n"
         f"answer(asking, stopReason='cancelled'){NL}{END}"
     )
-    async with at_work(home, directory, body, name) as (process, turn, _):
+    async with agent_in_turn(home, directory, body, name) as (process, turn, _):
         with pytest.raises(AsideFailed, match=r"limit|429"):
             await process.aside("?")
         events = [event async for event in turn]
@@ -451,5 +456,5 @@ async def test_one_that_waits_for_its_model_fails_and_the_turn_is_told_nothing(
     assert not events[-1].result.aborted  # type: ignore[union-attr]
 
 
-def test_only_what_does_nothing_unasked_is_a_mode_for_it() -> None:
+def test_the_modes_for_asides_run_no_tools_unasked() -> None:
     assert {"auto", "code", "bypassPermissions", "yolo"}.isdisjoint(AcpRuntime.aside_modes)

@@ -1,4 +1,4 @@
-"""Questions beside a turn, with programs that speak a CLI's lines: who hears what, and when."""
+"""Asides of claude and codex, with scripted programs: which output belongs to which question."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from remoteclaw.errors import AsideFailed
 from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, TextEvent
 from remoteclaw.protocols import AgentProcess
 from remoteclaw.runtimes import asides as asides_module
-from remoteclaw.runtimes.codex_thread import aside_of
+from remoteclaw.runtimes.codex.thread import aside_of
 from remoteclaw.session.agent import AgentKeeper
 from tests.support.bridges import agent_process, claude_script, script
 from tests.support.recording import spec_of
 from tests.support.waiting import HANG_S, eventually
 
-#: What such a program does about a question beside the turn.
-WORDS = """
+#: Functions of a scripted claude that read the question of an aside and answer it.
+SCRIPT_FUNCTIONS = """
 def question():
     while True:
         message = heard('control_request')
@@ -33,39 +33,39 @@ def tell(message, response, synthetic=False):
 """
 
 
-async def spoken(events: AsyncGenerator[AgentEvent, None]) -> str:
-    """Return what a turn says, to its end."""
-    return await spoken_after(events, "")
+async def text_of(events: AsyncGenerator[AgentEvent, None]) -> str:
+    """Read a turn to its end and return its text."""
+    return await rest_of_text(events, "")
 
 
-async def spoken_after(turn: AsyncGenerator[AgentEvent, None], said: str) -> str:
-    """Return what a turn says in all, with what was heard of it already."""
+async def rest_of_text(turn: AsyncGenerator[AgentEvent, None], text: str) -> str:
+    """Read a turn to its end and return its whole text, which begins with `text`."""
     async for event in turn:
-        said += event.text if isinstance(event, TextEvent) else ""
+        text += event.text if isinstance(event, TextEvent) else ""
         if isinstance(event, DoneEvent):
-            assert event.result.text == said
-    return said
+            assert event.result.text == text
+    return text
 
 
-async def first(events: AsyncGenerator[AgentEvent, None]) -> AgentEvent:
-    """Return the first event of a turn, once it has come."""
+async def first_event(events: AsyncGenerator[AgentEvent, None]) -> AgentEvent:
+    """Wait for the first event of a turn."""
     return await anext(events)
 
 
 def claude(
     home: Home, directory: Path, body: str
 ) -> contextlib.AbstractAsyncContextManager[tuple[AgentProcess, AgentKeeper]]:
-    """Have a program that speaks claude's lines as `body` says."""
-    return agent_process(home, "claude", command=claude_script(directory, WORDS + body))
+    """Start a scripted program that speaks claude's protocol."""
+    return agent_process(home, "claude", command=claude_script(directory, SCRIPT_FUNCTIONS + body))
 
 
-# -- who hears what -------------------------------------------------------------------------------
+# -- answers during and after turns ---------------------------------------------------------------
 
 
-async def test_answers_come_while_the_turn_runs_each_to_its_question(
+async def test_each_aside_gets_its_own_answer_while_the_turn_runs(
     home: Home, directory: Path
 ) -> None:
-    """In another order than they were asked; the turn says nothing of them."""
+    """The answers arrive in another order than the questions; the turn contains none of them."""
     body = (
         "echo(heard()); delta('work')\n"
         "one, two = question(), question()\n"
@@ -75,17 +75,17 @@ async def test_answers_come_while_the_turn_runs_each_to_its_question(
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        assert await first(turn) == TextEvent("work")
+        assert await first_event(turn) == TextEvent("work")
         answers = list(await asyncio.gather(process.aside("one"), process.aside("two")))
         (home.path / "work" / "go").touch()
-        assert await spoken_after(turn, "work") == "working"
+        assert await rest_of_text(turn, "work") == "working"
     assert answers == ["about one", "about two"]
 
 
-async def test_an_aside_reads_for_a_turn_whose_listener_is_busy(
+async def test_an_aside_reads_ahead_while_the_turns_consumer_is_busy(
     home: Home, directory: Path
 ) -> None:
-    """Nothing of the turn is lost, and none of it is the aside's."""
+    """No text of the turn is lost or becomes the aside's answer."""
     body = (
         "echo(heard()); delta('a'); asked = question()\n"
         "for number in range(20): delta(str(number))\n"
@@ -94,15 +94,15 @@ async def test_an_aside_reads_for_a_turn_whose_listener_is_busy(
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        await first(turn)
-        assert await process.aside("?") == "beside"  # meanwhile nobody reads the turn
-        assert await spoken_after(turn, "a") == "a" + "".join(map(str, range(20)))
+        await first_event(turn)
+        assert await process.aside("?") == "beside"  # nothing reads the turn until then
+        assert await rest_of_text(turn, "a") == "a" + "".join(map(str, range(20)))
 
 
-async def test_a_turn_that_nobody_reads_is_not_read_ahead_without_end(
+async def test_messages_of_an_unread_turn_are_read_ahead_up_to_a_limit(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asides_module, "MAX_AHEAD", 3)
+    monkeypatch.setattr(asides_module, "MAX_MESSAGES_AHEAD", 3)
     body = (
         "echo(heard()); delta('a'); asked = question()\n"
         "for number in range(20): delta(str(number))\n"
@@ -111,11 +111,11 @@ async def test_a_turn_that_nobody_reads_is_not_read_ahead_without_end(
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        await first(turn)
+        await first_event(turn)
         asking = asyncio.create_task(process.aside("?"))
-        await eventually(lambda: len(process._messages._read) == 3)  # type: ignore[attr-defined]
+        await eventually(lambda: len(process._messages._read_ahead) == 3)  # type: ignore[attr-defined]
         assert not asking.done()
-        assert await spoken_after(turn, "a") == "a" + "".join(map(str, range(20)))
+        assert await rest_of_text(turn, "a") == "a" + "".join(map(str, range(20)))
         assert await asking == "beside"
 
 
@@ -123,7 +123,7 @@ async def test_a_turn_that_nobody_reads_is_not_read_ahead_without_end(
 
 
 async def test_the_end_of_a_turn_does_not_wait_for_its_asides(home: Home, directory: Path) -> None:
-    """The answer comes behind it, also to several; the agent isn't parked until then."""
+    """Their answers arrive after the turn; the agent isn't parked until then."""
     body = (
         "echo(heard()); delta('a'); one, two = question(), question(); result('a')\n"
         "while not os.path.exists('go'): time.sleep(0.005)\n"
@@ -133,16 +133,16 @@ async def test_the_end_of_a_turn_does_not_wait_for_its_asides(home: Home, direct
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        await first(turn)
+        await first_event(turn)
         asking = [asyncio.create_task(process.aside(text)) for text in ("one", "two")]
-        assert await spoken_after(turn, "a") == "a"
+        assert await rest_of_text(turn, "a") == "a"
         assert process.parked_state() is None
         (home.path / "work" / "go").touch()
         assert list(await asyncio.gather(*asking)) == ["1", "2"]
         state = process.parked_state()
         assert state is not None
-        assert state["model"] == "m"  # what came between was not overheard
-        assert await spoken(process.turn("again")) == "b"
+        assert state["model"] == "m"  # the message between the two answers was processed
+        assert await text_of(process.turn("again")) == "b"
 
 
 async def test_a_turn_that_begins_before_an_aside_is_answered_loses_nothing(
@@ -154,14 +154,14 @@ async def test_a_turn_that_begins_before_an_aside_is_answered_loses_nothing(
         "heard()\n"
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
-        await spoken(process.turn("one"))
+        await text_of(process.turn("one"))
         asking = asyncio.create_task(process.aside("?"))
         await asyncio.sleep(0)
-        assert await spoken(process.turn("two")) == "bc"
+        assert await text_of(process.turn("two")) == "bc"
         assert await asking == "late"
 
 
-async def test_a_question_of_the_cli_between_turns_is_denied_while_an_aside_waits(
+async def test_a_cli_request_between_turns_is_denied_while_an_aside_waits(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -171,11 +171,13 @@ async def test_a_question_of_the_cli_between_turns_is_denied_while_an_aside_wait
         "tell(asked, answer['response']['behavior']); heard()\n"
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
-        await spoken(process.turn("one"))
+        await text_of(process.turn("one"))
         assert await process.aside("?") == "deny"
 
 
-async def test_asides_go_on_while_a_permission_is_open(home: Home, directory: Path) -> None:
+async def test_asides_are_answered_while_a_permission_request_is_open(
+    home: Home, directory: Path
+) -> None:
     body = (
         "echo(heard())\n"
         "say(type='control_request', request_id='r', request=dict(subtype='can_use_tool'))\n"
@@ -183,7 +185,7 @@ async def test_asides_go_on_while_a_permission_is_open(home: Home, directory: Pa
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("one")
-        assert isinstance(await first(turn), PermissionEvent)
+        assert isinstance(await first_event(turn), PermissionEvent)
         assert await process.aside("?") == "beside"
         await turn.aclose()
 
@@ -191,8 +193,8 @@ async def test_asides_go_on_while_a_permission_is_open(home: Home, directory: Pa
 # -- no answer ------------------------------------------------------------------------------------
 
 
-async def test_what_comes_late_of_a_cancelled_aside_is_dropped(home: Home, directory: Path) -> None:
-    """Nobody else hears it: no other question, and no turn."""
+async def test_the_late_answer_to_a_cancelled_aside_is_dropped(home: Home, directory: Path) -> None:
+    """Neither another aside nor a turn receives it."""
     body = (
         "echo(heard()); delta('a'); one = question(); two = question()\n"
         "tell(one, 'of one'); tell(two, 'of two'); delta('b'); result('ab')\n"
@@ -200,29 +202,27 @@ async def test_what_comes_late_of_a_cancelled_aside_is_dropped(home: Home, direc
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        await first(turn)
+        await first_event(turn)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await process.aside("one")
         assert await process.aside("two") == "of two"
-        assert await spoken_after(turn, "a") == "ab"
+        assert await rest_of_text(turn, "a") == "ab"
         assert process.parked_state() is not None
 
 
 @pytest.mark.parametrize(
     "ending", ["sys.exit()", "print('{cut', flush=True); time.sleep(600)"], ids=["dies", "cut"]
 )
-async def test_an_agent_that_dies_answers_no_question_any_more(
-    home: Home, directory: Path, ending: str
-) -> None:
+async def test_asides_fail_when_their_agent_dies(home: Home, directory: Path, ending: str) -> None:
     body = f"echo(heard()); delta('a'); question(); question(); {ending}\n"
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        await first(turn)
-        told = await asyncio.gather(
+        await first_event(turn)
+        results = await asyncio.gather(
             process.aside("one"), process.aside("two"), return_exceptions=True
         )
-        assert [type(each) for each in told] == [AsideFailed, AsideFailed]
+        assert [type(each) for each in results] == [AsideFailed, AsideFailed]
         assert [type(event).__name__ async for event in turn] == ["ErrorEvent", "DoneEvent"]
 
 
@@ -240,25 +240,25 @@ async def test_an_agent_that_dies_answers_no_question_any_more(
     ],
     ids=["tool", "nothing", "529", "key", "login", "long", "refused"],
 )
-async def test_what_claude_says_in_the_model_s_place_is_no_answer(
+async def test_a_text_that_the_model_did_not_write_is_no_answer_to_an_aside(
     home: Home, directory: Path, answer: str
 ) -> None:
     body = f"echo(heard()); delta('a'); asked = question(); {answer}; result('a'); heard()\n"
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
-        await first(turn)
-        with pytest.raises(AsideFailed, match=r"^No answer beside the turn: claude says .*\w"):
+        await first_event(turn)
+        with pytest.raises(AsideFailed, match=r"^No answer to the aside: claude says .*\w"):
             await process.aside("?")
-        assert await spoken_after(turn, "a") == "a"
+        assert await rest_of_text(turn, "a") == "a"
 
 
 # -- one turn after the other ---------------------------------------------------------------------
 
 
-async def test_a_turn_that_is_closed_late_takes_nothing_from_the_next(
+async def test_a_turn_that_is_closed_late_takes_nothing_from_the_next_turn(
     home: Home, directory: Path
 ) -> None:
-    """Its listener has heard the end of it, and let go of it when another one ran already."""
+    """Its consumer has read its end, but closes it only after the next turn has begun."""
     body = (
         "echo(heard()); result('')\n"
         "echo(heard()); delta('b'); asked = question(); delta('c'); tell(asked, 'beside')\n"
@@ -266,17 +266,17 @@ async def test_a_turn_that_is_closed_late_takes_nothing_from_the_next(
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         before = process.turn("one")
-        assert isinstance(await first(before), DoneEvent)
+        assert isinstance(await first_event(before), DoneEvent)
         turn = process.turn("two")
-        assert await first(turn) == TextEvent("b")
+        assert await first_event(turn) == TextEvent("b")
         await before.aclose()
         assert await process.aside("?") == "beside"
-        assert await spoken_after(turn, "b") == "bc"
+        assert await rest_of_text(turn, "b") == "bc"
 
 
 # -- codex ----------------------------------------------------------------------------------------
 
-#: A program that speaks codex' lines; `asked` returns the next request of ours of a method.
+#: Functions of a scripted codex; `asked` returns RemoteClaw's next request with a method.
 CODEX = """
 def asked(method):
     for line in sys.stdin:
@@ -303,18 +303,20 @@ def copied():
 def codex(
     home: Home, directory: Path, body: str, **spec: Any
 ) -> contextlib.AbstractAsyncContextManager[tuple[AgentProcess, AgentKeeper]]:
-    """Have a program that speaks codex' lines as `body` says, behind a finished turn."""
+    """Start a scripted program that speaks codex's protocol and has finished one turn."""
     return agent_process(home, "codex", command=script(directory, CODEX + body), **spec)
 
 
 def requests(home: Home, method: str) -> list[dict[str, Any]]:
-    """Return what codex was asked so."""
+    """Return the parameters of each request with `method` that codex has received."""
     asked = map(json.loads, (home.path / "work" / "asked").read_text().splitlines())
     return [each["params"] for each in asked if each.get("method") == method]
 
 
-async def test_codex_is_asked_in_a_copy_that_it_forgets(home: Home, directory: Path) -> None:
-    """With the thread's model, which the copy would not have by itself; and with no rights."""
+async def test_a_codex_aside_runs_in_a_temporary_fork_of_the_thread(
+    home: Home, directory: Path
+) -> None:
+    """The fork has the thread's model, which codex does not copy, and a read-only sandbox."""
     body = (
         "running(); asking = copied(); item('reasoning', 'copy', 'started')\n"
         "answer(asking, turn=dict(id='t3')); item('agentMessage', 'copy', text='beside')\n"
@@ -323,11 +325,11 @@ async def test_codex_is_asked_in_a_copy_that_it_forgets(home: Home, directory: P
     )
     async with codex(home, directory, body, permissions="auto") as (process, _):
         async with asyncio.timeout(HANG_S):
-            await spoken(process.turn("one"))
+            await text_of(process.turn("one"))
             turn = process.turn("two")
-            assert await first(turn) == TextEvent("a")
+            assert await first_event(turn) == TextEvent("a")
             assert await process.aside("?") == "beside"
-            assert await spoken_after(turn, "a") == "a\n\nb"
+            assert await rest_of_text(turn, "a") == "a\n\nb"
             assert process.parked_state() is not None
     (fork,) = requests(home, "thread/fork")
     assert (fork["threadId"], fork["lastTurnId"], fork["model"]) == ("main", "t1", "m-1")
@@ -336,10 +338,10 @@ async def test_codex_is_asked_in_a_copy_that_it_forgets(home: Home, directory: P
 
 
 @pytest.mark.parametrize("kind", ["webSearch", "imageView", "commandExecution", "unheardOf"])
-async def test_what_codex_begins_without_a_request_is_no_answer(
+async def test_a_codex_aside_that_starts_a_tool_is_interrupted_and_fails(
     home: Home, directory: Path, kind: str
 ) -> None:
-    """It is stopped at once, and what it says behind it is nobody's."""
+    """It is interrupted at once, and its later text is dropped."""
     body = (
         "running(); answer(copied(), turn=dict(id='t3'))\n"
         f"item('agentMessage', 'copy', text='let me see'); item({kind!r}, 'copy', 'started')\n"
@@ -347,19 +349,19 @@ async def test_what_codex_begins_without_a_request_is_no_answer(
         "asked('thread/unsubscribe'); end('main', 't2'); asked('nothing')\n"
     )
     async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
-        await spoken(process.turn("one"))
+        await text_of(process.turn("one"))
         turn = process.turn("two")
-        await first(turn)
+        await first_event(turn)
         with pytest.raises(AsideFailed, match="began to use a tool"):
             await process.aside("?")
-        assert await spoken_after(turn, "a") == "a"
+        assert await rest_of_text(turn, "a") == "a"
     assert requests(home, "turn/interrupt") == [{"threadId": "copy", "turnId": "t3"}]
 
 
-async def test_what_codex_asks_for_beside_a_turn_is_denied_and_no_answer(
+async def test_an_approval_request_in_a_codex_aside_is_denied_and_fails_it(
     home: Home, directory: Path
 ) -> None:
-    """Also where it tells of no item; nobody else is asked."""
+    """Also if codex reports no item. No person is asked."""
     body = (
         "running(); answer(copied(), turn=dict(id='t3'))\n"
         "say(id='r', method='item/commandExecution/requestApproval',\n"
@@ -369,18 +371,18 @@ async def test_what_codex_asks_for_beside_a_turn_is_denied_and_no_answer(
         "asked('thread/unsubscribe'); end('main', 't2'); asked('nothing')\n"
     )
     async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
-        await spoken(process.turn("one"))
+        await text_of(process.turn("one"))
         turn = process.turn("two")
-        await first(turn)
+        await first_event(turn)
         with pytest.raises(AsideFailed, match="asked to use a tool"):
             await process.aside("?")
-        assert await spoken_after(turn, "a") == "a"
+        assert await rest_of_text(turn, "a") == "a"
 
 
-async def test_a_question_of_codex_that_is_given_up_early_is_stopped_when_it_begins(
+async def test_a_codex_aside_cancelled_before_its_turn_starts_is_interrupted_then(
     home: Home, directory: Path
 ) -> None:
-    """Codex has not said yet which turn it is; the model would work for nobody."""
+    """Codex reports the turn's id only then; without an interrupt, the model would work in vain."""
     body = (
         "running(); asking = copied()\n"
         "while not os.path.exists('go'): time.sleep(0.005)\n"
@@ -389,22 +391,22 @@ async def test_a_question_of_codex_that_is_given_up_early_is_stopped_when_it_beg
         "end('main', 't2'); asked('nothing')\n"
     )
     async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
-        await spoken(process.turn("one"))
+        await text_of(process.turn("one"))
         turn = process.turn("two")
-        await first(turn)
+        await first_event(turn)
         asking = asyncio.create_task(process.aside("?"))
         await eventually(lambda: len(requests(home, "turn/start")) == 3)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
         (home.path / "work" / "go").touch()
-        assert await spoken_after(turn, "a") == "a"
+        assert await rest_of_text(turn, "a") == "a"
 
 
-async def test_a_server_whose_tools_need_no_permission_is_left_out_of_codex_questions(
+async def test_a_server_with_an_approved_tool_is_disabled_in_codex_asides(
     home: Home, directory: Path
 ) -> None:
-    """In codex' own configuration a tool can have an approval of its own."""
+    """In codex's own configuration, a single tool can have an approval mode."""
     settings = directory / "user" / ".codex"
     settings.mkdir()
     (settings / "config.toml").write_text(

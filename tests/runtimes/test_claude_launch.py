@@ -1,4 +1,4 @@
-"""How claude is started: what its prompt tells of the process, and which model it asks."""
+"""The command line of claude: its permission rules and its model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.protocols import FILES, AgentSpec
-from remoteclaw.runtimes.claude import ClaudeRuntime
+from remoteclaw.runtimes.claude.runtime import ClaudeRuntime
 
 SPEC = AgentSpec(
     runtime="claude", command=("claude",), workspace="/w", env={}, system_prompt="who you are"
@@ -17,20 +17,20 @@ def argv_of(spec: AgentSpec, run_dir: Path) -> tuple[str, ...]:
     return ClaudeRuntime().launch(spec, session_id="x", fork=False, run_dir=run_dir).argv
 
 
-def test_no_path_of_the_process_is_told_to_the_model(directory: Path) -> None:
-    """Claude repeats an `--add-dir` in its system prompt, and no rule."""
+def test_no_path_of_the_process_is_shown_to_the_model(directory: Path) -> None:
+    """Claude repeats an `--add-dir` in its system prompt, but no permission rule."""
     (directory / "real").mkdir()
     (directory / "link").symlink_to(directory / "real")
     argv = argv_of(replace(SPEC, permissions="deny"), directory / "link")
 
-    naming = [word for word in argv if str(directory) in word]
+    with_path = [word for word in argv if str(directory) in word]
     rules = [f"Read(/{directory / name / FILES}/**)" for name in ("link", "real")]
-    assert naming == [",".join(rules)]
-    assert argv[argv.index(naming[0]) - 1] == "--allowedTools"
+    assert with_path == [",".join(rules)]
+    assert argv[argv.index(with_path[0]) - 1] == "--allowedTools"
 
 
 @pytest.mark.parametrize(
-    ("configured", "note", "asked"),
+    ("configured", "note", "expected"),
     [
         (None, "claude-opus-4-8[1m]", ["claude-opus-4-8[1m]"]),
         ("haiku", "claude-opus-4-8[1m]", ["haiku"]),
@@ -40,14 +40,14 @@ def test_no_path_of_the_process_is_told_to_the_model(directory: Path) -> None:
         (None, "<synthetic>", []),
     ],
 )
-def test_a_resumed_claude_asks_the_model_that_was_named(
-    directory: Path, configured: str | None, note: str, asked: list[str] | None
+def test_a_resumed_claude_uses_the_configured_model_or_the_noted_one(
+    directory: Path, configured: str | None, note: str, expected: list[str] | None
 ) -> None:
     argv = argv_of(replace(SPEC, model=configured, note=note), directory)
 
     models = [argv[place + 1] for place, word in enumerate(argv) if word == "--model"]
-    assert models == ([note] if asked is None else asked)
+    assert models == ([note] if expected is None else expected)
 
 
-def test_its_note_is_no_reason_for_another_process() -> None:
+def test_the_note_of_a_conversation_does_not_change_the_fingerprint() -> None:
     assert replace(SPEC, note="claude-opus-4-8[1m]").fingerprint == SPEC.fingerprint

@@ -1,4 +1,4 @@
-"""Claude's protocol against programs that speak it badly: real processes, behind a bridge."""
+"""Claude's protocol with programs that speak it badly: real processes behind a bridge."""
 
 import asyncio
 import json
@@ -22,19 +22,19 @@ from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
 
 
-def said(result: AgentDeliveryResult) -> list[str]:
+def texts_of(result: AgentDeliveryResult) -> list[str]:
     return [payload.text for payload in result.payloads]
 
 
 async def answers_of(bridge: ChannelBridge, *texts: str) -> list[list[str]]:
     async with asyncio.timeout(HANG_S):
-        return [said(await bridge.handle(message(text))) for text in texts]
+        return [texts_of(await bridge.handle(message(text))) for text in texts]
 
 
-# -- whose turn it is -----------------------------------------------------------------------------
+# -- results and turns ----------------------------------------------------------------------------
 
 
-async def test_a_result_that_nobody_asked_for_is_nobodys_answer(
+async def test_an_unrequested_result_of_claude_answers_no_message(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -58,7 +58,7 @@ async def test_a_result_that_nobody_asked_for_is_nobodys_answer(
     ],
     ids=["question", "half a line", "nothing"],
 )
-async def test_it_is_not_parked_while_it_does_something_or_may(
+async def test_claude_is_not_parked_with_an_open_request_or_half_a_line(
     home: Home, directory: Path, lines: str, is_kept: bool
 ) -> None:
     done = directory / "done"
@@ -77,11 +77,13 @@ async def test_it_is_not_parked_while_it_does_something_or_may(
         assert keeper.description.startswith("warm") is is_kept
 
 
-# -- lines that can't be read ---------------------------------------------------------------------
+# -- unreadable lines -----------------------------------------------------------------------------
 
 
-async def test_an_agent_that_can_not_be_answered_is_ended(home: Home, directory: Path) -> None:
-    """It would wait for its answer as long as a turn may take."""
+async def test_an_agent_whose_request_cannot_be_answered_is_terminated(
+    home: Home, directory: Path
+) -> None:
+    """Otherwise it would wait for the answer for as long as a turn may take."""
     body = (
         "echo(heard())\n"
         "request = dict(subtype='can_use_tool', tool_name='Bash', input={})\n"
@@ -103,11 +105,11 @@ async def test_an_agent_that_can_not_be_answered_is_ended(home: Home, directory:
 
 
 @pytest.mark.parametrize("line", ['{"type": "result", "resu', "x" * 300_000], ids=["cut", "long"])
-async def test_a_line_that_can_not_be_read_ends_the_turn_and_the_agent(
+async def test_an_unreadable_line_ends_the_turn_and_the_agent(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """It may have been the result: nothing else would come."""
-    monkeypatch.setattr(pipes_module, "LINE_BYTES", 2000)
+    """It may have been the result, after which claude would send nothing else."""
+    monkeypatch.setattr(pipes_module, "MAX_LINE_BYTES", 2000)
     body = f"echo(heard()); delta('so far'); print({line!r}, flush=True); time.sleep(600)\n"
 
     async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (
@@ -119,15 +121,15 @@ async def test_a_line_that_can_not_be_read_ends_the_turn_and_the_agent(
             result = await bridge.handle(message("one"))
 
         assert result.error_category is ErrorCategory.FATAL
-        assert said(result)[0] == "so far"
+        assert texts_of(result)[0] == "so far"
         assert keeper.ready is None
 
 
-# -- what it says of itself -----------------------------------------------------------------------
+# -- session ids ----------------------------------------------------------------------------------
 
 
-async def test_a_session_id_that_is_none_is_not_believed(home: Home, directory: Path) -> None:
-    """It would become an argument of the next claude's command line."""
+async def test_an_invalid_session_id_from_claude_is_ignored(home: Home, directory: Path) -> None:
+    """It would become an argument on the next claude's command line."""
     argv = directory / "argv"
     body = (
         f"open({str(argv)!r}, 'a').write(json.dumps(sys.argv) + '\\n')\n"
@@ -153,7 +155,7 @@ async def test_a_session_id_that_is_none_is_not_believed(home: Home, directory: 
 # -- starting -------------------------------------------------------------------------------------
 
 
-async def test_a_stop_while_a_server_hangs_at_the_start_is_prompt(
+async def test_a_stop_is_prompt_while_an_mcp_server_hangs_at_the_start(
     home: Home, directory: Path
 ) -> None:
     pid_file = directory / "pid"
@@ -174,11 +176,11 @@ async def test_a_stop_while_a_server_hangs_at_the_start_is_prompt(
             result = await turn
 
     assert result.error_category is ErrorCategory.ABORTED
-    assert said(result) == ["Stopped."]
+    assert texts_of(result) == ["Stopped."]
     assert not is_alive(int(pid_file.read_text()))
 
 
-# -- messages that are given to it while it works -------------------------------------------------
+# -- messages that join a turn --------------------------------------------------------------------
 
 
 def entry(text: str, number: int) -> Entry:
@@ -186,7 +188,7 @@ def entry(text: str, number: int) -> Entry:
 
 
 async def steered_by(bridge: ChannelBridge, *texts: str) -> AgentDeliveryResult:
-    """Have a turn that messages join while it runs."""
+    """Run a turn that `texts` join while it runs."""
 
     async def newcomers() -> AsyncGenerator[Entry, None]:
         for number, text in enumerate(texts, 2):
@@ -199,7 +201,7 @@ async def steered_by(bridge: ChannelBridge, *texts: str) -> AgentDeliveryResult:
         return await bridge.handle(turn, sources=TurnSources(newcomers=newcomers))
 
 
-async def test_a_message_that_its_users_hook_refuses_is_answered_with_the_refusal(
+async def test_a_joined_message_that_a_hook_refuses_is_answered_with_the_refusal(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -211,11 +213,11 @@ async def test_a_message_that_its_users_hook_refuses_is_answered_with_the_refusa
     async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
         result = await steered_by(bridge, "two")
 
-    assert said(result) == ["answer 1", "refused"]
+    assert texts_of(result) == ["answer 1", "refused"]
     assert (result.error, result.steered, result.answered) == (None, ("2-0",), ("1-0",))
 
 
-async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
+async def test_a_joined_message_counts_as_steered_if_claude_dies_while_answering(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -242,7 +244,7 @@ async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
         (Decision("deny", "not today"), {"behavior": "deny", "message": "not today"}),
     ],
 )
-async def test_somebody_who_is_asked_decides(
+async def test_the_decision_of_a_person_is_passed_to_claude(
     home: Home, directory: Path, decision: Decision, answer: dict[str, Any]
 ) -> None:
     body = (
@@ -257,7 +259,7 @@ async def test_somebody_who_is_asked_decides(
 
     async def decide(event: PermissionEvent) -> Decision:
         asked.append(event)
-        await shown.wait()  # the agent goes on meanwhile
+        await shown.wait()  # the agent continues to send text
         return decision
 
     callbacks = BridgeCallbacks(
@@ -269,11 +271,13 @@ async def test_somebody_who_is_asked_decides(
 
     assert [(event.tool_name, event.input) for event in asked] == [("Bash", {"command": "x"})]
     assert result.run.permission_denials == (("Bash",) if decision.verdict == "deny" else ())
-    told = result.payloads[0].text
-    assert json.loads(told.removeprefix("while it waits ")) == answer
+    text = result.payloads[0].text
+    assert json.loads(text.removeprefix("while it waits ")) == answer
 
 
-async def test_who_is_asked_is_left_alone_when_the_turn_ends(home: Home, directory: Path) -> None:
+async def test_a_permission_request_that_claude_cancels_is_withdrawn(
+    home: Home, directory: Path
+) -> None:
     asked = directory / "asked"
     body = (
         "echo(heard())\n"
@@ -283,14 +287,14 @@ async def test_who_is_asked_is_left_alone_when_the_turn_ends(home: Home, directo
         "say(type='control_cancel_request', request_id='r')\n"
         "result('I go on without it')\n"
     )
-    left = asyncio.Event()
+    is_cancelled = asyncio.Event()
 
     async def decide(event: PermissionEvent) -> Decision:
         asked.touch()
         try:
             await asyncio.sleep(600)
         finally:
-            left.set()
+            is_cancelled.set()
         raise AssertionError
 
     command = claude_script(directory, body)
@@ -298,10 +302,10 @@ async def test_who_is_asked_is_left_alone_when_the_turn_ends(home: Home, directo
         result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
 
     assert result.payloads[0].text == "I go on without it"
-    assert left.is_set()
+    assert is_cancelled.is_set()
 
 
-async def test_a_server_gets_its_environment_and_the_place_for_side_effects(
+async def test_an_mcp_server_of_claude_gets_its_environment_and_a_side_effects_file(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -320,10 +324,10 @@ async def test_a_server_gets_its_environment_and_the_place_for_side_effects(
         keeper,
         _,
     ):
-        [[told]] = await answers_of(bridge, "one")
+        [[answer]] = await answers_of(bridge, "one")
         file = keeper.run_dir / SIDE_EFFECTS_FILE
 
-    assert json.loads(told)["probe"] == {
+    assert json.loads(answer)["probe"] == {
         "type": "stdio",
         "command": "probe",
         "args": ["-x"],
@@ -331,7 +335,7 @@ async def test_a_server_gets_its_environment_and_the_place_for_side_effects(
     }
 
 
-async def test_a_conversation_that_is_too_long_is_given_up_and_a_message_is_not_blamed_for_it(
+async def test_a_too_long_conversation_is_dropped_but_not_for_one_too_long_message(
     home: Home, directory: Path
 ) -> None:
     body = (
@@ -348,9 +352,9 @@ async def test_a_conversation_that_is_too_long_is_given_up_and_a_message_is_not_
     assert session_map == {}
 
 
-# -- limits of the plan ---------------------------------------------------------------------------
+# -- usage limits ---------------------------------------------------------------------------------
 
-#: How claude tells of a limit that is reached, as version 2.1.197 printed it.
+#: The messages of claude 2.1.197 about a reached usage limit.
 LIMIT = (
     "say(type='rate_limit_event', rate_limit_info=dict(status='rejected', resetsAt={at},"
     " rateLimitType='five_hour', isUsingOverage=False))\n"
@@ -359,7 +363,7 @@ LIMIT = (
 HIT = "You've hit your session limit · resets 3:39am (UTC)"
 
 
-async def test_the_end_of_a_limit_is_the_one_of_the_field_and_stays_known(
+async def test_the_end_of_a_usage_limit_is_read_from_its_event_and_remembered(
     home: Home, directory: Path
 ) -> None:
     ends = round(time.time()) + 7200
@@ -371,10 +375,10 @@ async def test_the_end_of_a_limit_is_the_one_of_the_field_and_stays_known(
     for outcome in (first, second):
         assert outcome.error_category is ErrorCategory.USAGE_LIMIT
         assert outcome.retry_at_ms == ends * 1000
-        assert "has used up what its plan allows until" in said(outcome)[-1]
+        assert "has used up what its plan allows until" in texts_of(outcome)[-1]
 
 
-async def test_words_about_a_limit_that_are_an_answer_are_no_failure(
+async def test_an_answer_that_quotes_a_limit_message_is_no_failure(
     home: Home, directory: Path
 ) -> None:
     body = f"echo(heard()); delta({HIT!r}); result({HIT!r})\nheard()\n"
@@ -382,4 +386,4 @@ async def test_words_about_a_limit_that_are_an_answer_are_no_failure(
         outcome = await bridge.handle(message("what did the other one say?"))
 
     assert outcome.error_category is None
-    assert said(outcome) == [HIT]
+    assert texts_of(outcome) == [HIT]

@@ -1,4 +1,4 @@
-"""Claude's own program in a terminal: how it is started, and what it says of itself."""
+"""Claude's own program in a terminal: its launch, and its activity (hooks, records, title)."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,8 @@ import pytest
 
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Decision, Launch
-from remoteclaw.runtimes.claude import ClaudeRuntime
-from remoteclaw.runtimes.claude_terminal import ClaudeTerminal, ClaudeWatch
+from remoteclaw.runtimes.claude.runtime import ClaudeRuntime
+from remoteclaw.runtimes.claude.terminal import ClaudeTerminal, ClaudeWatch
 from tests.support.waiting import HANG_S, eventually
 
 ID = "11111111-2222-4333-8444-555555555555"
@@ -30,7 +30,7 @@ SPEC = AgentSpec(
     mcp_servers={"remoteclaw": McpServerConfig(url="http://x", headers={"A": "Bearer secret"})},
     tools=("send",),
 )
-WORKS, RESTS = "⠂ a title", "✳ a title"
+BUSY_TITLE, IDLE_TITLE = "⠂ a title", "✳ a title"
 
 
 def launched(spec: AgentSpec, run_dir: Path, *, id_: str | None = ID, prompt: str = "") -> Launch:
@@ -41,7 +41,9 @@ def launched(spec: AgentSpec, run_dir: Path, *, id_: str | None = ID, prompt: st
 # -- the start ------------------------------------------------------------------------------------
 
 
-def test_secrets_and_instructions_are_in_files_of_this_user_alone(directory: Path) -> None:
+def test_secrets_and_instructions_are_in_files_that_only_the_owner_can_read(
+    directory: Path,
+) -> None:
     launch = launched(SPEC, directory / "run", prompt="--help")
 
     argv = " ".join(launch.argv)
@@ -57,14 +59,14 @@ def test_secrets_and_instructions_are_in_files_of_this_user_alone(directory: Pat
     assert launch.argv[-2:] == ("--", "--help"), "a prompt is never an option"
 
 
-def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
+def test_a_terminal_has_the_same_options_as_a_turn(directory: Path) -> None:
     spec = replace(SPEC, model="haiku", inherit_mcp=False, trust_workspace=True)
     turn = ClaudeRuntime().launch(spec, session_id=ID, fork=False, run_dir=directory / "run")
     terminal = launched(spec, directory / "run")
 
     both = set(turn.argv) & set(terminal.argv)
     assert {"--strict-mcp-config", "--setting-sources=user,project,local", "haiku"} < both
-    assert {f"--resume={ID}", turn.argv[-1]} < both, "what is allowed is the last option"
+    assert {f"--resume={ID}", turn.argv[-1]} < both, "the allowed tools are the last option"
     assert terminal.env == turn.env
 
 
@@ -72,7 +74,7 @@ def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
     ("permissions", "mode"),
     [("ask", "default"), ("edits", "acceptEdits"), ("auto", "acceptEdits"), ("deny", "dontAsk")],
 )
-def test_its_permissions_are_those_of_the_agent(
+def test_a_terminal_has_the_permissions_of_its_agent(
     directory: Path, permissions: str, mode: str
 ) -> None:
     argv = launched(replace(SPEC, permissions=permissions), directory / "run").argv
@@ -90,8 +92,8 @@ def test_a_new_conversation_has_an_id_before_it_begins(directory: Path) -> None:
     assert f"--session-id={launch.session_id}" in launch.argv
 
 
-def test_a_hook_that_can_not_write_blocks_nothing(directory: Path) -> None:
-    """Status 2, as of a shell that can't open a file, refuses a prompt or a tool."""
+def test_a_hook_that_cannot_write_its_note_still_succeeds(directory: Path) -> None:
+    """Exit status 2, as of a shell that can't open a file, would refuse a prompt or a tool."""
     argv = launched(SPEC, directory / "run").argv
     settings = orjson.loads(Path(argv[argv.index("--settings") + 1]).read_bytes())
     shutil.rmtree(directory / "run")
@@ -101,11 +103,11 @@ def test_a_hook_that_can_not_write_blocks_nothing(directory: Path) -> None:
         assert ran.returncode == 0
 
 
-# -- what it does ---------------------------------------------------------------------------------
+# -- activity -------------------------------------------------------------------------------------
 
 
 class Claude:
-    """What a claude says, without one: its hooks' notes, its records, its title."""
+    """Stands in for a claude: writes its hooks' notes and its records, and sets its title."""
 
     def __init__(self, directory: Path, *, prompt: str = "") -> None:
         self.run_dir, self.home = directory / "run", directory
@@ -114,7 +116,7 @@ class Claude:
         self.new_watch()
 
     def new_watch(self) -> None:
-        """Begin to watch as a gateway does that is restarted."""
+        """Start a new watch, as a restarted gateway does."""
         self.watch: ClaudeWatch = ClaudeTerminal().watch(
             run_dir=self.run_dir, workspace="/w", env={"HOME": str(self.home)}, conversation=ID
         )
@@ -124,32 +126,32 @@ class Claude:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    async def hear(self, event: str, prompt: str = "p1", **more: Any) -> str:
-        """Have a hook tell of an event; return what is known then."""
+    async def run_hook(self, event: str, prompt: str = "p1", **more: Any) -> str:
+        """Write the note of a hook about an event; return the activity after it."""
         note = {"hook_event_name": event, "prompt_id": prompt, **more}
         with (self.run_dir / "notes").open("ab") as file:
             file.write(orjson.dumps(note) + b"\n\n")
-        return await self.look()
+        return await self.poll()
 
     async def begin(self, id_: str = ID, source: str = "startup") -> str:
         path = str(self.transcript(id_))
-        return await self.hear(
+        return await self.run_hook(
             "SessionStart", "", source=source, session_id=id_, transcript_path=path
         )
 
-    async def record(self, *, prompt: str = "p1", kind: str = "user", said: str) -> str:
+    async def record(self, *, prompt: str = "p1", kind: str = "user", text: str) -> str:
         record = {
             "type": kind,
             "promptId": prompt,
             "uuid": "u",
-            "message": {"content": [{"type": "text", "text": said}]},
+            "message": {"content": [{"type": "text", "text": text}]},
         }
         with self.transcript().open("ab") as file:
             file.write(orjson.dumps(record) + b"\n")
-        return await self.look()
+        return await self.poll()
 
-    async def look(self) -> str:
-        await self.watch.look()
+    async def poll(self) -> str:
+        await self.watch.poll()
         return self.watch.activity
 
 
@@ -161,88 +163,92 @@ def claude_of(directory: Path) -> Claude:
     return Claude(directory)
 
 
-async def test_nothing_heard_is_unknown_and_no_title_says_that_it_is_idle(
+async def test_an_idle_title_alone_leaves_the_activity_unknown(
     claude_of: Claude,
 ) -> None:
-    """A dialog of its start has no hook; to type then would answer it."""
-    assert await claude_of.look() == "unknown"
+    """A dialog at the start has no hook, and typing would answer it."""
+    assert await claude_of.poll() == "unknown"
     assert not claude_of.watch.is_ready
-    claude_of.watch.title(RESTS)
-    assert await claude_of.look() == "unknown"
-    claude_of.watch.title(WORKS)
-    assert await claude_of.look() == "busy"
+    claude_of.watch.title(IDLE_TITLE)
+    assert await claude_of.poll() == "unknown"
+    claude_of.watch.title(BUSY_TITLE)
+    assert await claude_of.poll() == "busy"
 
 
-async def test_a_turn_is_busy_from_its_prompt_to_its_stop(claude_of: Claude) -> None:
+async def test_claude_is_busy_from_a_prompt_to_the_stop_hook(claude_of: Claude) -> None:
     assert await claude_of.begin() == "idle"
     assert claude_of.watch.is_ready
     for event in ("UserPromptSubmit", "PreToolUse", "PostToolUse"):
-        assert await claude_of.hear(event) == "busy"
-    claude_of.watch.title(WORKS)
-    assert await claude_of.hear("Stop") == "busy", "its title says that it works"
-    claude_of.watch.title(RESTS)
+        assert await claude_of.run_hook(event) == "busy"
+    claude_of.watch.title(BUSY_TITLE)
+    assert await claude_of.run_hook("Stop") == "busy", "its title is the busy one"
+    claude_of.watch.title(IDLE_TITLE)
     assert claude_of.watch.activity == "idle"
-    await claude_of.hear("UserPromptSubmit")
-    assert await claude_of.hear("StopFailure") == "idle"
+    await claude_of.run_hook("UserPromptSubmit")
+    assert await claude_of.run_hook("StopFailure") == "idle"
 
 
-async def test_it_is_not_idle_before_it_has_taken_up_the_prompt_of_its_start(
+async def test_claude_is_not_idle_before_it_has_accepted_its_first_prompt(
     directory: Path,
 ) -> None:
     claude = Claude(directory, prompt="go on")
 
     assert await claude.begin() == "unknown"
     assert claude.watch.is_ready
-    assert await claude.hear("UserPromptSubmit") == "busy"
-    await claude.hear("Stop")
+    assert await claude.run_hook("UserPromptSubmit") == "busy"
+    await claude.run_hook("Stop")
     assert await claude.begin(OTHER, "clear") == "idle"
 
 
-async def test_a_dialog_waits_until_it_is_answered(claude_of: Claude) -> None:
+async def test_claude_is_waiting_until_its_dialog_is_answered(claude_of: Claude) -> None:
     claude = claude_of
     await claude.begin()
-    await claude.hear("UserPromptSubmit")
-    claude.watch.title(RESTS)
+    await claude.run_hook("UserPromptSubmit")
+    claude.watch.title(IDLE_TITLE)
     asked: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "rm  -r\nx"}}
-    assert await claude.hear("PermissionRequest", **asked) == "waiting"
+    assert await claude.run_hook("PermissionRequest", **asked) == "waiting"
     assert claude.watch.waiting_for == "Bash: rm -r x"
 
-    assert await claude.hear("PostToolUse") == "waiting", "of another tool"
+    assert await claude.run_hook("PostToolUse") == "waiting", "the event is about another tool"
     claude.watch.typed()
-    assert await claude.look() == "waiting", "any key may have been pressed"
-    claude.watch.title(WORKS)
-    assert await claude.look() == "busy"
+    assert await claude.poll() == "waiting", "any key may have been pressed"
+    claude.watch.title(BUSY_TITLE)
+    assert await claude.poll() == "busy"
     assert claude.watch.waiting_for == ""
 
 
-async def test_a_notification_of_a_dialog_is_enough(claude_of: Claude) -> None:
-    await claude_of.hear("UserPromptSubmit")
+async def test_a_permission_notification_alone_makes_claude_waiting(claude_of: Claude) -> None:
+    await claude_of.run_hook("UserPromptSubmit")
 
-    asked = await claude_of.hear("Notification", notification_type="idle_prompt", message="?")
+    asked = await claude_of.run_hook("Notification", notification_type="idle_prompt", message="?")
     assert asked == "busy"
-    asked = await claude_of.hear("Notification", notification_type="permission_prompt", message="?")
+    asked = await claude_of.run_hook(
+        "Notification", notification_type="permission_prompt", message="?"
+    )
     assert (asked, claude_of.watch.waiting_for) == ("waiting", "?")
-    assert await claude_of.hear("PostToolUse") == "busy"
+    assert await claude_of.run_hook("PostToolUse") == "busy"
 
 
-async def test_who_stopped_it_is_told_by_its_record_and_its_title_together(
+async def test_an_interruption_is_detected_from_the_record_and_the_title_together(
     claude_of: Claude,
 ) -> None:
-    """No hook tells of Esc, and the title of a dialog is that of idleness."""
+    """No hook reports Esc, and the title during a dialog is the idle one."""
     claude = claude_of
-    await claude.hear("UserPromptSubmit")
-    await claude.hear("PermissionRequest")
-    claude.watch.title(RESTS)
-    assert await claude.record(prompt="p0", said=STOPPED) == "waiting", "an earlier one"
-    assert await claude.record(said=STOPPED) == "idle"
-    claude.watch.title(WORKS)
+    await claude.run_hook("UserPromptSubmit")
+    await claude.run_hook("PermissionRequest")
+    claude.watch.title(IDLE_TITLE)
+    assert await claude.record(prompt="p0", text=STOPPED) == "waiting", (
+        "the record is of an earlier prompt"
+    )
+    assert await claude.record(text=STOPPED) == "idle"
+    claude.watch.title(BUSY_TITLE)
     assert claude.watch.activity != "idle"
-    claude.watch.title(RESTS)
-    assert await claude.record(kind="assistant", said="but then") != "idle"
-    assert await claude.record(said=f"He said: {STOPPED}") != "idle"
+    claude.watch.title(IDLE_TITLE)
+    assert await claude.record(kind="assistant", text="but then") != "idle"
+    assert await claude.record(text=f"He said: {STOPPED}") != "idle"
 
 
-async def test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gateway(
+async def test_after_a_key_while_idle_the_activity_is_unknown_even_after_a_restart(
     claude_of: Claude,
 ) -> None:
     await claude_of.begin()
@@ -250,65 +256,67 @@ async def test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gatewa
     assert claude_of.watch.activity == "unknown"
 
     claude_of.new_watch()
-    assert await claude_of.look() == "unknown"
+    assert await claude_of.poll() == "unknown"
     assert claude_of.watch.is_ready
-    await claude_of.hear("UserPromptSubmit")
-    assert await claude_of.hear("Stop") == "idle"
+    await claude_of.run_hook("UserPromptSubmit")
+    assert await claude_of.run_hook("Stop") == "idle"
 
 
-async def test_compacting_ends_no_turn_and_leaves_it_idle_between_turns(claude_of: Claude) -> None:
+async def test_compaction_ends_no_turn_and_leaves_claude_idle_between_turns(
+    claude_of: Claude,
+) -> None:
     await claude_of.begin()
-    await claude_of.hear("UserPromptSubmit")
+    await claude_of.run_hook("UserPromptSubmit")
     assert await claude_of.begin(source="compact") == "busy"
-    await claude_of.hear("Stop")
+    await claude_of.run_hook("Stop")
     claude_of.watch.typed()
-    claude_of.watch.title(WORKS)
+    claude_of.watch.title(BUSY_TITLE)
     assert await claude_of.begin(source="compact") == "busy"
-    claude_of.watch.title(RESTS)
-    assert await claude_of.look() == "idle"
+    claude_of.watch.title(IDLE_TITLE)
+    assert await claude_of.poll() == "idle"
 
 
-async def test_a_line_that_can_not_be_read_makes_it_unknown(claude_of: Claude) -> None:
+async def test_an_unreadable_note_makes_the_activity_unknown(claude_of: Claude) -> None:
     await claude_of.begin()
     with (claude_of.run_dir / "notes").open("ab") as file:
         file.write(b'{"hook_event_name":"PermissionReq{"hook_\n')
 
-    assert await claude_of.look() == "unknown"
+    assert await claude_of.poll() == "unknown"
 
 
 async def test_clear_moves_to_another_conversation(claude_of: Claude) -> None:
     claude = claude_of
     await claude.begin()
-    await claude.record(said="before")
-    await claude.hear("SessionEnd", reason="clear")
+    await claude.record(text="before")
+    await claude.run_hook("SessionEnd", reason="clear")
     await claude.begin(OTHER, "clear")
 
     assert claude.watch.conversation == OTHER
     transcript = claude.watch.transcript
     assert transcript is not None
-    assert not transcript.is_there
+    assert not transcript.is_resumable
     await claude.begin("--help", "clear")
-    assert claude.watch.conversation == OTHER, "it becomes an argument"
+    assert claude.watch.conversation == OTHER, "an id becomes an argument"
 
 
 @contextlib.asynccontextmanager
-async def asking(claude: Claude, tool: str, **given: Any) -> AsyncIterator[Process]:
-    """Have claude's hook told of a request, as claude runs it."""
+async def permission_hook(claude: Claude, tool: str, **tool_input: Any) -> AsyncIterator[Process]:
+    """Run claude's hook for a permission request, as claude runs it."""
     settings = orjson.loads((claude.run_dir / "settings.json").read_bytes())
     (hook,) = settings["hooks"]["PermissionRequest"][0]["hooks"]
-    about = {"hook_event_name": "PermissionRequest", "tool_name": tool, "tool_input": given}
+    event = {"hook_event_name": "PermissionRequest", "tool_name": tool, "tool_input": tool_input}
     process = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", hook["command"], stdin=PIPE, stdout=PIPE
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(orjson.dumps({**about, "prompt_id": "p1"}))
+        process.stdin.write(orjson.dumps({**event, "prompt_id": "p1"}))
         process.stdin.close()
 
-        async def is_told() -> bool:
-            return await claude.look() == "waiting"
+        async def is_waiting() -> bool:
+            return await claude.poll() == "waiting"
 
-        await eventually(is_told)
+        await eventually(is_waiting)
         yield process
     finally:
         if process.returncode is None:
@@ -316,31 +324,33 @@ async def asking(claude: Claude, tool: str, **given: Any) -> AsyncIterator[Proce
         await process.wait()
 
 
-async def said(process: Process) -> Any:
+async def decision_of(process: Process) -> Any:
     assert process.stdout is not None
     async with asyncio.timeout(HANG_S):
-        told = await process.stdout.read()
+        output = await process.stdout.read()
         assert await process.wait() == 0
-    return orjson.loads(told)["hookSpecificOutput"]["decision"] if told else None
+    return orjson.loads(output)["hookSpecificOutput"]["decision"] if output else None
 
 
-async def test_what_claude_asks_is_answered_by_its_hook(claude_of: Claude) -> None:
+async def test_a_permission_request_of_claude_is_answered_through_its_hook(
+    claude_of: Claude,
+) -> None:
     await claude_of.begin()
-    async with asking(claude_of, "Bash", command="touch x", description="a file") as hook:
-        claude_of.new_watch()  # of a gateway that was started again
-        await claude_of.look()
+    async with permission_hook(claude_of, "Bash", command="touch x", description="a file") as hook:
+        claude_of.new_watch()  # of a restarted gateway
+        await claude_of.poll()
         (request,) = claude_of.watch.requests
         assert request.intent is not None
         assert request.intent.command == "touch x"
         await eventually(lambda: answers(claude_of, request.id, Decision("allow")))
-        assert await said(hook) == {"behavior": "allow"}
+        assert await decision_of(hook) == {"behavior": "allow"}
         assert claude_of.watch.requests == []
-    await claude_of.hear("Stop")
-    async with asking(claude_of, "Write", file_path="/w/x", content="x") as hook:
+    await claude_of.run_hook("Stop")
+    async with permission_hook(claude_of, "Write", file_path="/w/x", content="x") as hook:
         (request,) = claude_of.watch.requests
         denial = Decision("deny", "Alice denied this.")
         await eventually(lambda: answers(claude_of, request.id, denial))
-        assert await said(hook) == {"behavior": "deny", "message": "Alice denied this."}
+        assert await decision_of(hook) == {"behavior": "deny", "message": "Alice denied this."}
 
 
 async def answers(claude: Claude, request: str, decision: Decision) -> bool:
@@ -351,44 +361,44 @@ async def answers(claude: Claude, request: str, decision: Decision) -> bool:
     return False
 
 
-async def test_a_hook_is_let_go_whose_dialog_was_answered_by_keys(claude_of: Claude) -> None:
+async def test_a_hook_ends_when_its_dialog_is_answered_with_keys(claude_of: Claude) -> None:
     await claude_of.begin()
-    async with asking(claude_of, "Bash", command="touch x") as hook:
-        claude_of.watch.title(RESTS)
+    async with permission_hook(claude_of, "Bash", command="touch x") as hook:
+        claude_of.watch.title(IDLE_TITLE)
         assert len(claude_of.watch.requests) == 1
-        claude_of.watch.title(WORKS)
+        claude_of.watch.title(BUSY_TITLE)
 
-        async def is_let_go() -> bool:
-            await claude_of.look()
+        async def has_ended() -> bool:
+            await claude_of.poll()
             return hook.returncode is not None
 
-        await eventually(is_let_go)
-        assert await said(hook) is None
+        await eventually(has_ended)
+        assert await decision_of(hook) is None
 
 
-async def test_questions_and_plans_are_answered_by_keys_alone(claude_of: Claude) -> None:
+async def test_questions_and_plans_are_answered_only_with_keys(claude_of: Claude) -> None:
     await claude_of.begin()
     questions = [{"question": "Which one?"}]
-    async with asking(claude_of, "AskUserQuestion", questions=questions):
+    async with permission_hook(claude_of, "AskUserQuestion", questions=questions):
         assert claude_of.watch.requests == []
         assert claude_of.watch.waiting_for == "Which one?"
-    async with asking(claude_of, "ExitPlanMode", plan="all of it"):
+    async with permission_hook(claude_of, "ExitPlanMode", plan="all of it"):
         assert claude_of.watch.requests == []
 
 
-async def test_changes_are_told_as_they_come(claude_of: Claude) -> None:
-    async with following(claude_of):
+async def test_changes_of_claudes_activity_are_reported_at_once(claude_of: Claude) -> None:
+    async with watching(claude_of):
         first = claude_of.changes
         with (claude_of.run_dir / "notes").open("ab") as file:
             file.write(b'{"hook_event_name":"UserPromptSubmit"}\n')
         await eventually(lambda: claude_of.changes > first and claude_of.watch.activity == "busy")
         before = claude_of.changes
-        claude_of.watch.title(WORKS)
-        assert claude_of.changes == before, "it is busy as before"
+        claude_of.watch.title(BUSY_TITLE)
+        assert claude_of.changes == before, "it was busy already"
 
 
 @contextlib.asynccontextmanager
-async def following(claude: Claude) -> AsyncIterator[None]:
+async def watching(claude: Claude) -> AsyncIterator[None]:
     def changed() -> None:
         claude.changes += 1
 

@@ -1,4 +1,4 @@
-"""How claude's lines are read; the recorded ones are from 2.1.197."""
+"""Events from claude's lines; the recorded lines are from version 2.1.197."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from remoteclaw.events import (
     TextResetEvent,
     UsageEvent,
 )
-from remoteclaw.runtimes.claude_text import AnswerReading
-from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
+from remoteclaw.runtimes.claude.text import AnswerReader
+from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer, ClaudeTurn
 from tests.support.silent import SilentPipes
 
 RESULT = {"type": "result", "num_turns": 1}
@@ -49,10 +49,12 @@ def delta(text: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_repeated_request_says_why(retry: dict[str, Any], notice: str) -> None:
+def test_the_notice_about_a_retried_request_names_the_reason(
+    retry: dict[str, Any], notice: str
+) -> None:
     line = {"type": "system", "subtype": "api_retry", **retry}
 
-    assert AnswerReading("ours").read(line) == [NoticeEvent(notice)]
+    assert AnswerReader("ours").read(line) == [NoticeEvent(notice)]
 
 
 # -- whole turns ----------------------------------------------------------------------------------
@@ -61,37 +63,37 @@ def test_a_repeated_request_says_why(retry: dict[str, Any], notice: str) -> None
 ECHO = {"type": "user"}
 
 
-async def taken(*lines: dict[str, Any]) -> list[AgentEvent]:
-    """Return what a turn makes of these lines; an ECHO repeats its message."""
+async def events_of(*lines: dict[str, Any]) -> list[AgentEvent]:
+    """Return a turn's events from these lines; an ECHO repeats its message."""
     pipes = SilentPipes()
-    turn = ClaudeTurn(pipes, ClaudePeer(pipes), Conversation("ours"))
+    turn = ClaudeTurn(pipes, ClaudePeer(pipes), ClaudeConversation("ours"))
     echo = {**ECHO, "uuid": turn._answer.message_id}
-    told = [echo if line is ECHO else line for line in lines]
-    return [event for line in told for event in await turn.take(line)]
+    sent = [echo if line is ECHO else line for line in lines]
+    return [event for line in sent for event in await turn.take(line)]
 
 
-async def said(*lines: dict[str, Any]) -> list[AgentEvent]:
-    """Return what a turn makes of these lines, behind the repetition of its message."""
-    return await taken(ECHO, *lines)
+async def events_after_echo(*lines: dict[str, Any]) -> list[AgentEvent]:
+    """Return a turn's events from these lines, which follow the echo of its message."""
+    return await events_of(ECHO, *lines)
 
 
-async def test_text_is_passed_on_before_it_is_certain_what_it_answers() -> None:
-    *events, done = await taken(delta("hel"), ECHO, delta("lo"), RESULT)
+async def test_text_is_passed_on_before_claude_confirms_the_message() -> None:
+    *events, done = await events_of(delta("hel"), ECHO, delta("lo"), RESULT)
 
     assert events == [TextEvent("hel"), TextEvent("lo")]
     assert isinstance(done, DoneEvent)
 
 
-async def test_text_of_a_turn_of_its_own_is_taken_back() -> None:
-    *events, done = await taken(delta("by myself"), RESULT, delta("to you"), ECHO, RESULT)
+async def test_text_of_an_unrequested_turn_is_withdrawn() -> None:
+    *events, done = await events_of(delta("by myself"), RESULT, delta("to you"), ECHO, RESULT)
 
     assert events == [TextEvent("by myself"), TextResetEvent(9), TextEvent("to you")]
     assert isinstance(done, DoneEvent)
     assert done.result.text == "to you"
 
 
-async def test_what_no_model_was_asked_about_is_an_answer_without_an_echo() -> None:
-    refused, done = await taken({"type": "result", "num_turns": 0, "result": "not today"})
+async def test_a_result_without_a_model_request_needs_no_echo() -> None:
+    refused, done = await events_of({"type": "result", "num_turns": 0, "result": "not today"})
 
     assert refused == TextEvent("not today")
     assert isinstance(done, DoneEvent)
@@ -110,8 +112,8 @@ async def test_what_no_model_was_asked_about_is_an_answer_without_an_echo() -> N
     ],
     ids=str,
 )
-async def test_a_line_of_another_shape_costs_only_what_it_says(line: dict[str, Any]) -> None:
-    *events, done = await said(line, delta("answer"), RESULT)
+async def test_a_malformed_line_of_claude_is_skipped(line: dict[str, Any]) -> None:
+    *events, done = await events_after_echo(line, delta("answer"), RESULT)
 
     assert events == [TextEvent("answer")]
     assert isinstance(done, DoneEvent)
@@ -128,8 +130,8 @@ async def test_a_line_of_another_shape_costs_only_what_it_says(line: dict[str, A
     ],
     ids=str,
 )
-async def test_a_result_of_another_shape_is_still_the_result(fields: dict[str, Any]) -> None:
-    text, done = await said({**RESULT, "result": "answer", **fields})
+async def test_a_result_with_malformed_fields_still_ends_the_turn(fields: dict[str, Any]) -> None:
+    text, done = await events_after_echo({**RESULT, "result": "answer", **fields})
 
     assert text == TextEvent("answer")
     assert isinstance(done, DoneEvent)
@@ -137,14 +139,14 @@ async def test_a_result_of_another_shape_is_still_the_result(fields: dict[str, A
 
 
 async def failure(**fields: Any) -> ErrorEvent:
-    """Return the failure of a turn that ends like this."""
-    error, done = await said({**RESULT, "is_error": True, **fields})
+    """Return the error of a turn whose result has these fields."""
+    error, done = await events_after_echo({**RESULT, "is_error": True, **fields})
     assert isinstance(error, ErrorEvent)
     assert isinstance(done, DoneEvent)
     return error
 
 
-async def test_a_failure_of_another_shape_is_still_a_failure() -> None:
+async def test_a_failure_with_malformed_fields_is_still_a_failure() -> None:
     error = await failure(result={"a": 1}, errors=[{"a": 1}], api_error_status=[])
 
     assert (error.category, error.detail) == (ErrorCategory.FATAL, "claude failed")
@@ -160,11 +162,11 @@ async def test_a_failure_of_another_shape_is_still_a_failure() -> None:
         ("rate_limit", 429, ErrorCategory.RETRYABLE),
     ],
 )
-async def test_claudes_own_word_for_a_failure_goes_before_its_sentence(
+async def test_claudes_error_code_takes_precedence_over_its_error_text(
     kind: str, status: int | None, category: ErrorCategory
 ) -> None:
     synthetic = {"model": "<synthetic>", "content": []}
-    error, _ = await said(
+    error, _ = await events_after_echo(
         {"type": "assistant", "error": kind, "message": synthetic},
         {**RESULT, "is_error": True, "result": "something", "api_error_status": status},
     )
@@ -176,18 +178,18 @@ async def test_claudes_own_word_for_a_failure_goes_before_its_sentence(
 # -- the plan, and the tokens so far --------------------------------------------------------------
 
 
-def used(tool: str, call: str = "1", **arguments: Any) -> dict[str, Any]:
+def tool_use(tool: str, call: str = "1", **arguments: Any) -> dict[str, Any]:
     block = {"type": "tool_use", "id": call, "name": tool, "input": arguments}
     return {"type": "assistant", "message": {"content": [block]}}
 
 
-def back(call: str = "1", **result: Any) -> dict[str, Any]:
+def tool_result(call: str = "1", **result: Any) -> dict[str, Any]:
     block = {"type": "tool_result", "tool_use_id": call, "content": "words"}
     return {"type": "user", "message": {"content": [block]}, "tool_use_result": result}
 
 
-def made(number: str, subject: str) -> dict[str, Any]:
-    return back(task={"id": number, "subject": subject})
+def task_created(number: str, subject: str) -> dict[str, Any]:
+    return tool_result(task={"id": number, "subject": subject})
 
 
 def plans(events: list[AgentEvent]) -> list[list[tuple[str, str]]]:
@@ -195,17 +197,17 @@ def plans(events: list[AgentEvent]) -> list[list[tuple[str, str]]]:
     return [[(step.text, step.state) for step in steps] for steps in found]
 
 
-async def test_claude_s_tasks_are_its_plan() -> None:
-    events = await said(
-        *(made("1", "look"), made("2", "mend"), made("3", "rest")),
-        used("TaskUpdate", taskId="1", status="in_progress"),
-        back(success=True, taskId="1"),
-        used("TaskUpdate", taskId="1", status="completed", subject="look well"),
-        back(success=True, taskId="1"),
-        used("TaskUpdate", taskId="2", status="completed"),
-        back(success=False, taskId="2", error="blocked"),
-        used("TaskUpdate", taskId="3", status="deleted"),
-        back(success=True, taskId="3"),
+async def test_claudes_tasks_are_its_plan() -> None:
+    events = await events_after_echo(
+        *(task_created("1", "look"), task_created("2", "mend"), task_created("3", "rest")),
+        tool_use("TaskUpdate", taskId="1", status="in_progress"),
+        tool_result(success=True, taskId="1"),
+        tool_use("TaskUpdate", taskId="1", status="completed", subject="look well"),
+        tool_result(success=True, taskId="1"),
+        tool_use("TaskUpdate", taskId="2", status="completed"),
+        tool_result(success=False, taskId="2", error="blocked"),
+        tool_use("TaskUpdate", taskId="3", status="deleted"),
+        tool_result(success=True, taskId="3"),
         RESULT,
     )
 
@@ -215,45 +217,55 @@ async def test_claude_s_tasks_are_its_plan() -> None:
     assert last == [("look well", "completed"), ("mend", "pending")]
 
 
-async def test_the_list_of_an_older_claude_is_its_plan() -> None:
+async def test_the_todo_list_of_an_older_claude_is_its_plan() -> None:
     todos = [
         {"content": "look", "status": "completed", "activeForm": "Looking"},
         {"content": "mend", "status": "of the future"},
     ]
-    events = await said(used("TodoWrite", todos=todos), used("TodoWrite", todos=todos), RESULT)
+    events = await events_after_echo(
+        tool_use("TodoWrite", todos=todos), tool_use("TodoWrite", todos=todos), RESULT
+    )
 
     assert plans(events) == [[("look", "completed"), ("mend", "pending")]]
 
 
-async def test_a_plan_that_another_process_began_is_known_once_claude_lists_it() -> None:
+async def test_a_plan_of_an_earlier_process_is_known_once_claude_lists_it() -> None:
     tasks = [{"id": "4", "subject": "go on", "status": "in_progress"}]
-    subagent = {**made("5", "its own"), "parent_tool_use_id": "7"}
-    events = await said(back(tasks=tasks), subagent, used("TaskUpdate", taskId="9"), back(), RESULT)
+    subagent = {**task_created("5", "its own"), "parent_tool_use_id": "7"}
+    events = await events_after_echo(
+        tool_result(tasks=tasks),
+        subagent,
+        tool_use("TaskUpdate", taskId="9"),
+        tool_result(),
+        RESULT,
+    )
 
     assert plans(events) == [[("go on", "in_progress")]]
 
 
-async def test_what_was_done_in_an_earlier_turn_is_no_part_of_the_plan() -> None:
-    pipes, conversation = SilentPipes(), Conversation("ours")
+async def test_steps_completed_in_an_earlier_turn_are_not_in_the_plan() -> None:
+    pipes, conversation = SilentPipes(), ClaudeConversation("ours")
     first = ClaudeTurn(pipes, ClaudePeer(pipes), conversation)
     done = {"id": "1", "subject": "look", "status": "completed"}
-    await first.take(back(tasks=[done, {"id": "2", "subject": "mend", "status": "pending"}]))
+    await first.take(tool_result(tasks=[done, {"id": "2", "subject": "mend", "status": "pending"}]))
 
     second = ClaudeTurn(pipes, ClaudePeer(pipes), conversation)
 
-    assert plans(await second.take(made("3", "test"))) == [
+    assert plans(await second.take(task_created("3", "test"))) == [
         [("mend", "pending"), ("test", "pending")]
     ]
 
 
-async def test_the_tokens_of_all_requests_so_far_are_told() -> None:
+async def test_token_usage_adds_up_over_all_requests_of_a_turn() -> None:
     def request(kind: str, **fields: Any) -> dict[str, Any]:
         return {"type": "stream_event", "event": {"type": kind, **fields}}
 
     read = {"input_tokens": 100, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 900}
     begun = request("message_start", message={"usage": {**read, "output_tokens": 1}})
     ended = request("message_delta", usage={"output_tokens": 30})
-    events = await said(begun, ended, {**begun, "parent_tool_use_id": "7"}, begun, RESULT)
+    events = await events_after_echo(
+        begun, ended, {**begun, "parent_tool_use_id": "7"}, begun, RESULT
+    )
 
     sums = [event.usage for event in events if isinstance(event, UsageEvent)]
     assert [usage.new_tokens for usage in sums] == [121, 150, 271]

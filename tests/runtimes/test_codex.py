@@ -1,4 +1,4 @@
-"""What codex may do without being asked: look around, where it works, and no more."""
+"""Codex: commands that need no approval, its requests and questions, and their intents."""
 
 import shlex
 import tomllib
@@ -11,19 +11,19 @@ import pytest
 
 from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, Question, TextEvent
 from remoteclaw.protocols import AgentSpec, Decision
-from remoteclaw.runtimes.codex import CodexRuntime
-from remoteclaw.runtimes.codex_read_only import only_looks
-from remoteclaw.runtimes.codex_turn import CodexTurn
+from remoteclaw.runtimes.codex.read_only import is_read_only_request
+from remoteclaw.runtimes.codex.runtime import CodexRuntime
+from remoteclaw.runtimes.codex.turn import CodexTurn
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from tests.support.rows import for_each
 from tests.support.silent import SilentPipes
 
 
-def command(what: str, *, cwd: Path, method: str = "commandExecution") -> RpcMessage:
-    """Return a request about a command that codex itself calls harmless."""
+def command(text: str, *, cwd: Path, method: str = "commandExecution") -> RpcMessage:
+    """Return an approval request for a command that codex itself calls harmless."""
     params = {
         "cwd": str(cwd),
-        "command": f"/bin/bash -lc {shlex.quote(what)}",
+        "command": f"/bin/bash -lc {shlex.quote(text)}",
         "commandActions": [{"type": "read", "path": "a.py"}],
     }
     return RpcMessage(method=f"item/{method}/requestApproval", id=0, params=params)
@@ -39,20 +39,20 @@ def work(tmp_path: Path) -> Path:
 
 
 @for_each(
-    "what",
+    "text",
     [
         *("cat src/a.py", "cat -n a.py", "ls", "ls -la src", "pwd", "head -n 5 a.py", "wc -l a.py"),
         *("tail -20 a.py", "cat {files}/1-0/1-a.txt"),
     ],
 )
-def test_looking_around_needs_nobody(work: Path, what: str) -> None:
+def test_read_only_commands_in_the_workspace_need_no_approval(work: Path, text: str) -> None:
     files = work.parent / "files"
 
-    assert only_looks(command(what.format(files=files), cwd=work), (work, files))
+    assert is_read_only_request(command(text.format(files=files), cwd=work), (work, files))
 
 
 @for_each(
-    "what",
+    "text",
     [
         *("cat a.py | tee /var/tmp/x", "cat a.py | xargs touch x", "ls | sort -o /var/tmp/x"),
         *("find . -name x -delete", "rg --pre ./evil.sh x a.py", "git grep -Oevil x"),
@@ -66,22 +66,22 @@ def test_looking_around_needs_nobody(work: Path, what: str) -> None:
             "tail -f a.py",
             "cat 'a b'",
         ),
-        # To Python these part words, and are numbers; to a shell they are names of files.
+        # Python would split words at these characters, or read numbers; a shell takes file names.
         *("head 7", "tail 7", "cat a\u00a0b", "cat a\u2028b", "cat\ta.py"),
         *("sed -n 1p a.py", "ls --hyperlink", "cat -- a.py", "", "PAGER=x cat a.py", "rm -rf ."),
     ],
 )
-def test_whatever_else_codex_calls_reading_is_asked_for(work: Path, what: str) -> None:
-    assert not only_looks(command(what, cwd=work), (work, work.parent / "files"))
+def test_other_commands_that_codex_calls_reading_need_approval(work: Path, text: str) -> None:
+    assert not is_read_only_request(command(text, cwd=work), (work, work.parent / "files"))
 
 
-def test_elsewhere_and_for_who_may_do_nothing_it_is_asked_for(work: Path) -> None:
-    assert not only_looks(command("ls", cwd=Path("/")), (work,))
-    assert not only_looks(command("ls", cwd=work, method="fileChange"), (work,))
-    assert not only_looks(command("ls", cwd=work), ())
+def test_read_only_commands_outside_the_readable_directories_need_approval(work: Path) -> None:
+    assert not is_read_only_request(command("ls", cwd=Path("/")), (work,))
+    assert not is_read_only_request(command("ls", cwd=work, method="fileChange"), (work,))
+    assert not is_read_only_request(command("ls", cwd=work), ())
 
 
-async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
+async def events_of(*messages: dict[str, Any]) -> list[AgentEvent]:
     pipes = SilentPipes()
     unasked = frozenset(("configured",))
     turn = CodexTurn(
@@ -90,8 +90,10 @@ async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
     return [event for message in messages for event in await turn.take(RpcMessage.of(message))]
 
 
-async def told(request: dict[str, Any], decision: Decision) -> tuple[PermissionEvent, Any]:
-    """Return what codex asks with a request, and what it is answered."""
+async def event_and_answer(
+    request: dict[str, Any], decision: Decision
+) -> tuple[PermissionEvent, Any]:
+    """Return the permission event for a request of codex, and the answer that codex gets."""
     sent: list[Any] = []
 
     class Pipes(SilentPipes):
@@ -106,8 +108,8 @@ async def told(request: dict[str, Any], decision: Decision) -> tuple[PermissionE
     return event, sent[0]["result"]
 
 
-#: As codex 0.169.0 has sent them.
-ASKED: dict[str, Any] = {
+#: Requests as codex 0.169.0 sends them.
+QUESTIONS: dict[str, Any] = {
     "method": "item/tool/requestUserInput",
     "id": 0,
     "params": {
@@ -127,7 +129,7 @@ ASKED: dict[str, Any] = {
         ],
     },
 }
-WIDER: dict[str, Any] = {
+MORE_PERMISSIONS: dict[str, Any] = {
     "method": "item/permissions/requestApproval",
     "id": 0,
     "params": {
@@ -139,8 +141,8 @@ WIDER: dict[str, Any] = {
 }
 
 
-async def test_questions_of_codex_are_answered_each_by_its_id() -> None:
-    event, answer = await told(ASKED, Decision("allow", answers=("SQLite", "Ada")))
+async def test_each_question_of_codex_is_answered_under_its_id() -> None:
+    event, answer = await event_and_answer(QUESTIONS, Decision("allow", answers=("SQLite", "Ada")))
 
     assert event.questions == (
         Question("Which DB?", "DB", (("SQLite", "a file"),)),
@@ -149,24 +151,24 @@ async def test_questions_of_codex_are_answered_each_by_its_id() -> None:
     assert answer == {"answers": {"db": {"answers": ["SQLite"]}, "name": {"answers": ["Ada"]}}}
 
 
-async def test_what_a_person_does_not_answer_codex_is_told_by_us() -> None:
-    _, answer = await told(ASKED, Decision("deny", "Ada does not."))
+async def test_unanswered_questions_of_codex_are_answered_with_the_reason() -> None:
+    _, answer = await event_and_answer(QUESTIONS, Decision("deny", "Ada does not."))
 
-    words = {"answers": ["(No answer, says RemoteClaw: Ada does not.)"]}
-    assert answer == {"answers": {"db": words, "name": words}}
+    reason = {"answers": ["(No answer, says RemoteClaw: Ada does not.)"]}
+    assert answer == {"answers": {"db": reason, "name": reason}}
 
 
-async def test_more_than_its_sandbox_codex_has_only_of_a_person() -> None:
-    event, granted = await told(WIDER, Decision("allow"))
-    _, denied = await told(WIDER, Decision("deny"))
+async def test_only_a_person_can_grant_codex_more_than_its_sandbox() -> None:
+    event, granted = await event_and_answer(MORE_PERMISSIONS, Decision("allow"))
+    _, denied = await event_and_answer(MORE_PERMISSIONS, Decision("deny"))
 
     assert (event.tool_name, event.intent) == ("request_permissions", None)
-    assert event.input["permissions"] == WIDER["params"]["permissions"]
-    assert granted == {"permissions": WIDER["params"]["permissions"]}
+    assert event.input["permissions"] == MORE_PERMISSIONS["params"]["permissions"]
+    assert granted == {"permissions": MORE_PERMISSIONS["params"]["permissions"]}
     assert denied == {"permissions": {}}
 
 
-async def test_an_agent_of_codex_own_does_not_speak_for_it() -> None:
+async def test_messages_of_another_codex_thread_are_ignored() -> None:
     def delta(thread: str, words: str) -> dict[str, Any]:
         params = {"threadId": thread, "itemId": thread, "delta": words}
         return {"method": "item/agentMessage/delta", "params": params}
@@ -181,22 +183,22 @@ async def test_an_agent_of_codex_own_does_not_speak_for_it() -> None:
         "params": {"threadId": "another", "command": "rm"},
     }
 
-    events = await said(
+    events = await events_of(
         delta("another", "private"), completed("another"), request, delta("ours", "answer")
     )
 
     assert events == [TextEvent("answer")]
-    assert isinstance((await said(completed("ours")))[-1], DoneEvent)
+    assert isinstance((await events_of(completed("ours")))[-1], DoneEvent)
 
 
-def called(server: str = "theirs") -> dict[str, Any]:
-    """Return how codex says that it begins to use a server's tool."""
+def call_started(server: str = "theirs") -> dict[str, Any]:
+    """Return codex's notification that a call of an MCP tool begins."""
     item = {"type": "mcpToolCall", "id": "1", "server": server, "tool": "x", "arguments": {"a": 1}}
     return {"method": "item/started", "params": {"threadId": "ours", "item": item}}
 
 
-def question(server: str = "theirs", **meta: Any) -> dict[str, Any]:
-    """Return how codex asks whether it may use that tool."""
+def approval_request(server: str = "theirs", **meta: Any) -> dict[str, Any]:
+    """Return codex's request to approve that call."""
     kind = {"codex_approval_kind": "mcp_tool_call"}
     params = {
         "threadId": "ours",
@@ -207,8 +209,8 @@ def question(server: str = "theirs", **meta: Any) -> dict[str, Any]:
     return {"id": 0, "method": "mcpServer/elicitation/request", "params": params}
 
 
-async def test_the_server_of_a_tool_is_codex_word_and_not_the_tools() -> None:
-    _, event = await said(called(), question())
+async def test_the_server_of_a_tool_is_taken_from_codex_and_not_from_the_message() -> None:
+    _, event = await events_of(call_started(), approval_request())
 
     assert isinstance(event, PermissionEvent)
     assert (event.tool_name, event.server) == ("mcp__theirs__x", "theirs")
@@ -217,31 +219,35 @@ async def test_the_server_of_a_tool_is_codex_word_and_not_the_tools() -> None:
 @pytest.mark.parametrize(
     "messages",
     [
-        (question(),),
-        (called(), question(codex_approval_kind="another")),
-        (called(), question(codex_approval_kind=None)),
-        (called(), question(tool_name="y")),
-        (called(), question(tool_params={"a": 2})),
-        (called("another"), question()),
-        (called("configured"), question("configured")),
-        (called(), {"method": "item/completed", "params": called()["params"]}, question()),
+        (approval_request(),),
+        (call_started(), approval_request(codex_approval_kind="another")),
+        (call_started(), approval_request(codex_approval_kind=None)),
+        (call_started(), approval_request(tool_name="y")),
+        (call_started(), approval_request(tool_params={"a": 2})),
+        (call_started("another"), approval_request()),
+        (call_started("configured"), approval_request("configured")),
+        (
+            call_started(),
+            {"method": "item/completed", "params": call_started()["params"]},
+            approval_request(),
+        ),
     ],
     ids=["no call", "kind", "no kind", "tool", "input", "server", "unasked", "over"],
 )
-async def test_what_a_server_asks_the_person_is_no_permission(
+async def test_an_elicitation_of_an_mcp_server_is_no_permission_request(
     messages: tuple[dict[str, Any], ...],
 ) -> None:
-    """It may say anything along with it, also what codex says with its own questions."""
-    assert not any(isinstance(event, PermissionEvent) for event in await said(*messages))
+    """A server can send any metadata with it, also that of codex's own approval requests."""
+    assert not any(isinstance(event, PermissionEvent) for event in await events_of(*messages))
 
 
-async def test_codex_asks_about_each_call_once() -> None:
-    events = await said(called(), question(), question())
+async def test_a_second_approval_request_of_codex_for_a_call_is_ignored() -> None:
+    events = await events_of(call_started(), approval_request(), approval_request())
 
     assert len([event for event in events if isinstance(event, PermissionEvent)]) == 1
 
 
-def test_codex_is_told_whom_to_trust_whatever_the_workspace_is_called(tmp_path: Path) -> None:
+def test_the_trust_setting_of_codex_works_for_any_workspace_name(tmp_path: Path) -> None:
     strange = 'wörk "\U0001f600" \\x'
     spec = AgentSpec(
         runtime="codex", command=("codex",), workspace=f"/w/{strange}", env={}, system_prompt=""
@@ -257,7 +263,7 @@ def test_codex_is_told_whom_to_trust_whatever_the_workspace_is_called(tmp_path: 
     assert trusted(True) == {"projects": {f"/w/{strange}": {"trust_level": "trusted"}}}
 
 
-# -- what it asks for ------------------------------------------------------------------------------
+# -- intents --------------------------------------------------------------------------------------
 
 
 async def codex_intent(
@@ -266,13 +272,13 @@ async def codex_intent(
     about = {"threadId": "ours", "itemId": "1"}
     started = {"method": "item/started", "params": {**about, "item": {"id": "1", **(item or {})}}}
     request = {"id": 0, "method": f"item/{method}/requestApproval", "params": {**about, **params}}
-    *_, event = await said(*([started] if item else []), request)
+    *_, event = await events_of(*([started] if item else []), request)
     assert isinstance(event, PermissionEvent)
     return event.intent
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash -lc", "/usr/bin/sh -c", "/bin/zsh -lc"])
-async def test_a_command_of_codex_is_what_its_shell_is_given(shell: str) -> None:
+async def test_the_intent_of_a_codex_command_is_the_argument_of_its_shell(shell: str) -> None:
     params = {"command": f"{shell} 'git status; ls'", "cwd": "/elsewhere", "kind": "command"}
 
     assert await codex_intent("commandExecution", params) == Intent(
@@ -294,12 +300,12 @@ async def test_a_command_of_codex_is_what_its_shell_is_given(shell: str) -> None
         {},
     ],
 )
-async def test_what_else_codex_wants_to_start_has_no_rule(params: dict[str, Any]) -> None:
-    """The model names the shell, and may have made it."""
+async def test_other_codex_commands_have_no_intent(params: dict[str, Any]) -> None:
+    """The model chooses the shell, and may have created it."""
     assert await codex_intent("commandExecution", {"cwd": "/work", **params}) is None
 
 
-async def test_a_patch_of_codex_is_all_its_files() -> None:
+async def test_the_intent_of_a_codex_patch_names_all_its_files() -> None:
     changes = [
         {"path": "/work/a", "kind": {"type": "add"}},
         {"path": "/work/b", "kind": {"type": "update", "move_path": "/elsewhere/b"}},

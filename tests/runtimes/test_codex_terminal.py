@@ -1,4 +1,4 @@
-"""Codex' own program in a terminal: how it is started, and what it says of itself."""
+"""Codex's own program in a terminal: its launch, and its activity (states, title, rollout)."""
 
 import itertools
 import os
@@ -13,8 +13,8 @@ import pytest
 
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
-from remoteclaw.runtimes.codex import CodexRuntime
-from remoteclaw.runtimes.codex_terminal import CodexTerminal, CodexWatch
+from remoteclaw.runtimes.codex.runtime import CodexRuntime
+from remoteclaw.runtimes.codex.terminal import CodexTerminal, CodexWatch
 
 ID = "01a207ba-dadb-7820-a23c-83adb57e1d47"
 SPEC = AgentSpec(
@@ -29,7 +29,11 @@ SPEC = AgentSpec(
     },
     tools=("send",),
 )
-WORKS, ASKS, RESTS = "⠂ scripted | w", "[ ! ] Action Required | w", "scripted | w"
+BUSY_TITLE, WAITING_TITLE, IDLE_TITLE = (
+    "⠂ scripted | w",
+    "[ ! ] Action Required | w",
+    "scripted | w",
+)
 
 
 def launched(spec: AgentSpec, run_dir: Path, *, id_: str | None = ID, prompt: str = "") -> Launch:
@@ -38,7 +42,7 @@ def launched(spec: AgentSpec, run_dir: Path, *, id_: str | None = ID, prompt: st
 
 
 def options_of(argv: tuple[str, ...]) -> dict[str, Any]:
-    """Return codex' options, as it reads them."""
+    """Return the values of codex's `-c` options."""
     options = [words for flag, words in itertools.pairwise(argv) if flag == "-c"]
     return tomllib.loads("\n".join(options))
 
@@ -63,7 +67,7 @@ def test_secrets_are_in_no_command_line(directory: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in (directory / "run").iterdir()} == {0o600}
 
 
-def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
+def test_a_terminal_has_the_same_options_as_a_turn(directory: Path) -> None:
     spec = replace(SPEC, model="gpt", inherit_mcp=False, env={"HOME": str(directory)})
     (directory / ".codex").mkdir()
     (directory / ".codex" / "config.toml").write_text('[mcp_servers.own]\ncommand = "x"\n')
@@ -84,7 +88,7 @@ def test_a_terminal_is_started_as_turns_are(directory: Path) -> None:
         *(("auto", False, "danger-full-access"), ("deny", False, "read-only")),
     ],
 )
-def test_its_permissions_are_those_of_the_agent(
+def test_a_terminal_has_the_permissions_of_its_agent(
     directory: Path, permissions: str, asks: bool, sandbox: str
 ) -> None:
     options = options_of(launched(replace(SPEC, permissions=permissions), directory / "run").argv)
@@ -95,7 +99,7 @@ def test_its_permissions_are_those_of_the_agent(
     assert mode == ("prompt" if permissions == "deny" else "approve")
 
 
-def test_a_new_thread_is_told_its_instructions_and_another_one_knows_them(directory: Path) -> None:
+def test_only_a_new_codex_thread_gets_the_instructions(directory: Path) -> None:
     begun = launched(SPEC, directory / "new", id_=None).argv
     resumed = launched(SPEC, directory / "run").argv
 
@@ -104,11 +108,11 @@ def test_a_new_thread_is_told_its_instructions_and_another_one_knows_them(direct
     assert resumed[1:4] == ("--no-daemon", "resume", ID)
 
 
-# -- what it does ---------------------------------------------------------------------------------
+# -- activity -------------------------------------------------------------------------------------
 
 
 class Codex:
-    """What a codex says, without one: its states, its title and its rollout."""
+    """Stands in for a codex: reports its states, sets its title and writes its rollout."""
 
     def __init__(self, directory: Path) -> None:
         self.home, self.run_dir = directory, directory / "run"
@@ -116,12 +120,12 @@ class Codex:
         self.new_watch()
 
     def new_watch(self) -> None:
-        """Begin to watch as a gateway does that is restarted."""
+        """Start a new watch, as a restarted gateway does."""
         self.watch: CodexWatch = CodexTerminal().watch(
             run_dir=self.run_dir, workspace="/w", env={"HOME": str(self.home)}, conversation=ID
         )
 
-    def says(self, state: str) -> str:
+    def report(self, state: str) -> str:
         self.watch.osc(7501, f"state={state}")
         return self.watch.activity
 
@@ -129,8 +133,8 @@ class Codex:
         self.watch.title(text)
         return self.watch.activity
 
-    async def look(self) -> str:
-        await self.watch.look()
+    async def poll(self) -> str:
+        await self.watch.poll()
         return self.watch.activity
 
     def typed(self) -> str:
@@ -152,75 +156,77 @@ def codex(directory: Path) -> Codex:
     return Codex(directory)
 
 
-async def test_nothing_heard_is_unknown_and_no_title_says_that_it_is_idle(codex: Codex) -> None:
-    await codex.watch.look()
+async def test_an_idle_title_alone_leaves_the_activity_unknown(codex: Codex) -> None:
+    await codex.watch.poll()
     assert (codex.watch.activity, codex.watch.is_ready) == ("unknown", False)
     codex.watch.osc(9, "state=idle")
     assert not codex.watch.is_ready
-    assert codex.title(RESTS) == "unknown"
-    assert codex.says("sleeping") == "unknown"
+    assert codex.title(IDLE_TITLE) == "unknown"
+    assert codex.report("sleeping") == "unknown"
 
 
-def test_its_states_and_its_title_have_to_agree(codex: Codex) -> None:
-    assert codex.says("idle:app=codex") == "idle"
+def test_codex_is_idle_only_if_its_state_and_its_title_agree(codex: Codex) -> None:
+    assert codex.report("idle:app=codex") == "idle"
     assert codex.watch.is_ready
-    assert codex.says("working:app=codex") == "busy"
-    assert codex.says("blocked:app=codex:kind=permission") == "waiting"
+    assert codex.report("working:app=codex") == "busy"
+    assert codex.report("blocked:app=codex:kind=permission") == "waiting"
     assert codex.watch.waiting_for == "permission"
-    assert codex.title(WORKS) == "waiting", "it turns on for half a second"
-    assert codex.says("working") == "busy"
+    assert codex.title(BUSY_TITLE) == "waiting", "the title's spinner turns for another half second"
+    assert codex.report("working") == "busy"
     for state in ("done", "error"):
-        assert codex.says(state) == "busy", "its title says that it works"
-    assert codex.title(ASKS) == "waiting"
-    assert codex.title(RESTS) == "idle"
+        assert codex.report(state) == "busy", "its title is the busy one"
+    assert codex.title(WAITING_TITLE) == "waiting"
+    assert codex.title(IDLE_TITLE) == "idle"
 
 
-def test_what_is_typed_while_idle_may_open_a_menu_also_for_the_next_gateway(codex: Codex) -> None:
-    codex.says("done")
+def test_after_a_key_while_idle_the_activity_is_unknown_even_after_a_restart(codex: Codex) -> None:
+    codex.report("done")
     assert codex.typed() == "unknown"
-    assert codex.says("idle") == "unknown", "it says so at any key"
+    assert codex.report("idle") == "unknown", "codex reports this at any key press"
 
     codex.new_watch()
-    assert codex.says("idle") == "unknown"
-    codex.says("working")
+    assert codex.report("idle") == "unknown"
+    codex.report("working")
     assert codex.typed() == "busy"
-    assert codex.says("done") == "idle"
+    assert codex.report("done") == "idle"
     codex.new_watch()
-    assert codex.says("done") == "idle"
+    assert codex.report("done") == "idle"
 
 
-async def test_who_comes_later_learns_from_the_rollout_that_a_turn_is_over(codex: Codex) -> None:
+async def test_a_new_watch_learns_from_the_rollout_that_a_turn_is_over(codex: Codex) -> None:
     codex.record("task_started")
-    codex.title(RESTS)
-    assert await codex.look() == "busy"
+    codex.title(IDLE_TITLE)
+    assert await codex.poll() == "busy"
 
     codex.record("turn_aborted")
     codex.new_watch()
-    assert await codex.look() == "unknown", "its title is not known"
-    assert codex.title(RESTS) == "idle"
-    assert codex.title(ASKS) == "waiting"
+    assert await codex.poll() == "unknown", "its title is not known"
+    assert codex.title(IDLE_TITLE) == "idle"
+    assert codex.title(WAITING_TITLE) == "waiting"
 
 
-async def test_another_codex_beside_it_is_not_taken_for_it(codex: Codex, directory: Path) -> None:
-    """In the same workspace at the same time."""
+async def test_another_codex_in_the_same_workspace_is_not_mistaken_for_this_one(
+    codex: Codex, directory: Path
+) -> None:
+    """Both run at the same time."""
     other, own = (f"01a207bb-234f-7213-b77a-{number:012}" for number in (1, 2))
     mark = {"REMOTECLAW_TERMINAL": str(codex.run_dir)}
     with (
         writer(codex.rollout(other), dict(os.environ)),
         writer(codex.rollout(own), {**os.environ, **mark}),
     ):
-        await codex.watch.look()
+        await codex.watch.poll()
 
     assert codex.watch.conversation == own
     codex.new_watch()
-    assert codex.watch.conversation == own, "also when its process has ended"
+    assert codex.watch.conversation == own, "even after its process has ended"
     transcript = codex.watch.transcript
     assert transcript is not None
-    assert transcript.end() != "", "its file is there"
+    assert transcript.end() != "", "its file exists"
 
 
 def writer(file: Path, env: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Have a process that has a file open, until its input ends."""
+    """Start a process that keeps a file open until its input ends."""
     script = 'exec 3>>"$0"; echo; read x'
     process = subprocess.Popen(
         ["/bin/sh", "-c", script, str(file)],

@@ -1,4 +1,4 @@
-"""Gemini's trust in workspaces, its names of tools, its sessions, and its log."""
+"""Gemini: trust in workspaces, names of tools, sessions, and the log."""
 
 import json
 import os
@@ -11,12 +11,12 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import AgentSpec
-from remoteclaw.runtimes import gemini
-from remoteclaw.runtimes.gemini import GeminiRuntime, trust_problem
+from remoteclaw.runtimes.gemini import runtime as gemini
+from remoteclaw.runtimes.gemini.runtime import GeminiRuntime, trust_problem
 from remoteclaw.tools.catalog import TOOLS
 
-#: What gemini's API takes as the name of a function.
-LONGEST_NAME = 63
+#: The maximum length of a function's name in gemini's API.
+MAX_NAME_CHARS = 63
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def spec(workspace: Path, **more: object) -> AgentSpec:
         "src/.git/config",
     ],
 )
-def test_a_workspace_where_something_would_be_obeyed_is_not_trusted(
+def test_a_workspace_with_files_that_gemini_would_obey_is_not_trusted(
     place: str, workspace: Path
 ) -> None:
     assert problem(workspace) is None
@@ -71,11 +71,11 @@ def test_a_workspace_where_something_would_be_obeyed_is_not_trusted(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
 
-    told = str(problem(workspace))
+    text = str(problem(workspace))
 
     name = next(part for part in Path(place).parts if part.startswith((".g", ".a", ".e", "G")))
-    assert f"{name} would count in a workspace that gemini trusts" in told
-    assert "trust_workspace = true" in told
+    assert f"{name} in a trusted workspace" in text
+    assert "trust_workspace = true" in text
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_workspace_where_something_would_be_obeyed_is_not_trusted(
         ("AGENTS.md", True),
     ],
 )
-def test_what_is_the_users_own_or_is_not_read_hinders_nothing(
+def test_files_that_gemini_ignores_or_the_user_owns_do_not_prevent_trust(
     place: str, asks: bool, workspace: Path
 ) -> None:
     file = workspace / place
@@ -100,17 +100,17 @@ def test_what_is_the_users_own_or_is_not_read_hinders_nothing(
     assert problem(workspace, asks=asks) is None
 
 
-def test_the_way_by_a_link_and_the_real_one_are_both_looked_at(workspace: Path) -> None:
-    beside = workspace.parents[2] / "beside"
-    (beside / "real").mkdir(parents=True)
-    (beside / ".env").touch()
+def test_the_real_path_of_a_symlinked_workspace_is_checked_too(workspace: Path) -> None:
+    elsewhere = workspace.parents[2] / "elsewhere"
+    (elsewhere / "real").mkdir(parents=True)
+    (elsewhere / ".env").touch()
     link = workspace / "link"
-    link.symlink_to(beside / "real")
+    link.symlink_to(elsewhere / "real")
 
-    assert str(beside / ".env") in str(problem(link))
+    assert str(elsewhere / ".env") in str(problem(link))
 
 
-def test_instructions_count_under_the_names_that_the_users_settings_give_them(
+def test_instruction_files_with_names_from_the_users_settings_prevent_trust(
     workspace: Path,
 ) -> None:
     settings = workspace.parents[1] / ".gemini" / "settings.json"
@@ -122,7 +122,7 @@ def test_instructions_count_under_the_names_that_the_users_settings_give_them(
     assert str(workspace / "RULES.md") in str(problem(workspace))
 
 
-def test_a_workspace_that_is_too_large_to_look_through_is_not_trusted(
+def test_a_workspace_with_too_many_directories_to_check_is_not_trusted(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini, "MAX_DIRECTORIES", 2)
@@ -133,17 +133,17 @@ def test_a_workspace_that_is_too_large_to_look_through_is_not_trusted(
     assert "more than 2 directories" in str(problem(workspace))
 
 
-def test_none_is_started_for_a_session_of_an_earlier_process(
+def test_gemini_is_not_started_for_a_session_of_an_earlier_process(
     workspace: Path, tmp_path: Path
 ) -> None:
-    """It would destroy it: the turn goes on from our record."""
+    """Gemini would destroy the session, so the turn continues from RemoteClaw's record."""
     with pytest.raises(AgentUnavailable) as lost:
         GeminiRuntime().launch(spec(workspace), session_id="1", fork=False, run_dir=tmp_path)
 
     assert lost.value.category is ErrorCategory.SESSION_EXPIRED
 
 
-def test_each_start_looks_again(workspace: Path, tmp_path: Path) -> None:
+def test_each_start_of_gemini_checks_the_workspace_again(workspace: Path, tmp_path: Path) -> None:
     def started() -> tuple[str, AgentSpec]:
         fitted = GeminiRuntime().fitted(spec(workspace))
         launch = GeminiRuntime().launch(fitted, session_id=None, fork=False, run_dir=tmp_path)
@@ -158,24 +158,24 @@ def test_each_start_looks_again(workspace: Path, tmp_path: Path) -> None:
     assert (after.tools, after.system_prompt, after.mcp_servers) == (None, "without", {})
 
 
-def test_who_may_do_nothing_is_trusted_with_nothing(workspace: Path) -> None:
-    """A server of the user's own could be one whose calls gemini doesn't ask for."""
+def test_under_deny_gemini_trusts_no_workspace(workspace: Path) -> None:
+    """Gemini may not ask about calls to a server that the user has configured."""
     fitted = GeminiRuntime().fitted(spec(workspace, permissions="deny"))
 
     assert not fitted.trust_workspace
     assert fitted.tools is None
 
 
-def test_our_server_has_a_name_of_its_sessions_own_that_stays(home: Home, tmp_path: Path) -> None:
+def test_the_server_name_of_a_session_is_unique_and_stable(home: Home, tmp_path: Path) -> None:
     name = home.server_name("a" * 32)
 
     assert name == Home(home.path).server_name("a" * 32)
     assert name != home.server_name("b" * 32)
     elsewhere = Home(tmp_path / "other").create()
     assert name != elsewhere.server_name("a" * 32)
-    # gemini takes what stands before the first "_" for the server, and cuts longer names.
+    # gemini takes the text before the first "_" as the server's name, and cuts longer names.
     assert "_" not in name
-    assert max(len(f"mcp_{name}_{tool}") for tool in TOOLS) <= LONGEST_NAME
+    assert max(len(f"mcp_{name}_{tool}") for tool in TOOLS) <= MAX_NAME_CHARS
     assert os.stat(home.path / "server-secret").st_mode & 0o077 == 0
 
 
@@ -192,7 +192,7 @@ def test_our_server_has_a_name_of_its_sessions_own_that_stays(home: Home, tmp_pa
         ("mcp_probe_echo__1", None, "mcp_probe_echo"),
     ],
 )
-def test_only_our_own_name_makes_a_tool_ours(
+def test_only_the_server_name_of_the_session_makes_a_tool_ours(
     call_id: str, server: str | None, shown: str, workspace: Path
 ) -> None:
     call = {"toolCallId": call_id, "title": "session_status (remoteclaw MCP Server)"}
@@ -201,7 +201,9 @@ def test_only_our_own_name_makes_a_tool_ours(
     assert GeminiRuntime().tool_name(call) == shown
 
 
-def test_gemini_is_given_our_server_under_that_name(workspace: Path, tmp_path: Path) -> None:
+def test_gemini_gets_our_server_under_the_server_name_of_the_session(
+    workspace: Path, tmp_path: Path
+) -> None:
     servers = {OWN_SERVER: McpServerConfig(url="http://127.0.0.1:1/mcp")}
     given = spec(workspace, inherit_mcp=False, mcp_servers=servers)
 
@@ -220,7 +222,7 @@ def test_gemini_is_given_our_server_under_that_name(workspace: Path, tmp_path: P
         ("run_shell_command__1", "mcp_probe_x", False, None),
     ],
 )
-def test_gemini_tells_by_ids_alone_whose_tool_it_is(
+def test_the_server_of_a_gemini_tool_is_read_from_the_call_id_alone(
     call_id: str, title: str, inherit_mcp: bool, server: str | None, tmp_path: Path
 ) -> None:
     given = spec(tmp_path, inherit_mcp=inherit_mcp)
@@ -246,7 +248,7 @@ def test_gemini_tells_by_ids_alone_whose_tool_it_is(
         ),
     ],
 )
-def test_what_gemini_repeats_is_read_in_its_log(
+def test_retries_of_gemini_are_read_from_its_log(
     line: str, category: ErrorCategory, wait_s: float
 ) -> None:
     assert GeminiRuntime.log is not None
@@ -259,27 +261,29 @@ def test_what_gemini_repeats_is_read_in_its_log(
     assert (note.failure.retry_at_ms is not None) is ("retry after 60s" in line)
 
 
-def test_questions_beside_a_turn_have_a_place_of_their_own_without_tools(
+def test_asides_of_gemini_run_in_a_directory_whose_settings_allow_no_tools(
     workspace: Path, tmp_path: Path
 ) -> None:
-    """All agents share it, and what another one wrote there doesn't count."""
+    """All agents share it, so settings that another agent wrote there are replaced."""
     run_dir = tmp_path / "home" / "run" / "a"
     run_dir.mkdir(parents=True)
-    place = Path(GeminiRuntime().aside_place(spec(workspace), run_dir))
+    place = Path(GeminiRuntime().aside_directory(spec(workspace), run_dir))
     settings = place / ".gemini" / "settings.json"
     settings.write_text("{}")
 
-    assert GeminiRuntime().aside_place(spec(workspace), run_dir) == str(place)
+    assert GeminiRuntime().aside_directory(spec(workspace), run_dir) == str(place)
 
     assert place == tmp_path / "home" / "asides"
-    told = json.loads(settings.read_text())
-    assert told["tools"] == {"core": [], "allowed": []}
-    assert told["mcp"] == {"allowed": ["none"]}
+    written = json.loads(settings.read_text())
+    assert written["tools"] == {"core": [], "allowed": []}
+    assert written["mcp"] == {"allowed": ["none"]}
     assert place.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("variable", ["HOME", "GEMINI_CLI_HOME"])
-def test_only_the_file_of_a_session_itself_is_removed(workspace: Path, variable: str) -> None:
+def test_forgetting_a_gemini_session_deletes_only_its_own_file(
+    workspace: Path, variable: str
+) -> None:
     given = spec(workspace, env={variable: str(workspace.parents[1])})
     chats = workspace.parents[1] / ".gemini" / "tmp" / "asides" / "chats"
     chats.mkdir(parents=True)

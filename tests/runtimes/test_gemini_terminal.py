@@ -1,4 +1,4 @@
-"""Gemini's own program in a terminal: how it is started, and what it says of itself."""
+"""Gemini's own program in a terminal: its launch, and its activity from title and record."""
 
 import hashlib
 import os
@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from remoteclaw.protocols import AgentSpec, Launch, TranscriptItem
-from remoteclaw.runtimes.gemini import GeminiRuntime
-from remoteclaw.runtimes.gemini_chats import GeminiTranscript
-from remoteclaw.runtimes.gemini_terminal import GeminiTerminal, GeminiWatch
+from remoteclaw.runtimes.gemini.chats import GeminiTranscript
+from remoteclaw.runtimes.gemini.runtime import GeminiRuntime
+from remoteclaw.runtimes.gemini.terminal import GeminiTerminal, GeminiWatch
 
 ID = "8e7203f5-0e99-4388-b6fa-bf6d7fe5c040"
 READY, WORKING = "◇  Ready (work)      ", "✦  Working… (work)    "
@@ -40,7 +40,7 @@ def launched(directory: Path, *, id_: str | None = None, prompt: str = "", **mor
 # -- the start ------------------------------------------------------------------------------------
 
 
-def test_geminis_terminal_is_started_as_its_turns_are(directory: Path) -> None:
+def test_geminis_terminal_has_the_same_options_as_its_turns(directory: Path) -> None:
     given = spec(directory, model="flash", inherit_mcp=False, trust_workspace=True)
     turn = GeminiRuntime().launch(given, session_id=None, fork=False, run_dir=directory / "run")
     launch = launched(directory, model="flash", inherit_mcp=False, trust_workspace=True)
@@ -55,7 +55,7 @@ def test_geminis_terminal_is_started_as_its_turns_are(directory: Path) -> None:
     ("permissions", "mode"),
     [("ask", "default"), ("edits", "default"), ("auto", "yolo"), ("deny", "default")],
 )
-def test_geminis_permissions_are_those_of_the_agent(
+def test_geminis_terminal_has_the_permissions_of_its_agent(
     directory: Path, permissions: str, mode: str
 ) -> None:
     argv = launched(directory, permissions=permissions).argv
@@ -64,7 +64,7 @@ def test_geminis_permissions_are_those_of_the_agent(
     assert ("--policy" in argv) is (permissions == "deny")
 
 
-def test_a_conversation_that_gemini_has_lost_begins_anew_under_another_id(directory: Path) -> None:
+def test_a_conversation_that_gemini_has_lost_restarts_with_another_id(directory: Path) -> None:
     chat = Chat(directory)
     lost = launched(directory, id_=ID, prompt="--help")
     assert lost.session_id != ID
@@ -80,18 +80,18 @@ def test_a_conversation_that_gemini_has_lost_begins_anew_under_another_id(direct
         assert (kept.session_id == ID) is is_kept
 
 
-# -- what it does ---------------------------------------------------------------------------------
+# -- activity -------------------------------------------------------------------------------------
 
 
-def titled(watch: GeminiWatch, title: str) -> str:
-    """Have it set a title; return what it does."""
+def set_title(watch: GeminiWatch, title: str) -> str:
+    """Set the title; return the activity after it."""
     watch.title(title)
     return watch.activity
 
 
-async def looked(watch: GeminiWatch) -> str:
-    """Look at its files; return what it does."""
-    await watch.look()
+async def poll(watch: GeminiWatch) -> str:
+    """Poll gemini's files; return the activity."""
+    await watch.poll()
     return watch.activity
 
 
@@ -100,24 +100,28 @@ def chat(directory: Path) -> "Chat":
     return Chat(directory)
 
 
-async def test_a_title_alone_says_nothing_of_rest(directory: Path, chat: "Chat") -> None:
-    """The dialog of its sign-in has the title of idleness: Enter there would choose."""
+async def test_geminis_idle_title_counts_only_once_its_record_exists(
+    directory: Path, chat: "Chat"
+) -> None:
+    """The sign-in dialog has the idle title, and Enter there would choose an option."""
     launch = launched(directory, id_=None)
     watch = chat.watch(conversation=launch.session_id)
     watch.title(READY)
-    assert await looked(watch) == "unknown"
+    assert await poll(watch) == "unknown"
     assert not watch.is_ready
 
     Chat(directory, launch.session_id or "")
-    assert await looked(watch) == "idle"
+    assert await poll(watch) == "idle"
     assert watch.is_ready
     for title, activity in {WORKING: "busy", SILENT: "busy", ASKING: "waiting"}.items():
-        assert titled(watch, title) == activity
+        assert set_title(watch, title) == activity
     for title in ("", "Gemini CLI (work)", "~/work"):
-        assert titled(watch, title) == "unknown", "the user may have turned its signs off"
+        assert set_title(watch, title) == "unknown", (
+            "the user may have turned the status in the title off"
+        )
 
 
-async def test_a_record_of_before_is_no_sign_of_a_gemini_that_resumes_it(
+async def test_an_old_record_does_not_prove_that_gemini_has_resumed_it(
     directory: Path, chat: "Chat"
 ) -> None:
     chat.say("user", "plum")
@@ -125,75 +129,73 @@ async def test_a_record_of_before_is_no_sign_of_a_gemini_that_resumes_it(
     launched(directory, id_=ID)
     watch = chat.watch()
     watch.title(READY)
-    assert await looked(watch) == "unknown"
+    assert await poll(watch) == "unknown"
 
     chat.write({"$set": {"sessionId": ID}})
-    assert await looked(watch) == "idle"
+    assert await poll(watch) == "idle"
 
 
-async def test_what_is_typed_into_gemini_at_rest_may_open_a_menu_also_later(
+async def test_after_a_key_while_idle_geminis_activity_is_unknown_even_after_a_restart(
     directory: Path, chat: "Chat"
 ) -> None:
     chat.say("user", "plum")
     launched(directory, id_=ID)
     chat.write({"$set": {"sessionId": ID}})
     watch = chat.watch()
-    await watch.look()
+    await watch.poll()
     watch.title(READY)
     watch.typed()
     assert watch.activity == "unknown"
 
     following = chat.watch()
-    following.title(WORKING)  # which the screen of before is told again
+    following.title(WORKING)  # a restored screen reports its titles again
     following.title(READY)
-    assert await looked(following) == "unknown"
+    assert await poll(following) == "unknown"
     following.title(ASKING)
     following.typed()
-    assert await looked(following) == "waiting", "any key may have been pressed"
-    assert titled(following, READY) == "idle"
+    assert await poll(following) == "waiting", "any key may have been pressed"
+    assert set_title(following, READY) == "idle"
 
 
-async def test_gemini_waits_also_where_only_a_notification_says_so(
-    directory: Path, chat: "Chat"
-) -> None:
-    """Whether a loop is one, and whether a file elsewhere may be read, it asks at rest."""
+async def test_a_notification_alone_makes_gemini_waiting(directory: Path, chat: "Chat") -> None:
+    """Gemini asks about loops and about files outside the workspace while its title is idle."""
     chat.say("user", "plum")
     launched(directory, id_=ID)
     chat.write({"$set": {"sessionId": ID}})
     watch = chat.watch()
-    await watch.look()
+    await watch.poll()
     watch.title(ASKING)
     watch.osc(9, NOTICE.format("Approval required | Approve tool action: ls"))
-    assert titled(watch, READY) == "idle", "its title has told of that"
+    assert set_title(watch, READY) == "idle", "the title showed that request"
     watch.osc(9, "Gemini CLI session complete Run finished | The session finished.")
-    assert titled(watch, READY) == "idle"
+    assert set_title(watch, READY) == "idle"
 
     watch.osc(9, NOTICE.format("Loop detection confirmation required | A loop was detected."))
-    assert await looked(watch) == "waiting"
+    assert await poll(watch) == "waiting"
     assert watch.waiting_for == "A loop was detected."
     following = chat.watch()
     following.title(READY)
-    assert await looked(following) == "unknown"
+    assert await poll(following) == "unknown"
     watch.typed()
-    assert await looked(watch) == "unknown", "it may be answered, or not"
+    assert await poll(watch) == "unknown", "the dialog may be answered, or not"
     watch.title(WORKING)
-    assert titled(watch, READY) == "idle"
+    assert set_title(watch, READY) == "idle"
 
 
-async def test_gemini_is_not_idle_before_it_has_taken_up_its_first_prompt(
+async def test_gemini_is_not_idle_before_it_has_accepted_its_first_prompt(
     directory: Path, chat: "Chat"
 ) -> None:
     chat.say("user", "plum")
     launched(directory, id_=ID, prompt="go on")
     chat.write({"$set": {"sessionId": ID}})
     watch = chat.watch()
-    await watch.look()
-    assert titled(watch, READY) == "unknown"
+    await watch.poll()
+    assert set_title(watch, READY) == "unknown"
     watch.title(WORKING)
-    assert titled(watch, READY) == "idle"
+    assert set_title(watch, READY) == "idle"
 
 
-# -- its record -----------------------------------------------------------------------------------
+# -- the record -----------------------------------------------------------------------------------
 
 
 class Chat:
@@ -220,8 +222,8 @@ class Chat:
         with self.file.open("ab") as file:
             file.write(orjson.dumps(record) + b"\n")
 
-    def say(self, kind: str, said: Any, id_: str = "m1", **more: Any) -> None:
-        content = [{"text": said}] if kind == "user" and isinstance(said, str) else said
+    def say(self, kind: str, text: Any, id_: str = "m1", **more: Any) -> None:
+        content = [{"text": text}] if kind == "user" and isinstance(text, str) else text
         self.write({"id": id_, "timestamp": AT, "type": kind, "content": content, **more})
         self.write({"$set": {"lastUpdated": AT}})
 
@@ -234,8 +236,8 @@ CALLS = [
 ]
 
 
-def test_each_item_comes_once_however_often_gemini_writes_it(chat: Chat) -> None:
-    """As it wrote this: a tool that is denied has it write the conversation again."""
+def test_each_item_is_read_once_however_often_gemini_writes_it(chat: Chat) -> None:
+    """The records are as gemini writes them: after a denied tool, it writes everything again."""
     transcript = GeminiTranscript(ID, {"HOME": str(chat.directory)})
     seen: list[TranscriptItem] = []
     position = ""
@@ -245,7 +247,7 @@ def test_each_item_comes_once_however_often_gemini_writes_it(chat: Chat) -> None
         items, position = transcript.read(position)
         seen.extend(items)
 
-    assert not transcript.is_there
+    assert not transcript.is_resumable
     chat.say("user", '[remoteclaw {"id": "1"}]\n\nplum', "m1")
     read()
     chat.say("gemini", "I will.", "m2")
@@ -261,7 +263,7 @@ def test_each_item_comes_once_however_often_gemini_writes_it(chat: Chat) -> None
     chat.say("user", [*CONTEXT["content"], {"text": "plum"}], "n1")
     chat.say("gemini", [{"text": "I will."}], "n2")
     read()
-    assert position == before, "half of what is written again"
+    assert position == before, "the conversation is only half written again"
     chat.write({"$set": {"messages": [{"id": "n1"}, {"id": "n2"}]}})
     chat.write({"sessionId": ID, "kind": "main"})  # it is resumed
     chat.write({"$set": {"messages": [CONTEXT, {"id": "n2", "type": "gemini"}]}})
@@ -281,16 +283,16 @@ def test_each_item_comes_once_however_often_gemini_writes_it(chat: Chat) -> None
     ]
     assert seen[0].at_ms == 1795426664045
     assert transcript.read("")[0] == seen
-    assert transcript.is_there
+    assert transcript.is_resumable
     assert transcript.read(transcript.end())[0] == []
 
 
-def test_a_conversation_is_where_it_was_begun(chat: Chat) -> None:
-    """Each process that resumes it in another minute adds a file, in which nothing is said."""
+def test_a_conversation_is_read_from_the_file_in_which_it_began(chat: Chat) -> None:
+    """Each process that resumes it in another minute adds a file without messages."""
     chat.say("user", "plum")
     Chat(chat.directory, minute="2026-11-23T09-40")
     other = Chat(chat.directory, f"{ID[:-1]}1", minute="2026-11-23T08-00")
-    other.say("user", "of another, whose id begins alike")
+    other.say("user", "of another conversation, whose id begins alike")
 
     items, _ = GeminiTranscript(ID, {"HOME": str(chat.directory)}).read("")
 

@@ -1,10 +1,10 @@
-"""What CLIs that speak ACP ask for, in the words of `allow`; and nothing where it isn't certain."""
+"""Intents of tool calls over ACP, in the terms of `allow`; None if the intent is uncertain."""
 
 from typing import Any
 
 from remoteclaw.events import Intent
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from tests.support.rows import for_each
 
 
@@ -17,7 +17,7 @@ def acp_intent(name: str, call: dict[str, Any], before: dict[str, Any]) -> Inten
 # -- gemini ---------------------------------------------------------------------------------------
 
 
-def test_gemini_s_own_tools_are_known_by_their_ids() -> None:
+def test_geminis_built_in_tools_are_recognized_by_their_ids() -> None:
     def intent(tool: str, **call: Any) -> Intent | None:
         return acp_intent("gemini", {"toolCallId": f"{tool}__fc-1", **call}, {})
 
@@ -83,7 +83,7 @@ def test_gemini_s_own_tools_are_known_by_their_ids() -> None:
         ("", {"kind": "execute", "title": "bash", "rawInput": {"command": "ls"}}, None),
     ],
 )
-def test_opencode_s_own_tools_are_known_by_their_first_title(
+def test_opencodes_built_in_tools_are_recognized_by_their_first_title(
     name: str, call: dict[str, Any], intent: Intent | None
 ) -> None:
     before = {"title": name, "rawInput": {"workdir": "sub"}}
@@ -91,7 +91,7 @@ def test_opencode_s_own_tools_are_known_by_their_first_title(
     assert acp_intent("opencode", call, before) == intent
 
 
-def test_of_another_agent_nothing_is_certain() -> None:
+def test_tool_calls_of_other_acp_agents_have_no_intent() -> None:
     call = {"kind": "edit", "locations": [{"path": "/work/a"}], "title": "write"}
 
     assert acp_intent("acp", call, {"title": "write"}) is None

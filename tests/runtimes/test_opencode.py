@@ -1,4 +1,4 @@
-"""Opencode's configuration, which goes with its environment, its plugins, and its log."""
+"""Opencode: its configuration in the environment, plugins, MCP servers, and the log."""
 
 import asyncio
 import dataclasses
@@ -13,15 +13,15 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, prompt_file
-from remoteclaw.runtimes.opencode import OpencodeRuntime
-from remoteclaw.runtimes.opencode_config import ASIDE
+from remoteclaw.runtimes.opencode.config import ASIDE
+from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 from tests.support.bridges import acp_script, agent_bridge
 from tests.support.rows import for_each
 from tests.support.stack import message
 from tests.support.waiting import HANG_S
 
 
-def said(result: Any) -> list[str]:
+def texts_of(result: Any) -> list[str]:
     return [payload.text for payload in result.payloads]
 
 
@@ -71,10 +71,10 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
         ({}, None),
     ],
 )
-def test_questions_beside_a_turn_have_the_prompt_of_the_usual_mode(
+def test_asides_of_opencode_have_only_the_prompt_of_the_default_mode(
     tmp_path: Path, own: dict[str, Any], prompt: str | None
 ) -> None:
-    """Nothing else of it: that may allow tools."""
+    """Other settings of the mode may allow tools."""
     spec = AgentSpec(
         runtime="opencode",
         command=("opencode",),
@@ -103,7 +103,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize("file", PLUGINS)
-def test_opencode_does_not_start_where_there_are_plugins(directory: Path, file: str) -> None:
+def test_opencode_does_not_start_in_a_workspace_with_plugins(directory: Path, file: str) -> None:
     (directory / "elsewhere" / "part").mkdir(parents=True)
     where = "work"
     if file.startswith("elsewhere"):
@@ -120,8 +120,8 @@ def test_opencode_does_not_start_where_there_are_plugins(directory: Path, file: 
     assert OpencodeRuntime().launch(trusted, session_id=None, fork=False, run_dir=directory)
 
 
-def test_opencode_starts_where_there_are_none(directory: Path) -> None:
-    """Those of the user's own home are the user's own."""
+def test_opencode_starts_in_a_workspace_without_plugins(directory: Path) -> None:
+    """Plugins in the user's home are the user's own and allowed."""
     work = directory / "work"
     harmless = {
         "work/.opencode/plugin/readme.md": "",
@@ -140,7 +140,7 @@ def test_opencode_starts_where_there_are_none(directory: Path) -> None:
     assert launch.cwd == str(work)
 
 
-def test_a_pipe_in_place_of_settings_holds_up_nobody(directory: Path) -> None:
+def test_a_pipe_instead_of_a_settings_file_does_not_block_the_start(directory: Path) -> None:
     os.mkfifo(directory / "opencode.json")
 
     with pytest.raises(AgentUnavailable):
@@ -160,20 +160,20 @@ def opencode_in(workspace: Path, *, home: Path) -> AgentSpec:
     )
 
 
-async def test_an_agent_that_must_not_start_leaves_nothing(home: Home) -> None:
+async def test_an_agent_that_is_not_allowed_to_start_leaves_no_run_directory(home: Home) -> None:
     command = ("/bin/true",)
     async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
         (home.path / "work" / "opencode.json").write_text('{"plugin": ["evil"]}')
         result = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.NOT_INSTALLED
-    assert "opencode.json has opencode run plugins" in str(result.error)
+    assert "opencode.json makes opencode run plugins" in str(result.error)
     assert [*home.runs.iterdir()] == []
 
 
 @for_each("own", [None, "allow", {"external_directory": "ask"}])
 @for_each("permissions", ["ask", "auto", "deny"])
-def test_opencode_shows_no_server_that_is_not_inherited(
+def test_opencode_hides_mcp_servers_that_are_not_inherited(
     tmp_path: Path, permissions: str, own: Any
 ) -> None:
     config = {"permission": own} if own else {}
@@ -199,7 +199,7 @@ def test_opencode_shows_no_server_that_is_not_inherited(
     assert "*_*" in order[: order.index("external_directory")]
 
 
-def test_no_name_of_a_server_undoes_what_opencode_asks_for(tmp_path: Path) -> None:
+def test_no_name_of_a_server_overrides_opencodes_rules_to_ask(tmp_path: Path) -> None:
     spec = AgentSpec(
         runtime="opencode",
         command=("opencode",),
@@ -234,7 +234,7 @@ NOTES = (
 )
 
 
-async def test_what_opencode_notes_in_its_log_is_read_before_what_it_says(
+async def test_text_of_an_opencode_compaction_is_recognized_by_the_log_and_dropped(
     home: Home, directory: Path
 ) -> None:
     body = NOTES + (
@@ -248,10 +248,12 @@ async def test_what_opencode_notes_in_its_log_is_read_before_what_it_says(
     async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
         result = await bridge.handle(message("hello"))
 
-    assert said(result) == ["first\n\nlast"]
+    assert texts_of(result) == ["first\n\nlast"]
 
 
-async def test_a_log_is_no_reason_of_an_agents_end(home: Home, directory: Path) -> None:
+async def test_log_lines_are_not_reported_as_the_reason_of_an_exit(
+    home: Home, directory: Path
+) -> None:
     body = NOTES + (
         "begin(); note('x error=\"401 unauthorized\"')\n"
         "print('out of memory', file=sys.stderr); sys.exit(1)\n"
@@ -264,20 +266,20 @@ async def test_a_log_is_no_reason_of_an_agents_end(home: Home, directory: Path) 
 
 
 @pytest.mark.parametrize(
-    ("why", "category"),
+    ("reason", "category"),
     [
         ('error.error="AI_APICallError: The usage limit is reached"', ErrorCategory.USAGE_LIMIT),
         ('small=true error.error="The usage limit is reached"', None),
         ('error.error="The model `x` does not exist."', None),
     ],
 )
-async def test_what_opencode_repeats_is_read_in_its_log(
-    home: Home, directory: Path, why: str, category: ErrorCategory | None
+async def test_retries_of_opencode_are_read_from_its_log(
+    home: Home, directory: Path, reason: str, category: ErrorCategory | None
 ) -> None:
-    going_on = "pass" if category is None else "asked('session/cancel')"
+    next_step = "pass" if category is None else "asked('session/cancel')"
     body = NOTES + (
-        f"prompt = begin(); note('\"stream error\" session.id={{}} ' + {why!r})\n"
-        f"text('x'); {going_on}; answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+        f"prompt = begin(); note('\"stream error\" session.id={{}} ' + {reason!r})\n"
+        f"text('x'); {next_step}; answer(prompt, stopReason='end_turn'); asked('nothing')\n"
     )
     command = acp_script(directory, body)
     async with asyncio.timeout(HANG_S), agent_bridge(home, "opencode", command=command) as (b, *_):

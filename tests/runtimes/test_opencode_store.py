@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.protocols import TranscriptItem
-from remoteclaw.runtimes.opencode_store import OpencodeTranscript
-from remoteclaw.tty.transcript_events import Copies
+from remoteclaw.runtimes.opencode.store import OpencodeTranscript
+from remoteclaw.tty.transcript_events import CopyFilter
 from tests.support.opencode import MAIN, Store
 
 
@@ -23,36 +23,36 @@ DONE = {"completed": 9}
 BASH = {"tool": "bash", "state": {"status": "running", "input": {"command": "ls  -l"}}}
 
 
-def test_each_part_comes_once_when_it_is_complete(store: Store, directory: Path) -> None:
+def test_each_part_is_read_once_when_it_is_complete(store: Store, directory: Path) -> None:
     transcript = OpencodeTranscript(MAIN, {"HOME": str(directory)})
     seen: list[TranscriptItem] = []
     position = ""
 
-    def told() -> list[str]:
+    def read_texts() -> list[str]:
         nonlocal position
         items, position = transcript.read(position)
         seen.extend(items)
         return [item.text for item in items]
 
-    assert transcript.is_there
+    assert transcript.is_resumable
     store.message("msg_1", "user", summary={"diffs": []})
-    assert told() == []
+    assert read_texts() == []
     store.part("prt_1", "msg_1", "text", text='[remoteclaw {"id": "1"}]\n\nplum')
-    assert told() == ["plum"]
+    assert read_texts() == ["plum"]
     store.part("prt_2", "msg_1", "text", text="a file's content", synthetic=True)
     store.message("msg_2", "assistant")
     store.part("prt_3", "msg_2", "text", text="I w", time={"start": 1})
-    assert told() == []
+    assert read_texts() == []
     store.part("prt_3", "msg_2", "text", text="I will.", time={"start": 1, "end": 2})
     store.part("prt_4", "msg_2", "tool", **BASH)
-    assert told() == ["I will."]
+    assert read_texts() == ["I will."]
     store.part("prt_4", "msg_2", "tool", **{**BASH, "state": {**BASH["state"], "status": "error"}})  # type: ignore[dict-item]
-    assert told() == ["ls -l"]
-    assert told() == []
+    assert read_texts() == ["ls -l"]
+    assert read_texts() == []
     store.message("msg_2", "assistant", time=DONE)
     store.message("msg_3", "assistant", time=DONE, error={"name": "MessageAbortedError"})
-    assert told() == ["Interrupted."]
-    assert told() == []
+    assert read_texts() == ["Interrupted."]
+    assert read_texts() == []
     end = transcript.end()
     store.message("msg_4", "user")
     store.part("prt_5", "msg_4", "compaction")
@@ -61,9 +61,9 @@ def test_each_part_comes_once_when_it_is_complete(store: Store, directory: Path)
     store.message("msg_6", "user", "ses_other")
     store.message("msg_7", "assistant")  # it dies
     store.part("prt_7", "msg_7", "text", text="half", time={"start": 1})
-    assert told() == ["The conversation was compacted."]
+    assert read_texts() == ["The conversation was compacted."]
     store.message("msg_8", "assistant", time=DONE)
-    assert told() == ["half"]
+    assert read_texts() == ["half"]
 
     assert transcript.read("")[0] == seen
     assert transcript.read(end)[0] == seen[4:]
@@ -71,7 +71,7 @@ def test_each_part_comes_once_when_it_is_complete(store: Store, directory: Path)
     assert (seen[2].name, seen[2].id, seen[2].at_ms) == ("bash", "prt_4", 2)
 
 
-def test_a_store_of_another_version_is_an_error_that_names_it(directory: Path) -> None:
+def test_a_database_of_another_version_is_an_error_that_names_the_file(directory: Path) -> None:
     file = directory / "opencode" / "opencode.db"
     file.parent.mkdir()
     sqlite3.connect(file).close()
@@ -79,17 +79,17 @@ def test_a_store_of_another_version_is_an_error_that_names_it(directory: Path) -
 
     with pytest.raises(OSError, match=rf"opencode's record {file} can't be read: no such table"):
         transcript.read("")
-    assert not transcript.is_there
+    assert not transcript.is_resumable
 
 
-def test_what_a_fork_has_copied_is_as_old_as_it_was(store: Store, directory: Path) -> None:
-    """Its parts are new; and of two conversations of a terminal, each thing is told once."""
+def test_messages_that_a_fork_has_copied_keep_their_time(store: Store, directory: Path) -> None:
+    """The copied parts have new ids; a terminal still publishes each item once."""
     store.message("msg_1", "user", "ses_fork", time={"created": 1})
     store.part("prt_1", "msg_1", "text", text="plum")
     items, _ = OpencodeTranscript("ses_fork", {"HOME": str(directory)}).read("")
     assert [(item.text, item.at_ms) for item in items] == [("plum", 1)]
 
-    copies, later = Copies(), TranscriptItem("prt_0", "user", "plum", at_ms=2)
+    copies, later = CopyFilter(), TranscriptItem("prt_0", "user", "plum", at_ms=2)
     before = TranscriptItem("prt_0", "user", "plum", at_ms=1)
-    assert copies.left_out([before, before], of=MAIN) == [before, before]
-    assert copies.left_out([*items, later], of="ses_fork") == [later]
+    assert copies.without_copies([before, before], conversation=MAIN) == [before, before]
+    assert copies.without_copies([*items, later], conversation="ses_fork") == [later]

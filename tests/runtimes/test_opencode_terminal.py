@@ -1,4 +1,4 @@
-"""OpenCode's own program in a terminal: how it is started, and what it says of itself."""
+"""Opencode's own program in a terminal: its launch, and its activity from its server and title."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -12,8 +12,8 @@ import pytest
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes.local_http import MAX_BYTES
-from remoteclaw.runtimes.opencode import OpencodeRuntime
-from remoteclaw.runtimes.opencode_terminal import OpencodeTerminal, OpencodeWatch
+from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
+from remoteclaw.runtimes.opencode.terminal import OpencodeTerminal, OpencodeWatch
 from remoteclaw.runtimes.terminal import TerminalNotes
 from tests.support.opencode import MAIN, Server, Store
 from tests.support.waiting import eventually
@@ -46,7 +46,7 @@ def configuration(launch: Launch) -> dict[str, Any]:
 # -- the start ------------------------------------------------------------------------------------
 
 
-def test_its_port_has_a_password_that_is_this_users_alone(directory: Path) -> None:
+def test_the_port_of_opencodes_terminal_has_a_password_in_a_private_file(directory: Path) -> None:
     launch = launched(directory)
 
     (notes,) = (directory / "terminals" / "s").glob("terminal-notes")
@@ -58,7 +58,7 @@ def test_its_port_has_a_password_that_is_this_users_alone(directory: Path) -> No
     assert launch.argv[1:3] == ("--hostname", "127.0.0.1")
 
 
-def test_opencodes_terminal_is_started_as_its_turns_are(directory: Path) -> None:
+def test_opencodes_terminal_has_the_same_options_as_its_turns(directory: Path) -> None:
     turn = OpencodeRuntime().launch(
         SPEC, session_id=MAIN, fork=False, run_dir=directory / "terminals" / "s"
     )
@@ -78,21 +78,23 @@ def test_opencodes_terminal_is_started_as_its_turns_are(directory: Path) -> None
     assert servers["local"]["command"] == ["probe", "-v"]
     assert launch.argv[-3:] == ("--model", "scripted/best", f"--session={MAIN}")
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
-    assert launch.env["BUN_TMPDIR"] == str(directory / "terminals" / "s")  # not for ever in /tmp
+    assert launch.env["BUN_TMPDIR"] == str(
+        directory / "terminals" / "s"
+    )  # so that its files don't stay in /tmp
 
 
-def test_under_deny_nobody_is_asked(directory: Path) -> None:
+def test_under_deny_opencodes_terminal_asks_for_no_permission(directory: Path) -> None:
     rules = orjson.dumps(configuration(launched(directory, permissions="deny"))["permission"])
 
     assert b'"ask"' not in rules
     assert b'"bash":"deny"' in rules
 
 
-def test_a_prompt_is_never_an_option(directory: Path) -> None:
+def test_a_prompt_of_opencode_is_never_read_as_an_option(directory: Path) -> None:
     assert launched(directory, id_=None, prompt="--help").argv[-1] == "--prompt=--help"
 
 
-# -- what it does ---------------------------------------------------------------------------------
+# -- activity -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def store(directory: Path) -> Iterator[Store]:
 
 
 class Program:
-    """One opencode with its watch."""
+    """A scripted server of opencode, with its notes and watches."""
 
     def __init__(self, directory: Path, server: Server, port: int) -> None:
         self.notes = TerminalNotes(directory)
@@ -112,7 +114,7 @@ class Program:
         self.tasks: list[asyncio.Task[None]] = []
 
     def begin(self, **more: Any) -> None:
-        """Write the notes of a start."""
+        """Write the notes that a start leaves."""
         self.server.password = "secret"
         about = {"prompt": "", "message": "msg_1", "goes_on": True}
         self.notes.begin(port=self.port, password="secret", **{**about, **more})
@@ -120,12 +122,12 @@ class Program:
     def watch(
         self, conversation: str | None = MAIN, home: Path = Path("/nowhere")
     ) -> OpencodeWatch:
-        """Begin to watch, as each gateway does that is restarted."""
+        """Start a new watch, as a restarted gateway does."""
         watch = OpencodeWatch(self.notes, {"HOME": str(home)}, conversation)
         self.tasks.append(asyncio.create_task(watch.run(lambda: None)))
         return watch
 
-    async def at_rest(self, conversation: str | None = MAIN) -> OpencodeWatch:
+    async def idle_watch(self, conversation: str | None = MAIN) -> OpencodeWatch:
         watch = self.watch(conversation)
         watch.title("OpenCode")
         await eventually(lambda: watch.activity == "idle")
@@ -144,8 +146,10 @@ async def program(directory: Path) -> AsyncIterator[Program]:
         server.hang_up()
 
 
-async def test_it_is_idle_once_it_says_so_and_its_screen_is_drawn(program: Program) -> None:
-    """Its server is there seconds before its screen, and leaves who comes first without answer."""
+async def test_opencode_is_idle_once_it_reports_so_and_its_screen_is_drawn(
+    program: Program,
+) -> None:
+    """Its server starts seconds before its screen, and does not answer the first client."""
     program.begin()
     program.server.unanswered = 1
     watch = program.watch()
@@ -157,9 +161,9 @@ async def test_it_is_idle_once_it_says_so_and_its_screen_is_drawn(program: Progr
     assert (watch.activity, watch.is_ready) == ("idle", True)
 
 
-async def test_opencodes_turn_is_busy_and_what_it_asks_is_told(program: Program) -> None:
+async def test_opencode_is_busy_during_a_turn_and_waiting_while_it_asks(program: Program) -> None:
     program.begin()
-    watch = await program.at_rest()
+    watch = await program.idle_watch()
     program.server.status("busy")
     await eventually(lambda: watch.activity == "busy")
     asked: dict[str, Any] = {"permission": "bash", "metadata": {"command": "touch  x"}}
@@ -177,7 +181,7 @@ async def test_opencodes_turn_is_busy_and_what_it_asks_is_told(program: Program)
     await eventually(lambda: watch.activity == "idle")
 
 
-async def test_who_comes_later_asks_how_it_is(program: Program) -> None:
+async def test_a_new_watch_requests_opencodes_current_state(program: Program) -> None:
     program.begin()
     program.server.answers |= {
         "/session/status": {SUB: {"type": "busy"}},
@@ -188,12 +192,12 @@ async def test_who_comes_later_asks_how_it_is(program: Program) -> None:
     await eventually(lambda: watch.activity == "waiting")
     program.server.say("permission.replied", requestID="per_1")
     await eventually(lambda: watch.activity == "busy")
-    assert watch.conversation == MAIN, "a subagent's is not on the screen"
+    assert watch.conversation == MAIN, "a subagent's conversation is not on the screen"
 
 
-async def test_another_conversation_is_followed_also_by_the_next_gateway(program: Program) -> None:
+async def test_a_switch_to_another_conversation_is_kept_after_a_restart(program: Program) -> None:
     program.begin()
-    watch = await program.at_rest(None)
+    watch = await program.idle_watch(None)
     assert watch.transcript is None
     program.server.say("session.created", info={"id": MAIN})
     await eventually(lambda: watch.conversation == MAIN)
@@ -205,7 +209,7 @@ async def test_another_conversation_is_followed_also_by_the_next_gateway(program
     program.server.status("busy")
     program.server.say("session.created", "ses_2", info={"id": "ses_2"})
     program.server.status("busy", "ses_2")
-    program.server.status("busy")  # its next step: a person has left it at work
+    program.server.status("busy")  # its next step: a person has left it while it works
     program.server.say("permission.asked", id="per_1", permission="bash", metadata={})
     await eventually(lambda: watch.activity == "waiting")
     assert watch.conversation == "ses_2"
@@ -213,11 +217,11 @@ async def test_another_conversation_is_followed_also_by_the_next_gateway(program
     assert program.watch(None).conversation == "ses_2"
 
 
-async def test_what_is_typed_into_opencode_at_rest_may_open_a_menu_also_later(
+async def test_after_a_key_while_idle_opencodes_activity_is_unknown_even_after_a_restart(
     program: Program,
 ) -> None:
     program.begin()
-    watch = await program.at_rest()
+    watch = await program.idle_watch()
     watch.typed()
     assert watch.activity == "unknown"
     following = program.watch()
@@ -231,19 +235,19 @@ async def test_what_is_typed_into_opencode_at_rest_may_open_a_menu_also_later(
     await eventually(lambda: following.activity == "idle")
 
 
-async def test_a_connection_that_is_lost_leaves_nothing_known_until_it_is_back(
+async def test_opencodes_activity_is_unknown_while_its_connection_is_lost(
     program: Program,
 ) -> None:
     program.begin()
-    watch = await program.at_rest()
-    del program.server.answers["/session/status"]  # as of a version that doesn't say so
+    watch = await program.idle_watch()
+    del program.server.answers["/session/status"]  # as in a version that doesn't report it
     program.server.hang_up()
     await eventually(lambda: watch.activity == "unknown")
     program.server.answers["/session/status"] = {MAIN: {"type": "busy"}}
     await eventually(lambda: watch.activity == "busy")
 
 
-async def test_another_program_on_the_port_is_not_believed(program: Program) -> None:
+async def test_another_program_on_opencodes_port_is_ignored(program: Program) -> None:
     program.begin()
     program.server.password = "another's"
     watch = program.watch()
@@ -252,16 +256,16 @@ async def test_another_program_on_the_port_is_not_believed(program: Program) -> 
     assert (watch.activity, watch.is_ready) == ("unknown", False)
 
 
-async def test_an_event_that_is_too_long_is_left_out(program: Program) -> None:
+async def test_an_oversized_event_of_opencode_is_skipped(program: Program) -> None:
     program.begin()
-    watch = await program.at_rest()
+    watch = await program.idle_watch()
     program.server.say("message.part.updated", part="x" * (MAX_BYTES + 100_000))
     program.server.status("busy")
     await eventually(lambda: watch.activity == "busy")
 
 
-async def test_a_prompt_for_a_conversation_that_goes_on_is_sent_once(program: Program) -> None:
-    """Its own option for that keeps the prompt for the next new conversation."""
+async def test_a_prompt_for_a_resumed_conversation_is_sent_once(program: Program) -> None:
+    """Opencode's own option would keep the prompt for the next new conversation."""
     program.begin(prompt="go on", model="scripted/best")
     watch = program.watch()
     watch.title("OpenCode")
@@ -273,14 +277,14 @@ async def test_a_prompt_for_a_conversation_that_goes_on_is_sent_once(program: Pr
         "parts": [{"type": "text", "text": "go on"}],
         "model": {"providerID": "scripted", "modelID": "best"},
     }
-    assert watch.activity == "unknown", "it has not taken it up"
+    assert watch.activity == "unknown", "it has not accepted the prompt yet"
 
     program.server.answers[f"/session/{MAIN}/message/msg_1"] = {"info": {}}
-    await program.at_rest()  # as if the gateway had died behind its request
+    await program.idle_watch()  # as if the gateway had died after its request
     assert len(program.server.posted) == 1
 
 
-async def test_what_it_has_begun_before_anyone_was_there_is_found_by_its_words(
+async def test_a_conversation_begun_before_the_watch_is_found_by_its_prompt(
     program: Program, store: Store, directory: Path
 ) -> None:
     store.session("ses_before", 1)

@@ -1,4 +1,4 @@
-"""A CLI's pipes, with real processes at their other end."""
+"""The pipes of a CLI, with real processes at the other end."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ LARGE = b"x" * 400_000
 PIPE_BYTES = 65536
 
 
-def waiting(descriptor: int) -> int:
-    """How many bytes are in a pipe."""
+def unread_bytes(descriptor: int) -> int:
+    """Return the number of unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
@@ -29,7 +29,7 @@ def waiting(descriptor: int) -> int:
 async def running(
     program: str, *, stopped: bool = False
 ) -> AsyncIterator[tuple[LinePipes, "subprocess.Popen[bytes]"]]:
-    """Have a program running, and its pipes; a stopped one does nothing until it is continued."""
+    """Start a program and yield its pipes. If `stopped`, it does nothing until SIGCONT."""
     argv = [sys.executable, "-I", "-S", "-c", program]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -48,12 +48,12 @@ async def running(
             process.kill()
 
 
-async def test_every_writer_sees_the_end_of_a_cli_that_does_not_read() -> None:
+async def test_ending_the_pipes_ends_every_write_to_a_cli_that_does_not_read() -> None:
     async with running("", stopped=True) as (pipes, process):
         assert process.stdin is not None
         pipe = process.stdin.fileno()
         writers = [asyncio.create_task(pipes.write(line)) for line in (LARGE, LARGE, b"stop")]
-        await eventually(lambda: waiting(pipe) == PIPE_BYTES)
+        await eventually(lambda: unread_bytes(pipe) == PIPE_BYTES)
 
         pipes.end()
 
@@ -61,7 +61,7 @@ async def test_every_writer_sees_the_end_of_a_cli_that_does_not_read() -> None:
             await asyncio.gather(*writers)
 
 
-async def test_lines_of_two_writers_are_not_mixed() -> None:
+async def test_lines_of_concurrent_writers_are_not_mixed() -> None:
     program = "import sys\nfor line in sys.stdin: print(len(line), len(set(line)), flush=True)"
     async with running(program) as (pipes, _):
         await asyncio.gather(*(pipes.write(letter * 400_000) for letter in (b"a", b"b", b"c")))
@@ -71,7 +71,7 @@ async def test_lines_of_two_writers_are_not_mixed() -> None:
     assert lines == [b"400001 2"] * 3
 
 
-async def test_a_writer_that_gives_up_leaves_no_half_line() -> None:
+async def test_a_cancelled_write_leaves_no_half_line() -> None:
     program = "import sys\nfor line in sys.stdin: print(line[0], len(line), flush=True)"
     async with running(program, stopped=True) as (pipes, process):
         assert process.stdin is not None
@@ -79,7 +79,7 @@ async def test_a_writer_that_gives_up_leaves_no_half_line() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await pipes.write(LARGE)
-        assert waiting(pipe) == PIPE_BYTES
+        assert unread_bytes(pipe) == PIPE_BYTES
         assert not pipes.is_clean
 
         process.send_signal(signal.SIGCONT)
@@ -88,17 +88,17 @@ async def test_a_writer_that_gives_up_leaves_no_half_line() -> None:
         assert [await pipes.read() for _ in range(2)] == [b"x 400001", b"s 7"]
 
 
-async def test_blank_lines_are_nothing() -> None:
-    """Fifty million of them took 444 MB."""
+async def test_blank_lines_are_skipped() -> None:
+    """Fifty million blank lines once took 444 MB."""
     program = "import os\nos.write(1, b'\\n' * 100_000)\nos.write(1, b' \\r\\n\\nend\\n')"
     async with running(program) as (pipes, _):
         assert await pipes.read() == b"end"
 
 
-async def test_a_line_that_is_too_long_leaves_an_empty_one(
+async def test_an_oversized_line_is_replaced_with_an_empty_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes_module, "LINE_BYTES", 1000)
+    monkeypatch.setattr(pipes_module, "MAX_LINE_BYTES", 1000)
     program = "print('before'); print('x' * 300_000); print('y' * 1000); print('after')"
     async with running(program) as (pipes, _):
         lines = [await pipes.read() for _ in range(4)]
@@ -106,7 +106,7 @@ async def test_a_line_that_is_too_long_leaves_an_empty_one(
     assert lines == [b"before", b"", b"y" * 1000, b"after"]
 
 
-async def test_what_comes_behind_the_last_look_is_left_to_the_next_reader() -> None:
+async def test_output_after_the_last_read_is_left_for_the_next_reader() -> None:
     program = (
         "import os, sys, time\n"
         "os.write(1, (b'x' * 9999 + b'\\n') * 900); sys.stdin.readline()\n"
@@ -117,19 +117,19 @@ async def test_what_comes_behind_the_last_look_is_left_to_the_next_reader() -> N
         await eventually(lambda: pipes._is_paused)
         pipes.hold()
         taken = len(pipes.take_unread())
-        while taken < 900:  # it writes no faster than it is read
+        while taken < 900:  # the program writes no faster than its output is read
             await asyncio.sleep(0.001)
             taken += len(pipes.take_unread())
 
         await pipes.write(b"go on")
-        await eventually(lambda: waiting(process.stdout.fileno()) > 0)  # type: ignore[union-attr]
+        await eventually(lambda: unread_bytes(process.stdout.fileno()) > 0)  # type: ignore[union-attr]
         pipes.end()
 
         assert process.stdout.readline() == b"for the next one\n"
 
 
-async def test_everything_that_has_arrived_is_taken_in_one_go() -> None:
-    """One read is 256 KB at most; the rest was taken for the next turn's."""
+async def test_take_unread_returns_everything_that_has_arrived() -> None:
+    """One read returns at most 256 KB; the rest was once mistaken for output of the next turn."""
     size = 600_000
     program = f"import os, time; os.write(1, (b'x' * 99 + b'\\n') * {size // 100}); time.sleep(600)"
     async with running(program, stopped=True) as (pipes, process):
@@ -137,7 +137,7 @@ async def test_everything_that_has_arrived_is_taken_in_one_go() -> None:
         pipe = process.stdout.fileno()
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1024 * 1024)
         process.send_signal(signal.SIGCONT)
-        while waiting(pipe) < size:  # without a turn of the loop, which would read it
+        while unread_bytes(pipe) < size:  # without yielding to the event loop, which would read it
             os.sched_yield()
 
         lines = pipes.take_unread()

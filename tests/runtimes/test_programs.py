@@ -1,4 +1,4 @@
-"""The program that is started, however a CLI was installed."""
+"""The program that is started for each way of installing a CLI."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.up.agents import untested_version
 
-#: Where npm puts the script and the real program: beside each other, or one within the other.
+#: Where npm puts the script and the real program: side by side, or one inside the other.
 LAYOUTS = {
     "codex": [
         ("@openai/codex/bin/codex.js", "@openai/codex-linux-x64/vendor/x86_64-musl/bin/codex"),
@@ -26,7 +26,7 @@ LAYOUTS = {
 
 
 def install(directory: Path, name: str, script: str, program: str) -> Path:
-    """Install a CLI as npm does; return where its real program is."""
+    """Install a CLI as npm does; return the path of its real program."""
     modules = directory / "lib" / "node_modules"
     for file in (modules / script, modules / program):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def install(directory: Path, name: str, script: str, program: str) -> Path:
     ("name", "script", "program"),
     [(name, *layout) for name, layouts in LAYOUTS.items() for layout in layouts],
 )
-def test_the_real_program_is_started_and_not_npms_script(
+def test_the_real_program_is_started_instead_of_npms_script(
     tmp_path: Path, name: str, script: str, program: str
 ) -> None:
     real = install(tmp_path, name, script, program)
@@ -50,7 +50,7 @@ def test_the_real_program_is_started_and_not_npms_script(
     assert create_cli_runtime(name).find(name, str(tmp_path / "bin")) == str(real)
 
 
-def test_a_script_without_a_program_beside_it_is_started_itself(tmp_path: Path) -> None:
+def test_npms_script_is_started_if_the_real_program_is_missing(tmp_path: Path) -> None:
     real = install(tmp_path, "codex", *LAYOUTS["codex"][0])
     real.unlink()
 
@@ -59,7 +59,7 @@ def test_a_script_without_a_program_beside_it_is_started_itself(tmp_path: Path) 
     assert found == str(tmp_path / "bin" / "codex")
 
 
-def test_a_script_of_somebodys_own_is_not_gone_around(tmp_path: Path) -> None:
+def test_a_users_own_wrapper_script_is_not_bypassed(tmp_path: Path) -> None:
     install(tmp_path, "codex", *LAYOUTS["codex"][0])
     (tmp_path / "lib" / "codex").write_text("#!/bin/sh\nexec bwrap codex\n")
     (tmp_path / "lib" / "codex").chmod(0o755)
@@ -69,7 +69,7 @@ def test_a_script_of_somebodys_own_is_not_gone_around(tmp_path: Path) -> None:
     assert found == str(tmp_path / "lib" / "codex")
 
 
-def test_a_program_that_is_one_is_started_as_it_is(tmp_path: Path) -> None:
+def test_a_binary_is_started_directly(tmp_path: Path) -> None:
     shutil.copy("/bin/true", tmp_path / "codex")
 
     assert create_cli_runtime("codex").find("codex", str(tmp_path)) == str(tmp_path / "codex")
@@ -80,5 +80,5 @@ def test_a_program_that_is_one_is_started_as_it_is(tmp_path: Path) -> None:
     ("version", "is_tested"),
     [("2.1.197", True), ("2.1.300", True), ("2.2.0", False), ("3.0", False), ("", True)],
 )
-def test_a_version_that_nobody_tried_is_named(version: str, is_tested: bool) -> None:
+def test_an_untested_version_of_a_cli_is_reported(version: str, is_tested: bool) -> None:
     assert bool(untested_version("claude", version)) is not is_tested

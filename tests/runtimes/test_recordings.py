@@ -1,4 +1,4 @@
-"""Conversations with real CLIs, recorded once: we make of them what we made then."""
+"""Recorded conversations with real CLIs: they yield the same events as when they were recorded."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_every_cli_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
-async def test_a_recorded_conversation(file: Path) -> None:
+async def test_a_recorded_conversation_yields_the_same_events(file: Path) -> None:
     name = file.name.partition("-")[0]
     runtime, replay = create_cli_runtime(name), Replay(file)
     async with asyncio.timeout(HANG_S):
@@ -36,7 +36,7 @@ async def test_a_recorded_conversation(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
-def test_a_recording_tells_of_no_machine(file: Path) -> None:
+def test_a_recording_contains_no_paths_of_a_machine(file: Path) -> None:
     text = file.read_text()
 
     assert "/tmp/rc-" not in text

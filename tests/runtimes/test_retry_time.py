@@ -1,4 +1,4 @@
-"""When a provider takes requests again, as sentences of CLIs say it."""
+"""Retry times in sentences of CLIs, and how long a turn waits for the model."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -7,7 +7,12 @@ import pytest
 
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent, NoticeEvent, TextEvent
-from remoteclaw.runtimes.model_wait import BEGUN_S, FRESH_S, Patience, retry_at_ms
+from remoteclaw.runtimes.model_wait import (
+    MAX_WAIT_AFTER_OUTPUT_S,
+    MAX_WAIT_BEFORE_OUTPUT_S,
+    ModelWait,
+    retry_at_ms,
+)
 
 NOW = datetime(2026, 11, 22, 1, 30, tzinfo=ZoneInfo("UTC"))
 NOW_MS = round(NOW.timestamp() * 1000)
@@ -26,16 +31,16 @@ def at(text: str) -> int:
         ("try again in 2 hours 5 minutes", "2026-11-22T03:35Z"),
     ],
 )
-def test_a_sentence_names_a_time(text: str, when: str) -> None:
+def test_the_retry_time_is_read_from_a_sentence(text: str, when: str) -> None:
     assert retry_at_ms(text, NOW_MS) == at(when)
 
 
 @pytest.mark.parametrize("text", ["", "resets soon", "retry in a while"])
-def test_a_sentence_names_none(text: str) -> None:
+def test_a_sentence_without_a_time_has_no_retry_time(text: str) -> None:
     assert retry_at_ms(text, NOW_MS) is None
 
 
-# -- how long is waited ---------------------------------------------------------------------------
+# -- the wait for the model -----------------------------------------------------------------------
 
 BUSY = ErrorEvent(ErrorCategory.RETRYABLE, "busy")
 
@@ -47,39 +52,39 @@ class Clock:
         return self.now
 
 
-def test_a_turn_that_has_said_nothing_is_not_waited_for() -> None:
-    patience = Patience(Clock())
+def test_a_turn_without_output_waits_only_briefly_for_the_model() -> None:
+    wait = ModelWait(Clock())
 
-    assert patience.wait(BUSY, 3.0) == NoticeEvent("The model is busy; trying again in 3 s.")
-    assert patience.left_s == FRESH_S
-    assert patience.wait(BUSY, FRESH_S + 1) == BUSY
-    assert patience.left_s is None
+    assert wait.note_failure(BUSY, 3.0) == NoticeEvent("The model is busy; trying again in 3 s.")
+    assert wait.remaining_s == MAX_WAIT_BEFORE_OUTPUT_S
+    assert wait.note_failure(BUSY, MAX_WAIT_BEFORE_OUTPUT_S + 1) == BUSY
+    assert wait.remaining_s is None
 
 
-def test_a_turn_that_has_done_something_is_waited_for_longer() -> None:
+def test_a_turn_with_output_waits_longer_for_the_model() -> None:
     clock = Clock()
-    patience = Patience(clock)
-    patience.note(TextEvent("I begin."))
+    wait = ModelWait(clock)
+    wait.note(TextEvent("I begin."))
 
-    assert isinstance(patience.wait(BUSY, 60.0), NoticeEvent)
-    clock.now = BEGUN_S + 1
+    assert isinstance(wait.note_failure(BUSY, 60.0), NoticeEvent)
+    clock.now = MAX_WAIT_AFTER_OUTPUT_S + 1
 
-    assert patience.wait(BUSY) == BUSY
-    assert patience.left_s is None
+    assert wait.note_failure(BUSY) == BUSY
+    assert wait.remaining_s is None
 
 
-def test_an_answer_ends_the_wait() -> None:
+def test_output_of_the_model_ends_the_wait() -> None:
     clock = Clock()
-    patience = Patience(clock)
-    patience.wait(BUSY)
-    patience.note(TextEvent("here"))
-    clock.now = BEGUN_S + 1
+    wait = ModelWait(clock)
+    wait.note_failure(BUSY)
+    wait.note(TextEvent("here"))
+    clock.now = MAX_WAIT_AFTER_OUTPUT_S + 1
 
-    assert isinstance(patience.wait(BUSY), NoticeEvent)
+    assert isinstance(wait.note_failure(BUSY), NoticeEvent)
 
 
 @pytest.mark.parametrize("category", [ErrorCategory.AUTH, ErrorCategory.USAGE_LIMIT])
-def test_what_does_not_pass_in_minutes_is_not_waited_for(category: ErrorCategory) -> None:
+def test_a_failure_that_does_not_pass_in_minutes_is_not_waited_for(category: ErrorCategory) -> None:
     failure = ErrorEvent(category, "why")
 
-    assert Patience(Clock()).wait(failure) == failure
+    assert ModelWait(Clock()).note_failure(failure) == failure

@@ -1,4 +1,4 @@
-"""Whatever a CLI says over JSON-RPC: no exception, and a turn that ends at most once."""
+"""Arbitrary lines over JSON-RPC: no exception, and a turn that ends at most once."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.events import DoneEvent
-from remoteclaw.runtimes.acp import AcpRuntime
-from remoteclaw.runtimes.acp_turn import AcpTurn
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
+from remoteclaw.runtimes.acp.turn import AcpTurn
 from remoteclaw.runtimes.agent import CliTurn
-from remoteclaw.runtimes.codex_items import TOOLS
-from remoteclaw.runtimes.codex_turn import CodexTurn
-from remoteclaw.runtimes.gemini import GeminiRuntime
+from remoteclaw.runtimes.codex.items import TOOLS
+from remoteclaw.runtimes.codex.turn import CodexTurn
+from remoteclaw.runtimes.gemini.runtime import GeminiRuntime
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
-from remoteclaw.runtimes.opencode import OpencodeRuntime
+from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 from remoteclaw.runtimes.wire import UnreadableLine, decode
 from tests.support.recording import spec_of
 from tests.support.silent import SilentPipes
@@ -78,11 +78,13 @@ async def acp(runtime: AcpRuntime) -> CliTurn[RpcMessage]:
 
 
 @pytest.mark.thorough("acp")
-@pytest.mark.parametrize("which", ["codex", "acp", "gemini", "opencode"])
+@pytest.mark.parametrize("name", ["codex", "acp", "gemini", "opencode"])
 @given(lines=st.lists(LINES, max_size=12))
-async def test_no_line_breaks_a_turn(which: str, lines: list[dict[str, Any]]) -> None:
+async def test_arbitrary_rpc_lines_raise_nothing_and_end_a_turn_once(
+    name: str, lines: list[dict[str, Any]]
+) -> None:
     runtimes = {"acp": AcpRuntime, "gemini": GeminiRuntime, "opencode": OpencodeRuntime}
-    turn = await codex() if which == "codex" else await acp(runtimes[which]())
+    turn = await codex() if name == "codex" else await acp(runtimes[name]())
 
     for line in lines:
         try:

@@ -1,4 +1,4 @@
-"""Transcripts of CLIs: read by complete lines, each once; the recorded ones are real."""
+"""Transcripts of CLIs: each complete line is read once. The recorded transcripts are real."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,9 @@ import orjson
 import pytest
 
 from remoteclaw.protocols import TranscriptItem
-from remoteclaw.runtimes import claude_transcript, codex_rollouts
 from remoteclaw.runtimes import terminal as files
+from remoteclaw.runtimes.claude import transcript as claude_transcript
+from remoteclaw.runtimes.codex import rollouts as codex_rollouts
 from remoteclaw.runtimes.terminal import LineFile, RecordTranscript
 from tests.support.recording import DIRECTORY
 
@@ -60,16 +61,16 @@ def claude_at(path: Path) -> RecordTranscript:
 
 
 def all_of(transcript: RecordTranscript, position: str = "") -> tuple[list[TranscriptItem], str]:
-    """Read until the position stays."""
+    """Read until the position no longer changes."""
     items: list[TranscriptItem] = []
     while True:
-        more, behind = transcript.read(position)
-        if behind == position:
+        more, next_position = transcript.read(position)
+        if next_position == position:
             return items, position
-        items, position = items + more, behind
+        items, position = items + more, next_position
 
 
-def said(path: Path, *texts: str) -> None:
+def append_messages(path: Path, *texts: str) -> None:
     with path.open("ab") as file:
         for text in texts:
             record = {"type": "user", "uuid": text, "message": {"content": text}}
@@ -80,12 +81,12 @@ def texts_of(items: list[TranscriptItem]) -> list[str]:
     return [item.text for item in items]
 
 
-# -- what it says ---------------------------------------------------------------------------------
+# -- items ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cli", ["claude", "codex"])
-def test_a_recorded_transcript_has_what_was_said_and_no_one_elses_words(cli: str) -> None:
-    """No meta record, no summary of what was compacted, no output of a tool."""
+def test_a_recorded_transcript_yields_only_visible_messages_tools_and_notices(cli: str) -> None:
+    """No meta records, no summaries of compactions, no output of tools."""
     (path,) = RECORDED.glob(f"{cli}-*.jsonl")
     items_of, expected = {
         "claude": (claude_transcript.items_of, CLAUDE),
@@ -98,16 +99,16 @@ def test_a_recorded_transcript_has_what_was_said_and_no_one_elses_words(cli: str
     assert all(item.at_ms > 1_700_000_000_000 for item in items)
 
 
-def test_a_recorded_transcript_tells_of_no_machine() -> None:
+def test_a_recorded_transcript_contains_no_paths_of_a_machine() -> None:
     for path in RECORDED.iterdir():
-        for told in ("/tmp", "/root", "127.0.0.1", "-tmp-"):
-            assert told not in path.read_text()
+        for forbidden in ("/tmp", "/root", "127.0.0.1", "-tmp-"):
+            assert forbidden not in path.read_text()
 
 
 @pytest.mark.parametrize(
     "flag", ["isMeta", "isSidechain", "isCompactSummary", "isVisibleInTranscriptOnly"]
 )
-def test_nothing_is_said_by_a_record_of_no_one(flag: str) -> None:
+def test_internal_records_of_claude_yield_no_items(flag: str) -> None:
     record = {"type": "user", "uuid": "u", "message": {"content": "x"}}
 
     assert list(claude_transcript.items_of(record))
@@ -115,7 +116,7 @@ def test_nothing_is_said_by_a_record_of_no_one(flag: str) -> None:
 
 
 @pytest.mark.parametrize("record", [{}, {"type": "user", "message": 3}, {"payload": [1]}])
-def test_a_record_of_another_shape_says_nothing(record: dict[str, object]) -> None:
+def test_malformed_records_yield_no_items(record: dict[str, object]) -> None:
     assert not list(claude_transcript.items_of(record))
     assert not list(codex_rollouts.items_of(record))
 
@@ -123,12 +124,12 @@ def test_a_record_of_another_shape_says_nothing(record: dict[str, object]) -> No
 # -- lines ----------------------------------------------------------------------------------------
 
 
-def test_half_a_line_is_read_when_it_is_whole_and_each_once(tmp_path: Path) -> None:
+def test_each_line_is_read_once_and_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "x"
     transcript = claude_at(path)
-    assert (transcript.read(""), transcript.end(), transcript.is_there) == (([], ""), "", False)
+    assert (transcript.read(""), transcript.end(), transcript.is_resumable) == (([], ""), "", False)
 
-    said(path, "one", "two")
+    append_messages(path, "one", "two")
     whole = path.read_bytes()
     read: list[str] = []
     position = ""
@@ -140,27 +141,27 @@ def test_half_a_line_is_read_when_it_is_whole_and_each_once(tmp_path: Path) -> N
         read += texts_of(items)
     assert read == ["one", "two"]
     assert position == transcript.end()
-    assert transcript.is_there
+    assert transcript.is_resumable
 
 
-def test_the_end_is_behind_the_last_whole_line(tmp_path: Path) -> None:
+def test_the_end_of_a_transcript_is_after_its_last_complete_line(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    said(path, "before")
+    append_messages(path, "before")
     with path.open("ab") as file:
         file.write(b'{"half' + b"x" * 200_000)
     end = claude_at(path).end()
     with path.open("ab") as file:
         file.write(b'"}\n')
-    said(path, "after")
+    append_messages(path, "after")
 
     assert texts_of(all_of(claude_at(path), end)[0]) == ["after"]
 
 
-def test_another_file_of_the_same_name_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_replaced_or_truncated_file_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    said(path, "one", "two")
+    append_messages(path, "one", "two")
     _, position = all_of(claude_at(path))
-    said(tmp_path / "y", "new", "newer", "newest")
+    append_messages(tmp_path / "y", "new", "newer", "newest")
     os.replace(tmp_path / "y", path)
     assert texts_of(all_of(claude_at(path), position)[0]) == ["new", "newer", "newest"]
 
@@ -171,22 +172,22 @@ def test_another_file_of_the_same_name_is_read_from_its_beginning(tmp_path: Path
         assert texts_of(all_of(claude_at(path), nonsense)[0]) == ["new"]
 
 
-def test_a_line_that_is_too_long_costs_itself_alone(
+def test_an_oversized_line_of_a_transcript_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LINE_BYTES", 200)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 200)
     path = tmp_path / "x"
-    said(path, "one", "x" * 1000, "two")
+    append_messages(path, "one", "x" * 1000, "two")
 
     assert texts_of(all_of(claude_at(path))[0]) == ["one", "two"]
 
 
-def test_much_is_read_in_parts(tmp_path: Path) -> None:
+def test_a_long_transcript_is_read_in_parts(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    said(path, *(str(number) for number in range(1000)))
+    append_messages(path, *(str(number) for number in range(1000)))
 
-    first, behind = claude_at(path).read("")
+    first, position = claude_at(path).read("")
     assert len(first) == files.READ_ITEMS
-    assert len(all_of(claude_at(path), behind)[0]) == 1000 - len(first)
-    assert LineFile(path).has_more(behind)
+    assert len(all_of(claude_at(path), position)[0]) == 1000 - len(first)
+    assert LineFile(path).has_more(position)
     assert not LineFile(path).has_more(claude_at(path).end())

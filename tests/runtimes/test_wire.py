@@ -1,4 +1,4 @@
-"""Reading what another program prints, whatever it is."""
+"""Decoding lines that another program prints, also malformed ones."""
 
 import json
 from typing import Any
@@ -9,26 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.events import DoneEvent
-from remoteclaw.runtimes.claude_text import AnswerReading
-from remoteclaw.runtimes.claude_turn import Conversation
+from remoteclaw.runtimes.claude.text import AnswerReader
+from remoteclaw.runtimes.claude.turn import ClaudeConversation
 from remoteclaw.runtimes.wire import UnreadableLine, count, decode
 from tests.support.rows import for_each
 
 
-def test_half_a_character_costs_that_character_alone() -> None:
-    """JavaScript's strings may end in the middle of one; JSON then has an escape for a half."""
+def test_half_a_surrogate_pair_is_replaced_with_a_question_mark() -> None:
+    """A JavaScript string can end within a character; JSON then escapes half of the pair."""
     message = decode(b'{"a": "x \\ud83d y", "b": ["\\ude00", "\\ud83d\\ude00"]}')
 
     assert message == {"a": "x ? y", "b": ["?", "\U0001f600"]}
     assert orjson.dumps(message)
 
 
-def test_bytes_that_are_no_utf_8_cost_those_bytes_alone() -> None:
+def test_bytes_that_are_not_utf_8_are_replaced() -> None:
     assert decode(b'{"a": "x \xff y"}') == {"a": "x \N{REPLACEMENT CHARACTER} y"}
 
 
 @pytest.mark.parametrize("line", [b"Warning: something", b"[1]", b'"text"', b"17", b"null"])
-def test_what_is_no_message_is_an_empty_one(line: bytes) -> None:
+def test_a_line_that_is_no_json_object_is_an_empty_message(line: bytes) -> None:
     assert decode(line) == {}
 
 
@@ -37,13 +37,13 @@ def test_what_is_no_message_is_an_empty_one(line: bytes) -> None:
     [b'{"type": "result", "resu', b"{} {}", b"{" * 10_000, b""],
     ids=["cut off", "two", "deep", "too long"],
 )
-def test_a_damaged_message_is_told_from_one_that_is_none(line: bytes) -> None:
+def test_a_damaged_message_raises_unreadable_line(line: bytes) -> None:
     with pytest.raises(UnreadableLine):
         decode(line)
 
 
 @for_each("value", [None, True, "many", [], {}, float("inf"), float("nan"), -3])
-def test_what_is_no_count_counts_nothing(value: Any) -> None:
+def test_a_value_that_is_no_count_counts_as_zero(value: Any) -> None:
     assert count(value) == 0
 
 
@@ -84,8 +84,8 @@ LINES = st.builds(
 
 
 @given(st.lists(LINES, max_size=6))
-def test_no_shape_of_a_line_raises(lines: list[dict[str, Any]]) -> None:
-    conversation, answer = Conversation("ours"), AnswerReading("ours")
+def test_no_malformed_line_of_claude_raises_or_ends_a_turn(lines: list[dict[str, Any]]) -> None:
+    conversation, answer = ClaudeConversation("ours"), AnswerReader("ours")
 
     for line in lines:
         conversation.note(line)

@@ -1,4 +1,4 @@
-"""An agent that tests of sessions share."""
+"""An agent that the tests of sessions share."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.support.stack import Stack
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent says what it knows."""
+    """A stack whose agent repeats its message and the earlier ones."""
     stack.agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
     stack.configure(stack.agent)
     return stack

@@ -1,4 +1,4 @@
-"""Tools that run are shown while a turn lasts, without secrets, and to those who may see them."""
+"""Running tools in a turn's live text: their details, their secrets, and who may see them."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,8 @@ from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
 SECRET = "swordfish-1234"
-#: An agent that uses a tool until it is told to go on, and then a second one beside its answer.
+#: An agent that uses one tool until the file `one` exists, then writes text and uses a second tool
+#: until the file `two` exists.
 AT_WORK = f"""
 def until(name):
     while not os.path.exists(f'DIRECTORY/{{name}}'): time.sleep(0.01)
@@ -38,22 +39,24 @@ while True:
 
 
 class Viewer:
-    """Somebody who sees the live text of a session."""
+    """A subscriber that collects live text."""
 
     def __init__(self) -> None:
         self.raw: list[bytes] = []
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        return [orjson.loads(one) for one in self.raw]
+        return [orjson.loads(data) for data in self.raw]
 
     @property
     def tools(self) -> list[str]:
-        """What was shown of tools, each time that it was another one."""
-        shown = [
-            f"{t['tool']} {t['argument']}".strip() for one in self.live for t in one["activity"]
+        """The tools that were shown, without consecutive repetitions."""
+        labels = [
+            f"{t['tool']} {t['argument']}".strip() for live in self.live for t in live["activity"]
         ]
-        return [now for before, now in zip([None, *shown], shown, strict=False) if now != before]
+        return [
+            label for before, label in zip([None, *labels], labels, strict=False) if label != before
+        ]
 
     async def sees(self, tools: list[str]) -> None:
         await eventually(lambda: self.tools == tools)
@@ -63,16 +66,17 @@ class Viewer:
 async def viewing(
     stack: Stack, session: SessionKey, *, in_chat: bool = False
 ) -> AsyncIterator[Viewer]:
-    viewer, listens = Viewer(), asyncio.Event()
+    """Subscribe to the live text of a session, or with `in_chat` to that of its chat's account."""
+    viewer, is_listening = Viewer(), asyncio.Event()
     channel = keys.live_of("test", "default") if in_chat else keys.live(session.sid)
 
     async def listen() -> None:
-        async for one in announcements(stack.fleet.scripts.client, channel):
-            listens.set()
-            viewer.raw += [] if one is None else [one]
+        async for data in announcements(stack.fleet.scripts.client, channel):
+            is_listening.set()
+            viewer.raw += [] if data is None else [data]
 
     listening = asyncio.create_task(listen())
-    await listens.wait()
+    await is_listening.wait()
     yield viewer
     listening.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -84,7 +88,7 @@ def session_in(chat: str) -> SessionKey:
 
 
 def at_work(stack: Stack, directory: Path, **channel: Any) -> None:
-    """Configure an agent that uses tools as a test has it do."""
+    """Configure the agent that uses tools; `channel` are the settings of the channel."""
     command = list(script(directory, AT_WORK.replace("DIRECTORY", str(directory))))
     agent = {"runtime": "demo", "command": command, "env": {"DEPLOY_KEY": SECRET}}
     stack.configure(agent, channels={"test": channel} if channel else {})
@@ -114,10 +118,10 @@ async def test_a_tool_is_shown_while_it_runs(stack: Stack, directory: Path) -> N
     assert not await stack.fleet.scripts.client.exists(keys.live(session.sid))
 
 
-async def test_those_who_follow_a_session_see_what_its_chat_does_not(
+async def test_subscribers_of_a_session_see_tool_inputs_and_outputs_that_its_chat_does_not(
     stack: Stack, directory: Path
 ) -> None:
-    """Arguments and results are for who may read the record; the chat's adapter gets its own."""
+    """Only clients that may read the record get inputs and outputs; the chat gets names."""
     at_work(stack, directory, activity="names")
     await stack.start_worker()
     session = session_in("chat-1")
@@ -148,7 +152,7 @@ async def test_those_who_follow_a_session_see_what_its_chat_does_not(
     assert (ended["output"], ended["input"]) == ("done with [secret]", command)
     assert ended["seconds"] >= 0
     assert chat.tools == ["Bash", "Read"]
-    assert not [one for one in chat.live if "tools" in one]
+    assert not [live for live in chat.live if "tools" in live]
 
 
 async def test_live_text_of_many_tools_is_bounded(stack: Stack, directory: Path) -> None:
@@ -165,7 +169,7 @@ say(type='done')
     async with viewing(stack, session_in("alice")) as viewer:
         accepted = await stack.append("go", channel_id="alice")
         await eventually(
-            lambda: viewer.live and [one["id"] for one in viewer.live[-1]["tools"]][-1:] == ["39"]
+            lambda: viewer.live and [tool["id"] for tool in viewer.live[-1]["tools"]][-1:] == ["39"]
         )
         await eventually(lambda: viewer.live[-1]["tools"][-1]["seconds"] is not None)
         (directory / "one").touch()
@@ -190,7 +194,7 @@ async def test_a_quiet_session_shows_no_tools(stack: Stack, directory: Path) -> 
         (directory / "two").touch()
         await stack.outcome(accepted)
 
-    assert all(one["is_quiet"] and not one["tools"] for one in viewer.live)
+    assert all(live["is_quiet"] and not live["tools"] for live in viewer.live)
     assert viewer.tools == []
 
 
@@ -199,7 +203,7 @@ def accepted_ms(entry_id: str) -> int:
 
 
 async def test_a_secret_reaches_neither_redis_nor_a_viewer(stack: Stack, directory: Path) -> None:
-    """Nor the record of the conversation, which agents and people read."""
+    """The record of the conversation, which agents and people read, does not have it either."""
     at_work(stack, directory)
     await stack.start_worker()
     session = session_in("alice")
@@ -212,7 +216,7 @@ async def test_a_secret_reaches_neither_redis_nor_a_viewer(stack: Stack, directo
         async with viewing(stack, session) as viewer:
             accepted = await stack.append("go", channel_id="alice")
             while not (event := await client.event("session.live"))["activity"]:
-                pass  # a turn that takes long to begin is shown before its first tool
+                pass  # a turn that begins slowly is shown before its first tool
             for name in ("one", "two"):
                 (directory / name).touch()
             await stack.outcome(accepted)
@@ -226,8 +230,8 @@ async def test_a_secret_reaches_neither_redis_nor_a_viewer(stack: Stack, directo
     assert "[secret]" in record
     assert SECRET not in record
     await redis.config_set("rdbcompression", "no")
-    kept = [await redis.dump(key) for key in await redis.keys()]
-    assert not [one for one in kept if one and SECRET.encode() in one]
+    dumps = [await redis.dump(key) for key in await redis.keys()]
+    assert not [data for data in dumps if data and SECRET.encode() in data]
 
 
 @pytest.mark.parametrize(
@@ -239,10 +243,10 @@ async def test_a_secret_reaches_neither_redis_nor_a_viewer(stack: Stack, directo
         ("alice", {"activity": "off"}, []),
     ],
 )
-async def test_what_is_shown_is_the_chat_s(
+async def test_how_much_of_a_tool_is_shown_depends_on_the_chat(
     stack: Stack, directory: Path, chat: str, channel: Mapping[str, str], tools: list[str]
 ) -> None:
-    """Others read in a group: there it is names alone, unless the configuration says otherwise."""
+    """A group sees only names by default, because other people read there."""
     at_work(stack, directory, **channel)
     await stack.start_worker()
     session = session_in(chat)

@@ -1,4 +1,4 @@
-"""Conversations that have ended: operators end them, list them, read them and forget them."""
+"""Ended conversations: operators end, list, export and forget them."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
 HANDLERS = dict(OPERATORS)
-NOTHING = "No ended conversation is kept of this session.\n"
+NO_ARCHIVE = "No ended conversation of this session is kept.\n"
 
 
 async def reset(stack: Stack, session_key: str, **params: Any) -> Any:
-    """End a conversation over the gateway."""
+    """End a conversation with the gateway's method `sessions.reset`."""
     options = {"call_id": params.pop("call_id")} if "call_id" in params else {}
     result, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(
         operator(), "sessions.reset", {"sessionKey": session_key, **params}, **options
@@ -30,26 +30,27 @@ async def reset(stack: Stack, session_key: str, **params: Any) -> Any:
     return result
 
 
-async def why_not(stack: Stack, session_key: str, **params: Any) -> tuple[CallError, str]:
+async def refusal_of(stack: Stack, session_key: str, **params: Any) -> tuple[CallError, str]:
+    """Return the code and the message of the refusal of a reset."""
     with pytest.raises(CallRefused) as refusal:
         await reset(stack, session_key, **params)
     return refusal.value.code, str(refusal.value)
 
 
 @pytest.fixture
-async def two(agent: Stack) -> Accepted:
-    """Have a session with two ended conversations and one that goes on."""
+async def archived(agent: Stack) -> Accepted:
+    """Return the first message of a session with two archived conversations and a third one."""
     first = await agent.append("one")
     await drain(agent, first)
     await talk(agent, "one more", "/new", "two", "/reset three")
     return first
 
 
-# -- looking ----------------------------------------------------------------------------------
+# -- list, export and forget ------------------------------------------------------------------
 
 
-async def test_what_has_ended_is_listed(agent: Stack, two: Accepted) -> None:
-    lines = run(agent, "sessions", "archive", str(two.session)).stdout.splitlines()
+async def test_ended_conversations_are_listed(agent: Stack, archived: Accepted) -> None:
+    lines = run(agent, "sessions", "archive", str(archived.session)).stdout.splitlines()
 
     assert lines[0].split() == ["NUMBER", "ENDED", "MESSAGES", "WHY"]
     assert [(line.split()[0], *line.split()[3:]) for line in lines[1:]] == [
@@ -58,34 +59,36 @@ async def test_what_has_ended_is_listed(agent: Stack, two: Accepted) -> None:
     ]
 
 
-async def test_what_has_ended_can_be_read(agent: Stack, two: Accepted) -> None:
+async def test_ended_conversations_can_be_exported(agent: Stack, archived: Accepted) -> None:
     def exported(*options: str) -> list[str]:
-        output = run(agent, "sessions", "export", two.session.sid, *options).stdout
+        output = run(agent, "sessions", "export", archived.session.sid, *options).stdout
         lines = [json.loads(line) for line in output.splitlines()]
         return [line["text"] for line in lines if line["role"] == "user"]
 
     assert exported() == ["three"]
     assert exported("--archived", "1") == ["two"]
     assert exported("--archived", "2") == ["one", "one more"]
-    none = run(agent, "sessions", "export", two.session.sid, "--archived", "3")
+    none = run(agent, "sessions", "export", archived.session.sid, "--archived", "3")
     refused(none, "There is no ended conversation 3 of")
 
 
-async def test_what_has_ended_is_forgotten_with_the_rest(agent: Stack, two: Accepted) -> None:
-    assert run(agent, "sessions", "forget", two.session.sid).stdout == "It is gone.\n"
+async def test_forgetting_a_session_removes_its_archive_too(
+    agent: Stack, archived: Accepted
+) -> None:
+    assert run(agent, "sessions", "forget", archived.session.sid).stdout == "It is gone.\n"
 
     names = [name async for name in agent.fleet.scripts.client.scan_iter(keys.archive("*") + "*")]
     assert names == []
-    assert await recorded(agent, two) == []
-    again = run(agent, "sessions", "forget", two.session.sid).stdout
+    assert await recorded(agent, archived) == []
+    again = run(agent, "sessions", "forget", archived.session.sid).stdout
     assert again == "Nothing was recorded of this conversation.\n"
-    assert run(agent, "sessions", "archive", two.session.sid).stdout == NOTHING
+    assert run(agent, "sessions", "archive", archived.session.sid).stdout == NO_ARCHIVE
 
 
-async def test_a_session_of_which_nothing_else_is_left_is_found(
-    agent: Stack, two: Accepted
+async def test_a_session_of_which_only_the_archive_is_left_is_found(
+    agent: Stack, archived: Accepted
 ) -> None:
-    client, sid = agent.fleet.scripts.client, two.session.sid
+    client, sid = agent.fleet.scripts.client, archived.session.sid
     await client.delete(keys.state(sid), keys.record(sid))
 
     assert run(agent, "sessions", "archive", sid).stdout.count("\n") == 3
@@ -93,8 +96,10 @@ async def test_a_session_of_which_nothing_else_is_left_is_found(
     refused(run(agent, "sessions", "archive", sid), "is no session")
 
 
-async def test_one_whose_time_is_over_is_not_listed(agent: Stack, two: Accepted) -> None:
-    client, sid = agent.fleet.scripts.client, two.session.sid
+async def test_an_expired_archived_conversation_is_not_listed(
+    agent: Stack, archived: Accepted
+) -> None:
+    client, sid = agent.fleet.scripts.client, archived.session.sid
     lines: Any = await client.lrange(keys.archive(sid), 0, -1)
     await client.delete(f"{keys.archive(sid)}:{lines[1].decode().split()[0]}")
 
@@ -119,7 +124,7 @@ async def test_an_operator_ends_an_idle_conversation(agent: Stack) -> None:
 
 
 async def serve(stack: Stack, accepted: Accepted) -> None:
-    """Have a session served once it has something to do, as a work-horse would."""
+    """Wait until a session has an entry, and run it like a work-horse."""
 
     async def has_work() -> bool:
         view = await stack.fleet.sessions.view(accepted.session.sid)
@@ -129,21 +134,21 @@ async def serve(stack: Stack, accepted: Accepted) -> None:
     await drain(stack, accepted)
 
 
-async def test_without_a_worker_it_ends_before_anything_else(
+async def test_without_a_worker_a_reset_waits_and_runs_before_later_messages(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.gateway.methods.operators.RESET_S", 0.05)
     first = await agent.append("one")
     await drain(agent, first)
 
-    code, why = await why_not(agent, first.session.sid)
+    code, reason = await refusal_of(agent, first.session.sid)
 
     assert code == "UNAVAILABLE"
-    assert "it ends as soon as one is, before anything else is answered" in why
+    assert "It ends as soon as possible, before any other message is answered" in reason
     assert await talk(agent, "two") == ["heard two, knew -"]
 
 
-async def test_it_stops_what_runs_and_what_waits(agent: Stack) -> None:
+async def test_an_operators_reset_stops_the_running_turn_and_waiting_messages(agent: Stack) -> None:
     first, task = await busy(agent)
     (waiting,) = await append(agent, "waiting")
     result = await reset(agent, str(first.session))
@@ -157,7 +162,7 @@ async def test_it_stops_what_runs_and_what_waits(agent: Stack) -> None:
     assert await answers(agent, after) == ["heard two, knew -"]
 
 
-async def test_a_stop_or_another_end_does_not_keep_it_from_ending(agent: Stack) -> None:
+async def test_neither_a_stop_nor_a_second_reset_cancels_an_operators_reset(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     inbound, sid = agent.fleet.inbound, first.session.sid
@@ -170,7 +175,7 @@ async def test_a_stop_or_another_end_does_not_keep_it_from_ending(agent: Stack) 
     assert await ended(agent, first) == ["one"]
 
 
-async def test_a_call_that_is_repeated_ends_no_other_conversation(agent: Stack) -> None:
+async def test_a_repeated_reset_call_ends_no_other_conversation(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     ending = asyncio.create_task(reset(agent, str(first.session), call_id="c"))
@@ -184,7 +189,7 @@ async def test_a_call_that_is_repeated_ends_no_other_conversation(agent: Stack) 
     assert await talk(agent, "three") == ["heard three, knew two"]
 
 
-async def test_the_reply_to_the_one_who_ended_it_may_be_lost(agent: Stack) -> None:
+async def test_a_reset_whose_redis_reply_is_lost_is_stored_once(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     proxy = await agent.proxied()
@@ -200,18 +205,18 @@ async def test_the_reply_to_the_one_who_ended_it_may_be_lost(agent: Stack) -> No
     assert view.waiting == 1
 
 
-async def test_a_session_that_has_been_idle_for_long_is_named_by_its_key(
+async def test_a_session_whose_state_has_expired_is_reset_by_its_key(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record is there for longer than all else, and would be told to the next agent."""
+    """The record outlives the state; without a reset, the next agent would get it as notes."""
     monkeypatch.setattr("remoteclaw.gateway.methods.operators.RESET_S", 0.05)
     first = await agent.append("one")
     await drain(agent, first)
     client, sid = agent.fleet.scripts.client, first.session.sid
     await client.delete(keys.state(sid), keys.session_map(sid))
 
-    assert "give its key" in (await why_not(agent, sid))[1]
-    assert (await why_not(agent, str(first.session)))[0] == "UNAVAILABLE"
+    assert "give its key" in (await refusal_of(agent, sid))[1]
+    assert (await refusal_of(agent, str(first.session)))[0] == "UNAVAILABLE"
 
     before = len((agent.home.path / "workspaces" / "main" / "prompts").read_text())
     await talk(agent, "two")
@@ -219,7 +224,7 @@ async def test_a_session_that_has_been_idle_for_long_is_named_by_its_key(
     assert "conversation_before" not in prompts[before:]
 
 
-async def test_an_agent_can_not_end_a_conversation(agent: Stack) -> None:
+async def test_an_agent_may_not_reset_a_conversation(agent: Stack) -> None:
     turn = await begin_turn(agent, HANDLERS)
 
     with pytest.raises(CallRefused) as refusal:
@@ -228,7 +233,9 @@ async def test_an_agent_can_not_end_a_conversation(agent: Stack) -> None:
     assert refusal.value.code == "FORBIDDEN"
 
 
-async def test_an_operator_s_words_are_no_command_of_a_chat(agent: Stack) -> None:
+async def test_a_chat_message_with_the_text_of_an_operators_reset_resets_nothing(
+    agent: Stack,
+) -> None:
     assert await talk(agent, "operator: reset") == ["heard operator: reset, knew -"]
 
 
@@ -247,7 +254,7 @@ async def test_the_command_line_ends_a_conversation(stack: Stack) -> None:
     assert "- hello" not in await stack.ask("memory")
 
 
-async def test_the_command_line_says_that_nobody_is_there_to_do_it(agent: Stack) -> None:
+async def test_the_command_line_reports_that_no_worker_can_reset_the_session(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
 
@@ -255,5 +262,5 @@ async def test_the_command_line_says_that_nobody_is_there_to_do_it(agent: Stack)
 
     assert (result.returncode, result.stdout) == (3, "")
     assert "no rq worker is running yet, so the conversation ends later" in result.stderr
-    assert "it will, before anything else is answered" in result.stderr
+    assert "it will end before any other message is answered" in result.stderr
     assert await talk(agent, "/new") == [RESET]

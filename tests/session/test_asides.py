@@ -1,4 +1,4 @@
-"""Messages that are answered beside a running turn: each verdict, each failure, and each crash."""
+"""Asides, which are messages that are answered during a turn: verdicts, failures and crashes."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.commands.call import Answer, Asked
+from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.status import queue, status
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
@@ -19,33 +19,36 @@ from tests.support.waiting import HANG_S, eventually
 
 @pytest.fixture
 async def agent(agent: Stack) -> Stack:
-    """A stack whose agent answers beside its turns."""
+    """A stack whose queue mode is `aside`."""
     agent.configure(agent.agent, queue={"mode": "aside", "debounce_ms": 0})
     return agent
 
 
 async def sent(stack: Stack, count: int) -> list[Any]:
-    """Return so many replies, as the adapter gets them."""
-    replies = stack.fleet.replies.reader("test", "default", token="test").replies()
-    found = [await anext(replies) for _ in range(count)]
-    await replies.aclose()
-    return found
+    """Return the first `count` replies, as the adapter gets them."""
+    stream = stack.fleet.replies.reader("test", "default", token="test").replies()
+    replies = [await anext(stream) for _ in range(count)]
+    await stream.aclose()
+    return replies
 
 
-def asked(stack: Stack) -> list[dict[str, Any]]:
-    """Return the first lines of what the agent was asked beside its turns."""
+def aside_headers(stack: Stack) -> list[dict[str, Any]]:
+    """Return the headers of the prompts of all asides."""
     text = (stack.home.path / "workspaces" / "main" / "asides").read_text()
     lines = [line for line in text.splitlines() if line.startswith("[remoteclaw ")]
     return [json.loads(line.removeprefix("[remoteclaw ").removesuffix("]")) for line in lines]
 
 
-async def told(
-    stack: Stack, first: Accepted, command: Callable[[Asked], Awaitable[Answer]], rest: str = ""
+async def command_reply(
+    stack: Stack,
+    first: Accepted,
+    command: Callable[[CommandCall], Awaitable[CommandReply]],
+    arguments: str = "",
 ) -> str:
-    """Return what a command answers in the chat."""
-    asked = Asked(
+    """Run a chat command, and return its reply."""
+    call = CommandCall(
         id="1",
-        rest=rest,
+        arguments=arguments,
         session=first.session,
         sender="alice",
         is_owner=True,
@@ -53,21 +56,21 @@ async def told(
         config=load_config(stack.home.config_file, {}),
         home=stack.home,
     )
-    return (await command(asked)).text
+    return (await command(call)).text
 
 
 async def verdict(stack: Stack, accepted: Accepted) -> str:
-    """Wait for the verdict about a message."""
-    found: list[str] = []
+    """Wait for the verdict on a message, and return it."""
+    verdicts: list[str] = []
 
-    async def is_there() -> bool:
+    async def has_verdict() -> bool:
         outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
         assert outcome is not None
-        found[:] = [step.detail for step in outcome.steps if step.name == "verdict"]
-        return bool(found)
+        verdicts[:] = [step.detail for step in outcome.steps if step.name == "verdict"]
+        return bool(verdicts)
 
-    await eventually(is_there)
-    return found[0]
+    await eventually(has_verdict)
+    return verdicts[0]
 
 
 async def test_a_message_is_answered_while_the_turn_runs(agent: Stack) -> None:
@@ -87,21 +90,23 @@ async def test_a_message_is_answered_while_the_turn_runs(agent: Stack) -> None:
     assert said(await agent.outcome(first)).startswith("heard wait, ")
 
 
-async def test_the_question_says_what_goes_on(agent: Stack) -> None:
+async def test_the_prompt_of_an_aside_describes_the_running_turn_and_earlier_asides(
+    agent: Stack,
+) -> None:
     _, task = await busy(agent)
     await agent.outcome(await agent.append("answered first"))
     await agent.outcome(await agent.append("answered how far are you?"))
     go(agent)
     await task
 
-    _, header = asked(agent)
+    _, header = aside_headers(agent)
     assert header["running"]["about"] == ["wait"]
     assert header["running"]["you_said"].startswith("heard wait")
     assert [note["you"] for note in header["meanwhile"]] == ["beside: first"]
     assert header["from"] == {"id": "alice"}
 
 
-async def test_the_next_turn_knows_what_was_said_beside_once(agent: Stack) -> None:
+async def test_earlier_asides_are_in_the_prompt_of_one_later_turn(agent: Stack) -> None:
     first, task = await busy(agent)
     await agent.outcome(await agent.append("answered two"))
     third = await agent.append("later three")
@@ -112,14 +117,16 @@ async def test_the_next_turn_knows_what_was_said_beside_once(agent: Stack) -> No
     fourth = await agent.append("four")
     await drain(agent, fourth)
 
-    told = prompts(agent).split("[remoteclaw ")
-    assert ["meanwhile" in text for text in told if text] == [False, True, False]
+    sections = prompts(agent).split("[remoteclaw ")
+    assert ["meanwhile" in section for section in sections if section] == [False, True, False]
     assert '"said":"answered two","you":"beside: two"' in prompts(agent)
     assert await recorded(agent, first) == ["answered two", "wait", "later three", "four"]
 
 
 @pytest.mark.parametrize("text", ["untagged x", "forged x", "failed x", "later x"])
-async def test_what_is_no_answer_waits_and_is_answered_once(agent: Stack, text: str) -> None:
+async def test_a_message_whose_aside_yields_no_answer_is_answered_once_in_a_later_turn(
+    agent: Stack, text: str
+) -> None:
     first, task = await busy(agent)
     second = await agent.append(text)
     assert await verdict(agent, second) == "later"
@@ -132,7 +139,7 @@ async def test_what_is_no_answer_waits_and_is_answered_once(agent: Stack, text: 
     assert (await agent.outcome(first)).status == "done"
 
 
-async def test_an_answer_without_words_is_none(agent: Stack) -> None:
+async def test_an_aside_with_an_empty_answer_counts_as_unanswered(agent: Stack) -> None:
     _, task = await busy(agent)
     second = await agent.append("answered")
     found = await verdict(agent, second)
@@ -143,7 +150,7 @@ async def test_an_answer_without_words_is_none(agent: Stack) -> None:
     assert said(await agent.outcome(second)).startswith("heard answered")
 
 
-async def test_silence_ends_in_waiting(agent: Stack) -> None:
+async def test_an_aside_without_a_response_times_out_and_its_message_waits(agent: Stack) -> None:
     queue = {"mode": "aside", "debounce_ms": 0, "aside_s": 1}
     agent.configure(agent.agent, queue=queue)
     _, task = await busy(agent)
@@ -154,7 +161,7 @@ async def test_silence_ends_in_waiting(agent: Stack) -> None:
     assert said(await agent.outcome(second)).startswith("heard silent x")
 
 
-async def test_a_message_for_the_running_work_joins_it(agent: Stack) -> None:
+async def test_a_message_with_the_verdict_work_joins_the_running_turn(agent: Stack) -> None:
     first, task = await busy(agent)
     second = await agent.append("work and the tests too")
     await agent.reached(second, "steered")
@@ -167,19 +174,21 @@ async def test_a_message_for_the_running_work_joins_it(agent: Stack) -> None:
     assert said(outcome).startswith("heard wait, knew - & work and the tests too")
 
 
-async def test_status_says_that_what_has_joined_waits_no_more(agent: Stack) -> None:
+async def test_status_does_not_count_joined_messages_as_waiting(agent: Stack) -> None:
     first, task = await busy(agent)
     await agent.reached(await agent.append("work and the tests too"), "steered")
-    assert (await told(agent, first, status)).startswith("Running for ")
-    assert "waits" not in await told(agent, first, status)
+    assert (await command_reply(agent, first, status)).startswith("Running for ")
+    assert "waits" not in await command_reply(agent, first, status)
     assert await verdict(agent, await agent.append("later x")) == "later"
-    assert "; one more waits." in await told(agent, first, status)
-    assert "no such mode" in await told(agent, first, queue, "nonsense")
+    assert "; one more waits." in await command_reply(agent, first, status)
+    assert "no such mode" in await command_reply(agent, first, queue, "nonsense")
     go(agent)
     await task
 
 
-async def test_a_stop_ends_the_turn_and_is_answered_behind_it(agent: Stack) -> None:
+async def test_a_message_with_the_verdict_stop_ends_the_turn_and_is_answered_next(
+    agent: Stack,
+) -> None:
     first, task = await busy(agent)
     second = await agent.append("stop that")
     await task
@@ -189,7 +198,9 @@ async def test_a_stop_ends_the_turn_and_is_answered_behind_it(agent: Stack) -> N
 
 
 @pytest.mark.parametrize("word", ["stop", "work"])
-async def test_a_stranger_s_word_neither_stops_nor_joins(agent: Stack, word: str) -> None:
+async def test_a_message_from_a_stranger_neither_stops_nor_joins_the_turn(
+    agent: Stack, word: str
+) -> None:
     channels = {"test": {"owners": ["alice"]}}
     queue = {"mode": "aside", "debounce_ms": 0}
     agent.configure(agent.agent, queue=queue, channels=channels)
@@ -204,7 +215,7 @@ async def test_a_stranger_s_word_neither_stops_nor_joins(agent: Stack, word: str
     assert [(await agent.outcome(each)).status for each in (first, second)] == ["done", "done"]
 
 
-async def test_what_a_group_says_among_itself_waits(agent: Stack) -> None:
+async def test_group_messages_that_do_not_address_the_agent_wait(agent: Stack) -> None:
     first = await agent.append("wait", is_shared=True)
     task = drain(agent, first)
     await agent.reached(first, "output")
@@ -218,7 +229,7 @@ async def test_what_a_group_says_among_itself_waits(agent: Stack) -> None:
     assert said(await agent.outcome(second)).startswith("heard answered x")
 
 
-async def test_nothing_overtakes_the_end_of_a_conversation(agent: Stack) -> None:
+async def test_no_aside_overtakes_a_command_that_ends_the_conversation(agent: Stack) -> None:
     first, task = await busy(agent)
     await agent.append("/new")
     third = await agent.append("answered three")
@@ -235,16 +246,16 @@ async def test_an_aside_settles_before_the_next_batch_is_planned(agent: Stack) -
     first, task = await busy(agent)
     second = await agent.append("slow x")
     await agent.reached(second, "aside")
-    go(agent)  # the turn ends while the question is open
+    go(agent)  # the turn ends while the aside is open
     assert (await agent.outcome(first)).status == "done"
-    (agent.home.path / "workspaces" / "main" / "later").touch()  # and then its answer comes
+    (agent.home.path / "workspaces" / "main" / "later").touch()  # now the aside is answered
     await task
 
     assert said(await agent.outcome(second)) == "beside: x"
     assert "slow x" not in prompts(agent).split('"meanwhile"')[0]
 
 
-async def test_a_file_waits_for_the_turn_that_the_agent_gets_it_with(agent: Stack) -> None:
+async def test_a_message_with_a_file_is_not_answered_as_an_aside(agent: Stack) -> None:
     first, task = await busy(agent)
     file = await agent.fleet.blobs.put(first.session.sid, "note.txt", b"what is in it")
     second = await agent.append("answered look", attachments=[file])
@@ -257,10 +268,10 @@ async def test_a_file_waits_for_the_turn_that_the_agent_gets_it_with(agent: Stac
     assert '"attachments":[{"name":"note.txt"' in prompts(agent)
 
 
-async def test_who_is_stopped_waits_for_no_open_question(
+async def test_a_stop_does_not_wait_for_an_open_aside(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model may take a minute for its answer, which nobody wants any more."""
+    """A model can take a minute for an answer that is no longer needed."""
     monkeypatch.setattr("remoteclaw.session.asides.SETTLE_S", HANG_S * 10)
     first, task = await busy(agent)
     second = await agent.append("silent x")
@@ -272,12 +283,12 @@ async def test_who_is_stopped_waits_for_no_open_question(
     assert [outcome.status for outcome in outcomes] == ["stopped", "stopped", "done"]
 
 
-async def test_what_joined_out_of_order_is_in_order_after_a_crash(agent: Stack) -> None:
+async def test_messages_that_joined_out_of_order_are_in_order_after_a_crash(agent: Stack) -> None:
     (first,) = await append(agent, "wait")
     async with dying(agent, first) as lease:
         second, third = await append(agent, "work two", "work three")
         asides = Asides(lease)
-        for each in (third, second):  # the answer about the third came first
+        for each in (third, second):  # the aside of the third message ended first
             assert await asides.ask(first.entry_id, each.entry_id)
             assert await asides.end(first.entry_id, each.entry_id, "work", AsideEnd()) == "work"
     go(agent)
@@ -286,7 +297,7 @@ async def test_what_joined_out_of_order_is_in_order_after_a_crash(agent: Stack) 
     assert said(await agent.outcome(first)).startswith("heard wait + work two + work three")
 
 
-async def test_a_worker_that_is_asked_to_end_leaves_what_waits_behind_an_answer(
+async def test_a_terminated_worker_leaves_messages_that_wait_after_an_answered_aside(
     agent: Stack,
 ) -> None:
     worker = await agent.start_worker()
@@ -308,7 +319,7 @@ async def test_a_worker_that_is_asked_to_end_leaves_what_waits_behind_an_answer(
     assert waiting.status == "accepted"
 
 
-async def test_an_agent_that_dies_of_an_aside_has_its_turn_repeated_or_told(agent: Stack) -> None:
+async def test_turn_and_aside_have_an_outcome_if_the_aside_kills_the_agent(agent: Stack) -> None:
     first, task = await busy(agent)
     second = await agent.append("fatal x")
     assert await verdict(agent, second) == "later"
@@ -319,7 +330,9 @@ async def test_an_agent_that_dies_of_an_aside_has_its_turn_repeated_or_told(agen
     assert (await agent.outcome(second)).is_final
 
 
-async def test_a_worker_that_dies_of_an_aside_twice_asks_no_third_time(agent: Stack) -> None:
+async def test_an_aside_that_killed_its_worker_twice_is_not_asked_a_third_time(
+    agent: Stack,
+) -> None:
     (first,) = await append(agent, "wait")
     for attempt in (1, 2):
         async with dying(agent, first) as lease:
@@ -333,7 +346,9 @@ async def test_a_worker_that_dies_of_an_aside_twice_asks_no_third_time(agent: St
     assert [step.name for step in outcome.steps].count("aside") == 2
 
 
-async def test_an_answer_that_was_recorded_is_not_given_twice(agent: Stack) -> None:
+async def test_an_aside_that_was_answered_before_a_crash_is_not_answered_again(
+    agent: Stack,
+) -> None:
     (first,) = await append(agent, "wait")
     async with dying(agent, first) as lease:
         second = await agent.append("answered x")
@@ -348,7 +363,7 @@ async def test_an_answer_that_was_recorded_is_not_given_twice(agent: Stack) -> N
     assert "answered x" not in prompts(agent)
 
 
-async def test_a_verdict_to_join_survives_its_worker(agent: Stack) -> None:
+async def test_a_verdict_to_join_survives_a_crash_of_the_worker(agent: Stack) -> None:
     (first,) = await append(agent, "wait")
     async with dying(agent, first) as lease:
         second = await agent.append("work x")
@@ -362,7 +377,7 @@ async def test_a_verdict_to_join_survives_its_worker(agent: Stack) -> None:
     assert said(await agent.outcome(second)).startswith("heard wait + work x")
 
 
-async def test_what_is_in_a_turn_has_no_answer_beside_it(agent: Stack) -> None:
+async def test_a_message_that_is_already_in_the_turn_cannot_become_an_aside(agent: Stack) -> None:
     (first, second) = await append(agent, "wait", "answered x")
     async with dying(agent, first, second) as lease:
         asides = Asides(lease)
@@ -370,7 +385,7 @@ async def test_what_is_in_a_turn_has_no_answer_beside_it(agent: Stack) -> None:
         assert await asides.end(first.entry_id, second.entry_id, "answered", AsideEnd()) == "gone"
 
 
-async def test_what_was_stopped_is_not_answered_beside(agent: Stack) -> None:
+async def test_a_stopped_message_is_not_answered_as_an_aside(agent: Stack) -> None:
     (first,) = await append(agent, "wait")
     async with dying(agent, first) as lease:
         second = await agent.append("answered x")
@@ -382,7 +397,7 @@ async def test_what_was_stopped_is_not_answered_beside(agent: Stack) -> None:
     assert (await agent.outcome(second)).status == "stopped"
 
 
-async def test_a_new_conversation_hears_nothing_of_what_was_said_beside_the_old_one(
+async def test_a_new_conversation_gets_no_asides_of_the_old_one(
     agent: Stack,
 ) -> None:
     first, task = await busy(agent)
@@ -393,11 +408,13 @@ async def test_a_new_conversation_hears_nothing_of_what_was_said_beside_the_old_
     await drain(agent, await agent.append("hello"))
 
     assert "meanwhile" not in prompts(agent)
-    assert not await agent.fleet.scripts.client.exists(keys.beside(first.session.sid))
+    assert not await agent.fleet.scripts.client.exists(keys.aside_notes(first.session.sid))
 
 
-async def test_what_needs_looking_up_gets_a_branch_and_the_person_two_words(agent: Stack) -> None:
-    """The turn goes on; the branch answers, quoting, and the next turn knows of it."""
+async def test_a_message_with_the_verdict_branch_is_acknowledged_and_moved_to_a_branch(
+    agent: Stack,
+) -> None:
+    """The turn continues, the branch's answer quotes the message, and the next prompt has it."""
     first, task = await busy(agent)
     second = await agent.append("branch who wrote it?", id="m2")
     await agent.reached(second, "moved")
@@ -405,8 +422,8 @@ async def test_what_needs_looking_up_gets_a_branch_and_the_person_two_words(agen
     await drain(agent, Accepted(branch.key, str(branch.last_entry), False))
     outcome = await agent.outcome(second)
     assert (outcome.status, said(outcome)) == ("done", "heard branch who wrote it?, knew -")
-    said_first, answer = await sent(agent, 2)
-    assert (said_first.text, said_first.reply_to_id) == ("beside: who wrote it?", "m2")
+    acknowledgement, answer = await sent(agent, 2)
+    assert (acknowledgement.text, acknowledgement.reply_to_id) == ("beside: who wrote it?", "m2")
     assert (answer.text, answer.reply_to_id) == (said(outcome), "m2")
     go(agent)
     await task
@@ -417,7 +434,7 @@ async def test_what_needs_looking_up_gets_a_branch_and_the_person_two_words(agen
     assert await verdict(agent, second) == "branch"
 
 
-async def test_a_branch_for_which_there_is_no_room_waits(agent: Stack) -> None:
+async def test_a_message_for_a_branch_waits_if_max_children_is_reached(agent: Stack) -> None:
     queue = {"mode": "aside", "debounce_ms": 0}
     agent.configure(agent.agent, queue=queue, sessions={"max_children": 1})
     _, task = await busy(agent)

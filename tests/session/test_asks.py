@@ -1,4 +1,4 @@
-"""What an agent may not do by itself: people are asked, and their answer outlives every process."""
+"""Requests of agents for permissions: people answer them, and the answers survive crashes."""
 
 import asyncio
 from dataclasses import replace
@@ -10,8 +10,8 @@ import pytest
 
 from remoteclaw import commands
 from remoteclaw.bridge import Hooks
-from remoteclaw.commands import Asked
-from remoteclaw.commands.allow_deny import TAKEN_BACK, allow, in_passing
+from remoteclaw.commands import CommandCall
+from remoteclaw.commands.allow_deny import TAKEN_BACK, allow, answer_by_message
 from remoteclaw.commands.answers import ENDED, NOT_YOURS
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
@@ -45,20 +45,20 @@ OWNER, GUEST = "alice", "bob"
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent asks for each message whether it may run it."""
+    """A stack whose agent asks whether it may run the command in each message."""
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
     stack.configure(stack.agent)
     return stack
 
 
 async def answer(stack: Stack, text: str) -> None:
-    """Send a message, and wait until it is answered."""
+    """Send a message, and wait for its outcome."""
     accepted = await stack.append(text)
     await drain(stack, accepted)
     await stack.outcome(accepted)
 
 
-async def test_a_turn_waits_for_the_answer(agent: Stack) -> None:
+async def test_a_turn_waits_for_the_answer_to_its_request(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
 
     assert (request.what, request.tool) == ("touch x", "a tool")
@@ -81,20 +81,20 @@ async def test_a_denial_has_a_reason_and_the_first_answer_counts(agent: Stack) -
 
 
 @pytest.fixture
-async def hearing(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent first says of which denials it hears only now."""
-    heard = (
+async def reporting(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent begins its reply with the denials that its prompt reports."""
+    report = (
         "header = [word for word in words if word.startswith('[remoteclaw {')][-1]\n"
         "    text(json.dumps(json.loads(header[len('[remoteclaw '):-1]).get('denied')))"
     )
-    body = BODY.replace("text('I try.')", heard)
+    body = BODY.replace("text('I try.')", report)
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, body))}
     stack.configure(stack.agent)
     return stack
 
 
-async def heard(stack: Stack, text: str, *, is_cut_off: bool = False) -> Any:
-    """Send a message, allow what the agent asks for, and return of which denials it has heard."""
+async def denials_in_prompt(stack: Stack, text: str, *, is_cut_off: bool = False) -> Any:
+    """Send a message, allow the request, and return the denials that the prompt reported."""
     accepted, task, request = await asking(stack, text)
     if is_cut_off:
         task.cancel()
@@ -103,46 +103,50 @@ async def heard(stack: Stack, text: str, *, is_cut_off: bool = False) -> Any:
         task = drain(stack, accepted)
     await answered(stack, request, "once")
     await task
-    told = said(await stack.outcome(accepted)).split("\n\n")
-    return orjson.loads(next(part for part in told if part.startswith(("null", "["))))
+    parts = said(await stack.outcome(accepted)).split("\n\n")
+    return orjson.loads(next(part for part in parts if part.startswith(("null", "["))))
 
 
-async def denied(stack: Stack, text: str, why: str, *, is_late: bool = False) -> Accepted:
-    """Send a message, and deny what the agent asks for."""
+async def denied(stack: Stack, text: str, reason: str, *, is_late: bool = False) -> Accepted:
+    """Send a message, and deny the agent's request; with `is_late`, after the turn has ended."""
     accepted, task, request = await asking(stack, text)
     if is_late:
         await sooner(stack, request)
         await task
-    await answered(stack, request, "deny", words=why)
+    await answered(stack, request, "deny", words=reason)
     await task
     return accepted
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["in time", "late"])
-async def test_a_reason_comes_with_the_next_prompt_once(hearing: Stack, is_late: bool) -> None:
-    hearing.configure(hearing.agent, approvals={"hold_s": 5})
-    await denied(hearing, "touch x", "not now", is_late=is_late)
+async def test_the_reason_of_a_denial_is_in_the_next_prompt_once(
+    reporting: Stack, is_late: bool
+) -> None:
+    reporting.configure(reporting.agent, approvals={"hold_s": 5})
+    await denied(reporting, "touch x", "not now", is_late=is_late)
 
-    told = [{"tool": "a tool", "what": "touch x", "by": "alice", "why": "not now"}]
-    assert await heard(hearing, "touch y", is_cut_off=True) == told
-    assert await heard(hearing, "touch z") is None
-
-
-async def test_a_denial_without_a_reason_is_not_told_again(hearing: Stack) -> None:
-    await denied(hearing, "touch x", "")
-
-    assert await heard(hearing, "touch y") is None
+    denials = [{"tool": "a tool", "what": "touch x", "by": "alice", "why": "not now"}]
+    assert await denials_in_prompt(reporting, "touch y", is_cut_off=True) == denials
+    assert await denials_in_prompt(reporting, "touch z") is None
 
 
-async def test_a_reason_is_for_its_conversation(hearing: Stack) -> None:
-    await denied(hearing, "touch x", "not now")
-    await answer(hearing, "/new")
+async def test_a_denial_without_a_reason_is_not_in_the_next_prompt(reporting: Stack) -> None:
+    await denied(reporting, "touch x", "")
 
-    assert await heard(hearing, "touch y") is None
+    assert await denials_in_prompt(reporting, "touch y") is None
 
 
-async def test_what_is_allowed_for_the_conversation_is_asked_once(agent: Stack) -> None:
-    for _ in range(2):  # the second turn has a process of its own
+async def test_the_reason_of_a_denial_does_not_reach_a_new_conversation(reporting: Stack) -> None:
+    await denied(reporting, "touch x", "not now")
+    await answer(reporting, "/new")
+
+    assert await denials_in_prompt(reporting, "touch y") is None
+
+
+async def test_a_command_allowed_for_the_conversation_is_asked_once_per_conversation(
+    agent: Stack,
+) -> None:
+    for _ in range(2):  # the second turn has its own process
         accepted = await agent.append("touch x")
         task = drain(agent, accepted)
         if not await agent.fleet.asks.rules(accepted.session.sid):
@@ -163,15 +167,15 @@ async def test_what_is_allowed_for_the_conversation_is_asked_once(agent: Stack) 
     assert "touch x no" in said(await agent.outcome(accepted))
 
 
-async def test_a_later_answer_wakes_the_session_and_passes_once(agent: Stack) -> None:
+async def test_a_late_answer_wakes_the_session_and_grants_the_command_once(agent: Stack) -> None:
     agent.configure(agent.agent, approvals={"hold_s": 5})
     accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
-    told = await agent.outcome(accepted)
-    assert (told.status, "I wait for an answer to request" in said(told)) == ("done", True)
+    outcome = await agent.outcome(accepted)
+    assert (outcome.status, "I wait for an answer to request" in said(outcome)) == ("done", True)
 
-    assert (await answered(agent, request, "once")).endswith("The agent is told to go on.")
+    assert (await answered(agent, request, "once")).endswith("The agent continues.")
     await drain(agent, accepted)
     woken = await newest(agent, accepted)
     assert "touch x yes" in said(woken)
@@ -181,10 +185,12 @@ async def test_a_later_answer_wakes_the_session_and_passes_once(agent: Stack) ->
     await answered(agent, second, "deny")
     await task
     client: Any = agent.fleet.scripts.client
-    assert await client.zrange(keys.asked(again.session.sid), 0, -1) == [second.id.encode()]
+    assert await client.zrange(keys.asks_of_session(again.session.sid), 0, -1) == [
+        second.id.encode()
+    ]
 
 
-async def test_a_request_is_void_once_it_is_stopped(agent: Stack) -> None:
+async def test_a_request_is_void_once_its_turn_is_stopped(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
 
     await agent.fleet.sessions.stop(accepted.session.sid)
@@ -209,7 +215,7 @@ async def test_the_next_attempt_takes_over_the_request_with_its_answer(agent: St
     assert [("Allowed once" in text) for text in cards] == [False, True]
 
 
-async def test_the_last_worker_is_let_go_for_another_session(agent: Stack) -> None:
+async def test_a_waiting_turn_releases_the_last_worker_for_another_session(agent: Stack) -> None:
     accepted, task, _ = await asking(agent, "touch x")
 
     await agent.append("touch y", channel_id="chat-2")
@@ -218,7 +224,7 @@ async def test_the_last_worker_is_let_go_for_another_session(agent: Stack) -> No
     assert "I wait for an answer" in said(await agent.outcome(accepted))
 
 
-async def test_an_answer_in_the_moment_in_which_the_worker_is_needed_is_heard(
+async def test_an_answer_that_races_with_the_release_of_the_worker_counts(
     agent: Stack,
 ) -> None:
     accepted = await agent.append("touch x")
@@ -237,12 +243,12 @@ async def test_an_answer_in_the_moment_in_which_the_worker_is_needed_is_heard(
     assert "touch x yes" in said(await agent.outcome(accepted))
 
 
-async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
-    """The message that shows it says so; who answers by a command there isn't told it again."""
+async def test_a_chat_shows_the_result_of_a_request_once(agent: Stack) -> None:
+    """The card shows it, so a command that answers the request in this chat has no reply."""
     accepted, task, _ = await asking(agent, "touch x")
-    asked = Asked(
+    call = CommandCall(
         id="1",
-        rest="",
+        arguments="",
         session=accepted.session,
         sender=OWNER,
         is_owner=True,
@@ -251,21 +257,21 @@ async def test_a_chat_reads_once_what_became_of_a_request(agent: Stack) -> None:
         home=agent.home,
     )
 
-    told = await in_passing("1", asked)
+    reply = await answer_by_message("1", call)
     await task
 
-    assert told is not None
-    assert told.text == ""
-    assert await in_passing("1", asked) == told  # it is read again after a crash
-    assert await in_passing("1", replace(asked, id="2")) is None
+    assert reply is not None
+    assert reply.text == ""
+    assert await answer_by_message("1", call) == reply  # the same message, read again after a crash
+    assert await answer_by_message("1", replace(call, id="2")) is None
     cards = [text async for text in shown(agent) if "Allowed once by alice" in text]
     assert len(cards) == 1
 
 
-# -- what is lost on the way ----------------------------------------------------------------------
+# -- crashes and lost replies ---------------------------------------------------------------------
 
-#: Asks for each command of a line, one after the other, or with `&` for all at once, or with `!`
-#: without waiting for the answer.
+#: An agent that makes a request for each command in its message: one after another, all at once if
+#: the message ends with `&`, or without waiting for an answer if it ends with `!`.
 SEVERAL = """
 prompt = begin()
 def ask(number, command):
@@ -296,38 +302,38 @@ while True:
 
 @pytest.fixture
 async def several(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent asks for several things in a turn."""
+    """A stack whose agent makes several requests in a turn."""
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, SEVERAL))}
     stack.configure(stack.agent)
     return stack
 
 
 async def cards(stack: Stack) -> list[str]:
-    """Return what shows requests, without what says what became of them."""
+    """Return the texts of request cards, without the cards that show a result."""
     client: Any = stack.fleet.scripts.client
-    found = [
+    replies = [
         orjson.loads(fields[b"reply"])
         for _, fields in await client.xrange(keys.reply_stream("test", "default"))
     ]
-    return [said["text"] for said in found if (said.get("card") or {}).get("choices")]
+    return [reply["text"] for reply in replies if (reply.get("card") or {}).get("choices")]
 
 
-async def killed(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
-    """End an attempt as a killed worker does, and have its lease be over."""
+async def kill_attempt(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
+    """End an attempt as if its worker were killed, and let its lease expire."""
     task.cancel()
     await asyncio.wait((task,))
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
 @pytest.mark.parametrize("has_asked_before", [False, True])
-async def test_a_reply_that_is_lost_shows_a_request_once(
+async def test_a_request_is_shown_once_if_the_reply_of_redis_is_lost(
     agent: Stack, has_asked_before: bool
 ) -> None:
     accepted = await agent.append("touch x")
     if has_asked_before:
         before = drain(agent, accepted)
         await open_request(agent)
-        await killed(agent, accepted, before)
+        await kill_attempt(agent, accepted, before)
     proxy = await agent.proxied()
     failpoint = proxy.arm("ask", "after")
     fleet, config = agent.open_at(proxy.url), load_config(agent.home.config_file, {})
@@ -355,9 +361,9 @@ async def test_a_request_that_redis_has_lost_is_asked_again(agent: Stack) -> Non
     assert "touch x yes" in said(await agent.outcome(accepted))
 
 
-async def test_the_next_attempt_goes_on_waiting_for_what_has_lapsed(agent: Stack) -> None:
+async def test_the_next_attempt_keeps_waiting_for_a_lapsed_request(agent: Stack) -> None:
     accepted, first, request = await asking(agent, "touch x")
-    await killed(agent, accepted, first)
+    await kill_attempt(agent, accepted, first)
     await sooner(agent, request)
 
     task = drain(agent, accepted)
@@ -371,22 +377,24 @@ async def test_the_next_attempt_goes_on_waiting_for_what_has_lapsed(agent: Stack
 
 
 async def eventually_open(stack: Stack) -> Request:
-    """Wait for a request for which a turn waits."""
+    """Wait for a request whose turn still waits, and return it."""
 
-    async def found() -> Request | None:
+    async def find_open() -> Request | None:
         return next((r for r in await stack.fleet.asks.waiting() if r.state == "open"), None)
 
-    request: Request = await eventually(found)
+    request: Request = await eventually(find_open)
     return request
 
 
-async def test_what_may_have_run_already_is_asked_anew_and_says_so(agent: Stack) -> None:
+async def test_a_command_that_may_have_run_already_is_asked_again_with_a_warning(
+    agent: Stack,
+) -> None:
     accepted = await agent.append("touch x")
     proxy = await agent.proxied()
     failpoint = proxy.arm("take", "after")
     fleet, config = agent.open_at(proxy.url), load_config(agent.home.config_file, {})
     first = asyncio.create_task(Drain(fleet, config, agent.home, Hooks()).run(accepted.session.sid))
-    await failpoint.wait()  # it looks for the first time
+    await failpoint.wait()  # the first check for an answer
     taken = proxy.arm("take", "after")
     failpoint.release()
     request = await open_request(agent)
@@ -398,7 +406,7 @@ async def test_what_may_have_run_already_is_asked_anew_and_says_so(agent: Stack)
 
     await taken.wait()
     await eventually(is_given)
-    await killed(agent, accepted, first)
+    await kill_attempt(agent, accepted, first)
 
     task = drain(agent, accepted)
     again = await open_request(agent)
@@ -411,7 +419,7 @@ async def test_what_may_have_run_already_is_asked_anew_and_says_so(agent: Stack)
     assert "touch x no" in said(await agent.outcome(accepted))
 
 
-async def test_the_same_is_asked_again_within_an_attempt(several: Stack) -> None:
+async def test_the_same_command_twice_in_an_attempt_needs_two_answers(several: Stack) -> None:
     accepted, task, first = await asking(several, "touch x; touch x")
     await answered(several, first, "once")
     second = await open_request(several)
@@ -423,7 +431,9 @@ async def test_the_same_is_asked_again_within_an_attempt(several: Stack) -> None
     assert not any("may have been done" in card for card in await cards(several))
 
 
-async def test_two_that_want_the_same_at_once_are_answered_each(several: Stack) -> None:
+async def test_two_simultaneous_requests_for_the_same_command_need_two_answers(
+    several: Stack,
+) -> None:
     accepted = await several.append("touch x; touch x&")
     task = drain(several, accepted)
 
@@ -435,37 +445,39 @@ async def test_two_that_want_the_same_at_once_are_answered_each(several: Stack) 
         await answered(several, request, "once" if verdict == "once" else "deny")
     await task
 
-    told = said(await several.outcome(accepted))
-    assert ("touch x yes" in told, "touch x no" in told) == (True, True)
+    reply = said(await several.outcome(accepted))
+    assert ("touch x yes" in reply, "touch x no" in reply) == (True, True)
 
 
-# -- what an agent tries --------------------------------------------------------------------------
+# -- limits, and agents that misbehave ------------------------------------------------------------
 
 
-async def test_at_most_eight_of_a_session_wait(several: Stack) -> None:
+async def test_at_most_eight_requests_of_a_session_are_open(several: Stack) -> None:
     accepted = await several.append("; ".join(f"touch {n}" for n in range(9)) + "&")
     task = drain(several, accepted)
 
-    async def all_of_them() -> list[Request] | None:
+    async def eight_requests() -> list[Request] | None:
         waiting: list[Request] = await several.fleet.asks.of_session(accepted.session.sid)
         return waiting if len(waiting) == 8 else None
 
-    for request in await eventually(all_of_them):
+    for request in await eventually(eight_requests):
         await answered(several, request, "once")
     await task
 
-    told = said(await several.outcome(accepted))
-    assert (told.count(" yes."), told.count(" no.")) == (8, 1)
+    reply = said(await several.outcome(accepted))
+    assert (reply.count(" yes."), reply.count(" no.")) == (8, 1)
     assert len(await cards(several)) == 8
 
 
-async def test_what_nobody_answers_makes_room_for_what_is_asked_next(agent: Stack) -> None:
-    asked = []
+async def test_the_oldest_unanswered_request_expires_to_make_room_for_a_new_one(
+    agent: Stack,
+) -> None:
+    requests = []
     for number in range(9):
         accepted = await agent.append(f"touch {number}")
         task = drain(agent, accepted)
         request = await eventually_open(agent)
-        asked.append(request)
+        requests.append(request)
         if number < 8:
             await sooner(agent, request)
         else:
@@ -473,11 +485,13 @@ async def test_what_nobody_answers_makes_room_for_what_is_asked_next(agent: Stac
         await task
 
     waiting = await agent.fleet.asks.waiting()
-    assert [one.id for one in waiting] == [one.id for one in asked[1:8]]
-    assert await answered(agent, asked[0], "once") == ENDED["expired"]
+    assert [request.id for request in waiting] == [request.id for request in requests[1:8]]
+    assert await answered(agent, requests[0], "once") == ENDED["expired"]
 
 
-async def test_after_three_denials_nobody_is_asked(several: Stack) -> None:
+async def test_after_three_denials_further_requests_are_denied_automatically(
+    several: Stack,
+) -> None:
     accepted = await several.append("touch 1; touch 2; touch 3; touch 4")
     task = drain(several, accepted)
     for _ in range(3):
@@ -488,7 +502,9 @@ async def test_after_three_denials_nobody_is_asked(several: Stack) -> None:
     assert len(await cards(several)) == 3
 
 
-async def test_what_the_agent_leaves_open_is_void_with_its_turn(several: Stack) -> None:
+async def test_a_request_that_the_agent_abandons_is_void_at_the_end_of_the_turn(
+    several: Stack,
+) -> None:
     _, task, request = await asking(several, "touch x!")
     await task
 
@@ -498,7 +514,9 @@ async def test_what_the_agent_leaves_open_is_void_with_its_turn(several: Stack) 
     assert await several.fleet.asks.waiting() == []
 
 
-async def test_nothing_that_is_asked_for_is_hidden_or_posed(several: Stack) -> None:
+async def test_a_request_card_escapes_bidi_characters_and_code_fences_and_is_truncated(
+    several: Stack,
+) -> None:
     _, task, request = await asking(several, "echo %CLOSING% ``` LONG")
     await answered(several, request, "deny")
     await task
@@ -511,37 +529,39 @@ async def test_nothing_that_is_asked_for_is_hidden_or_posed(several: Stack) -> N
     assert closed.startswith(card)
 
 
-async def test_a_card_that_no_adapter_reads_leaves_its_file_to_the_request(agent: Stack) -> None:
+async def test_the_full_text_of_a_request_outlives_a_card_that_no_adapter_read(
+    agent: Stack,
+) -> None:
     _, task, request = await asking(agent, "touch LONG")
     client: Any = agent.fleet.scripts.client
     stream = keys.reply_stream("test", "default")
-    old = await client.xrange(stream)
+    entries = await client.xrange(stream)
     await client.delete(stream)
-    for number, (_, fields) in enumerate(old, 1):  # 1970: too old
+    for number, (_, fields) in enumerate(entries, 1):  # ids of 1970, which are trimmed
         await client.xadd(stream, fields, id=f"{number}-0")
     await answered(agent, request, "deny")
     await task
 
     assert len(await cards(agent)) == 0
-    assert len(await agent.fleet.asks.whole(request)) > 200_000
+    assert len(await agent.fleet.asks.full_text(request)) > 200_000
 
 
-async def test_words_of_an_agent_are_no_card(several: Stack) -> None:
+async def test_text_of_an_agent_that_looks_like_a_request_is_no_card(several: Stack) -> None:
     _, task, request = await asking(several, "Allow? 1 Allow once")
     await answered(several, request, "deny")
     await task
 
     client: Any = several.fleet.scripts.client
-    said_ = [
+    replies = [
         orjson.loads(fields[b"reply"])
         for _, fields in await client.xrange(keys.reply_stream("test", "default"))
     ]
-    assert [bool(one.get("card")) for one in said_[:3]] == [True, True, False]
-    assert "Allow? 1 Allow once no." in said_[2]["text"]
+    assert [bool(reply.get("card")) for reply in replies[:3]] == [True, True, False]
+    assert "Allow? 1 Allow once no." in replies[2]["text"]
     assert await several.fleet.asks.find("made2222") is None
 
 
-async def test_an_answer_after_the_conversation_has_ended(agent: Stack) -> None:
+async def test_a_request_is_void_after_its_conversation_has_ended(agent: Stack) -> None:
     _, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
@@ -551,13 +571,13 @@ async def test_an_answer_after_the_conversation_has_ended(agent: Stack) -> None:
     assert "ended" in [text async for text in shown(agent)][-2]
 
 
-async def test_none_of_many_requests_outlives_a_stop(stack: Stack) -> None:
+async def test_a_stop_voids_each_of_many_requests(stack: Stack) -> None:
     accepted = await stack.append("hello")
     first = await put_request(stack, accepted, tool="Bash", what="touch x")
     await sooner(stack, first)
     client: Any = stack.fleet.scripts.client
-    asked = {f"later{number}": 2**50 for number in range(70)}
-    await client.zadd(keys.asked(accepted.session.sid), asked)
+    others = {f"later{number}": 2**50 for number in range(70)}
+    await client.zadd(keys.asks_of_session(accepted.session.sid), others)
 
     await stack.fleet.sessions.stop(accepted.session.sid)
 
@@ -565,7 +585,9 @@ async def test_none_of_many_requests_outlives_a_stop(stack: Stack) -> None:
     assert await answered(stack, first, "once") == ENDED["void"]
 
 
-async def test_what_is_taken_back_while_it_is_asked_does_not_wait(stack: Stack) -> None:
+async def test_a_request_that_is_retracted_while_it_is_stored_does_not_stay_open(
+    stack: Stack,
+) -> None:
     proxy = await stack.proxied()
     fleet, config = stack.open_at(proxy.url), load_config(stack.home.config_file, {})
     lease, accepted = await begun(fleet, "touch x")
@@ -576,7 +598,7 @@ async def test_what_is_taken_back_while_it_is_asked_does_not_wait(stack: Stack) 
         lease, turn, config, files, abort=asyncio.Event(), explains_denial=False
     )
     failpoint = proxy.arm("ask", "after")
-    event = PermissionEvent("r", "Bash", {"command": "touch x"}, shown="touch x")
+    event = PermissionEvent("r", "Bash", {"command": "touch x"}, description="touch x")
     deciding = asyncio.create_task(permissions.decide(event))
     await failpoint.wait()
 
@@ -590,7 +612,7 @@ async def test_what_is_taken_back_while_it_is_asked_does_not_wait(stack: Stack) 
     assert RETRACTED in [text async for text in shown(stack)][-1]
 
 
-async def test_what_the_agent_has_said_stands_before_the_card(agent: Stack) -> None:
+async def test_the_text_of_the_agent_is_shown_before_the_request_card(agent: Stack) -> None:
     accepted = await agent.append("touch x")
     task = drain(agent, accepted)
     await answered(agent, await open_request(agent), "once")
@@ -600,17 +622,17 @@ async def test_what_the_agent_has_said_stands_before_the_card(agent: Stack) -> N
     assert (texts[0], "asks to use" in texts[1]) == ("I try.", True)
 
 
-# -- who waits, and for how long ------------------------------------------------------------------
+# -- late answers, deadlines and workers ----------------------------------------------------------
 
 
-async def test_a_grant_passes_for_an_hour(agent: Stack) -> None:
+async def test_a_late_grant_is_valid_for_an_hour(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
     await answered(agent, request, "once")
-    found = await agent.fleet.asks.find(request.id)
-    assert found is not None
-    assert 0 < found.until_ms - found.asked_ms <= 3600 * 1000 + 60_000
+    granted = await agent.fleet.asks.find(request.id)
+    assert granted is not None
+    assert 0 < granted.until_ms - granted.asked_ms <= 3600 * 1000 + 60_000
 
     await agent.fleet.scripts.client.hset(keys.ask(request.id), "until_ms", 1)
     task = drain(agent, accepted)
@@ -620,7 +642,7 @@ async def test_a_grant_passes_for_an_hour(agent: Stack) -> None:
     await task
 
 
-async def test_an_answer_passes_for_exactly_what_was_asked(stack: Stack) -> None:
+async def test_a_grant_applies_only_to_the_same_digest_or_rule(stack: Stack) -> None:
     accepted = await stack.append("hello")
     sid, client = accepted.session.sid, stack.fleet.scripts.client
     request = await put_request(stack, accepted, tool="Bash", what="touch x")
@@ -645,33 +667,33 @@ async def test_an_answer_passes_for_exactly_what_was_asked(stack: Stack) -> None
 
     for id_ in ("another4", "another5"):
         await ask(asks, id_, digest=id_, rule=id_)
-        found = await stack.fleet.asks.named(id_)
-        await sooner(stack, found)
-        await answered(stack, found, "once" if id_ == "another4" else "conversation")
+        named = await stack.fleet.asks.named(id_)
+        await sooner(stack, named)
+        await answered(stack, named, "once" if id_ == "another4" else "conversation")
     assert await ask(asks, "another6", digest="another") == ("open", "another6")
     assert (await ask(asks, "another7", digest="another4"))[0] == "allowed"
     assert (await ask(asks, "another8", digest="another", rule="another5"))[0] == "allowed"
 
 
-async def test_a_late_answer_passes_for_nothing_else(several: Stack) -> None:
+async def test_a_late_answer_does_not_grant_a_different_command(several: Stack) -> None:
     accepted, task, request = await asking(several, "touch x")
     await sooner(several, request)
     await task
     await answered(several, request, "once")
 
-    task = drain(several, accepted)  # it is woken, and asks for something else
+    task = drain(several, accepted)  # the agent continues, and asks for a different command
     other = await eventually_open(several)
     await answered(several, other, "deny")
     await task
 
-    assert other.what.startswith("Exactly that passes once")
-    found = await several.fleet.asks.find(request.id)
-    assert found is not None
-    assert found.state == "granted"
+    assert other.what.startswith("You may do exactly that once")
+    granted = await several.fleet.asks.find(request.id)
+    assert granted is not None
+    assert granted.state == "granted"
 
 
 @pytest.mark.parametrize("text", ["1", "/allow"])
-async def test_a_number_for_what_has_just_ended_allows_nothing_else(
+async def test_a_number_meant_for_an_answered_request_does_not_answer_the_next_one(
     several: Stack, text: str
 ) -> None:
     several.configure(several.agent, channels={"test": {"owners": [OWNER, GUEST]}})
@@ -681,11 +703,11 @@ async def test_a_number_for_what_has_just_ended_allows_nothing_else(
     assert second.id != first.id
 
     async def write(by: str) -> str:
-        taken = await commands.take(
+        outcome = await commands.handle_message(
             text,
-            lambda rest: Asked(
+            lambda arguments: CommandCall(
                 id=by,
-                rest=rest,
+                arguments=arguments,
                 session=accepted.session,
                 sender=by,
                 is_owner=True,
@@ -695,11 +717,11 @@ async def test_a_number_for_what_has_just_ended_allows_nothing_else(
             ),
             has_files=False,
         )
-        assert taken.answer
-        return taken.answer.text
+        assert outcome.reply
+        return outcome.reply.text
 
     assert await write(GUEST) == f"Say which: `{second.id}`."
-    assert await write(OWNER) == ""  # who has ended the first one knows
+    assert await write(OWNER) == ""  # the owner has answered the first one, and means the second
     third = await open_request(several)
     await answered(several, third, "deny")
     await task
@@ -708,16 +730,18 @@ async def test_a_number_for_what_has_just_ended_allows_nothing_else(
 
 
 @pytest.mark.parametrize("how", ["words", "tool"])
-async def test_a_number_is_not_for_what_the_agent_has_written_over(stack: Stack, how: str) -> None:
+async def test_a_number_does_not_answer_a_request_once_newer_text_follows_its_card(
+    stack: Stack, how: str
+) -> None:
     accepted = await stack.append("hello")
     sid, client = accepted.session.sid, stack.fleet.scripts.client
     request = await put_request(stack, accepted, tool="Bash", what="rm -r shop")
     config = load_config(stack.home.config_file, {})
 
     async def write(id_: str) -> str | None:
-        asked = Asked(
+        call = CommandCall(
             id=id_,
-            rest="",
+            arguments="",
             session=accepted.session,
             sender=OWNER,
             is_owner=True,
@@ -725,20 +749,21 @@ async def test_a_number_is_not_for_what_the_agent_has_written_over(stack: Stack,
             config=config,
             home=stack.home,
         )
-        told = await in_passing("1", asked)
-        return told.text if told else None
+        reply = await answer_by_message("1", call)
+        return reply.text if reply else None
 
     await client.hset(keys.state(sid), "lease_until_ms", 1)
     lease = await stack.fleet.leases.acquire(sid, worker="next", host="here")
     assert lease is not None
     assert await lease.turns.begin([accepted.entry_id])
-    words = {"text": "main asks to use Bash: ls. 1 Allow once"}
+    newer_text = {"text": "main asks to use Bash: ls. 1 Allow once"}
     if how == "tool":
         caller = await stack.fleet.calls.caller(sid)
         assert caller is not None
-        await stack.fleet.calls.messages(caller, "c", [("test", "default", words)], note=None)
+        messages = [("test", "default", newer_text)]
+        await stack.fleet.calls.send_messages(caller, "c", messages, note=None)
     else:
-        await lease.turns.publish(0, words)
+        await lease.turns.publish(0, newer_text)
     assert await write("1") == f"Say which: `{request.id}`."
 
     await sooner(stack, request)
@@ -749,7 +774,7 @@ async def test_a_number_is_not_for_what_the_agent_has_written_over(stack: Stack,
     assert (await stack.fleet.asks.waiting())[0].id == request.id
 
 
-async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> None:
+async def test_an_expired_request_cannot_be_answered(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
@@ -759,10 +784,10 @@ async def test_a_request_that_has_expired_can_not_be_answered(agent: Stack) -> N
     assert (await newest(agent, accepted)).entry_id == accepted.entry_id
 
 
-async def test_one_turn_at_a_time_lets_its_worker_go(agent: Stack) -> None:
+async def test_one_waiting_turn_at_a_time_releases_its_worker(agent: Stack) -> None:
     first = [await agent.append(f"touch {n}", channel_id=f"chat-{n}") for n in range(3)]
     client: Any = agent.fleet.scripts.client
-    await client.delete("rq:queue:agents")  # workers have them
+    await client.delete("rq:queue:agents")  # workers have taken these hints
     tasks = [drain(agent, each) for each in first]
 
     async def all_wait() -> bool:
@@ -771,7 +796,7 @@ async def test_one_turn_at_a_time_lets_its_worker_go(agent: Stack) -> None:
     await eventually(all_wait)
     await agent.append("touch y", channel_id="chat-9")
     await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
-    await client.delete("rq:queue:agents")  # the worker has that, too
+    await client.delete("rq:queue:agents")  # the free worker has taken this hint, too
 
     states = sorted(request.state for request in await agent.fleet.asks.waiting())
     assert states == ["lapsed", "open", "open"]
@@ -781,7 +806,7 @@ async def test_one_turn_at_a_time_lets_its_worker_go(agent: Stack) -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_a_lost_lease_neither_asks_nor_takes(stack: Stack) -> None:
+async def test_a_worker_without_its_lease_can_neither_make_nor_read_requests(stack: Stack) -> None:
     accepted = await stack.append("hi")
     request = await put_request(stack, accepted, tool="Bash", what="touch x")
     sid = accepted.session.sid
@@ -792,11 +817,11 @@ async def test_a_lost_lease_neither_asks_nor_takes(stack: Stack) -> None:
     assert lease is not None
     for epoch, turn in ((str(int(lease.epoch) - 1), accepted.entry_id), (lease.epoch, "1-0")):
         lost = TurnAsks(replace(lease, epoch=epoch), turn)
-        kept = replace(request, id="another2")
+        other = replace(request, id="another2")
         for step in (
-            lost.ask(kept, digest="", rule="", is_again=False, hold_ms=1, keep_ms=1, shown=None),
+            lost.ask(other, digest="", rule="", is_again=False, hold_ms=1, keep_ms=1, shown=None),
             lost.take(request.id, is_heard=False),
-            lost.unheard(),
+            lost.unreported_denials(),
         ):
             with pytest.raises(LeaseLost):
                 await step
@@ -805,21 +830,21 @@ async def test_a_lost_lease_neither_asks_nor_takes(stack: Stack) -> None:
         await stale.lapse(is_needed=False)
     with pytest.raises(LeaseLost):
         await stale.retract(request.id, "")
-    other = TurnAsks(lease, "1-0")
-    assert not await other.lapse(is_needed=False)
-    await other.retract(request.id, "")
+    other_turn = TurnAsks(lease, "1-0")
+    assert not await other_turn.lapse(is_needed=False)
+    await other_turn.retract(request.id, "")
     assert (await stack.fleet.asks.waiting())[0].state == "open"
 
 
 @pytest.mark.parametrize("is_owner", [True, False])
-async def test_only_owners_take_back_what_is_allowed(stack: Stack, is_owner: bool) -> None:
+async def test_only_owners_can_revoke_permissions(stack: Stack, is_owner: bool) -> None:
     accepted = await stack.append("hello")
     sid = accepted.session.sid
     rule = orjson.dumps({"tool": "Bash", "what": "touch x", "name": "alice", "at_ms": 1})
     await stack.fleet.scripts.client.hset(keys.rules(sid), "rule", rule)
-    asked = Asked(
+    call = CommandCall(
         id="1",
-        rest="none",
+        arguments="none",
         session=accepted.session,
         sender=OWNER if is_owner else GUEST,
         is_owner=is_owner,
@@ -827,13 +852,13 @@ async def test_only_owners_take_back_what_is_allowed(stack: Stack, is_owner: boo
         config=load_config(stack.home.config_file, {}),
         home=stack.home,
     )
-    told = (await allow(asked)).text
+    reply = (await allow(call)).text
 
-    assert (told == TAKEN_BACK) is is_owner
+    assert (reply == TAKEN_BACK) is is_owner
     assert (await stack.fleet.asks.rules(sid) == []) is is_owner
 
 
-async def test_a_stop_counts_before_what_is_clicked_then(agent: Stack) -> None:
+async def test_a_click_after_a_stop_does_not_count(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
     await sooner(agent, request)
     await task
@@ -844,24 +869,24 @@ async def test_a_stop_counts_before_what_is_clicked_then(agent: Stack) -> None:
     assert "It was stopped." in [text async for text in shown(agent)][-1]
 
 
-async def test_clicks_at_once_from_two_places_come_to_one_result(agent: Stack) -> None:
+async def test_only_the_first_of_simultaneous_clicks_counts(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
-    told = await asyncio.gather(
+    replies = await asyncio.gather(
         answered(agent, request, "once"),
         answered(agent, request, "deny"),
         answered(agent, request, "conversation"),
     )
     await task
 
-    before = [words for words in told if words.startswith("It was answered before: ")]
-    (first,) = set(told) - set(before)
-    assert set(before) == {f"It was answered before: {first}"}
+    late = [reply for reply in replies if reply.startswith("It was answered before: ")]
+    (first,) = set(replies) - set(late)
+    assert set(late) == {f"It was answered before: {first}"}
     option = "no" if first.startswith("Denied") else "yes"
     assert f"touch x {option}" in said(await agent.outcome(accepted))
 
 
 @pytest.mark.parametrize("step", ["lapse", "finish"])
-async def test_a_click_in_the_moment_of_the_deadline_counts_once(agent: Stack, step: str) -> None:
+async def test_a_click_at_the_deadline_counts_once(agent: Stack, step: str) -> None:
     accepted = await agent.append("touch x")
     proxy = await agent.proxied()
     failpoint = proxy.arm(step, "before")
@@ -877,18 +902,18 @@ async def test_a_click_in_the_moment_of_the_deadline_counts_once(agent: Stack, s
     await failpoint.wait()
     (request,) = await agent.fleet.asks.waiting()
 
-    told = await answered(agent, request, "once")
+    reply = await answered(agent, request, "once")
     failpoint.release()
     await task
 
-    assert told.endswith("The agent is told to go on.") is (step == "finish")
+    assert reply.endswith("The agent continues.") is (step == "finish")
     first, last = said(await agent.outcome(accepted)), said(await newest(agent, accepted))
     assert ("I wait for an answer" in first) is (step == "finish")
     assert "touch x yes" in last
     assert len(await cards(agent)) == 1
 
 
-async def test_a_click_while_redis_starts_again_is_heard(agent: Stack) -> None:
+async def test_a_click_while_redis_restarts_counts(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "touch x")
     await asyncio.to_thread(agent.redis.kill)
     await asyncio.to_thread(agent.redis.start)
@@ -900,7 +925,7 @@ async def test_a_click_while_redis_starts_again_is_heard(agent: Stack) -> None:
     assert len(await cards(agent)) == 1
 
 
-async def test_a_ninth_session_is_answered_while_eight_wait_for_a_person(
+async def test_a_ninth_session_is_served_while_eight_wait_for_a_person(
     agent: Stack, directory: Path
 ) -> None:
     for _ in range(2):

@@ -1,9 +1,9 @@
-"""At every step of a request to a person, the worst that can happen there.
+"""Requests to people while a worker, an adapter, a gateway or Redis is killed, at every step.
 
-Each case stops a process at one step, by a proxy before Redis or at a call of its platform: a stock
-`rq worker`, `remoteclaw channel run` or a gateway. There it is killed, or Redis is. In the end the
-person was asked once for each thing that they had to decide, nothing was done without their answer
-or twice on one, and every request says what became of it.
+Each case stops a process (a stock `rq worker`, `remoteclaw channel run` or a gateway) at one step,
+with a proxy before Redis or at a call of its platform. Then the process or Redis is killed. At the
+end, the person was asked once for each decision, no command ran without an answer or twice for
+one answer, and every request shows its result.
 """
 
 import asyncio
@@ -40,95 +40,95 @@ ONCE, DENY = "1", "3"
 
 @dataclass
 class Lab:
-    """Workers and a channel's process behind a proxy, for all cases of this module."""
+    """Workers and an adapter that reach Redis through a proxy, shared by all cases."""
 
     stack: Stack
     proxy: Proxy
     channel: TestChannel
     adapter: Process | None = None
     word: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """The thread of a case, and what its agent asks about."""
+    """The thread of a case, and a word in the command that its agent asks for."""
 
     @property
     def client(self) -> Any:
         return self.stack.fleet.scripts.client
 
     async def keep_workers(self) -> None:
-        """Have a worker, always: RQ's own end at any time after Redis was away."""
+        """Keep one worker running: RQ's workers may exit at any time after Redis was down."""
         while True:
-            self.stack.workers = [one for one in self.stack.workers if one.poll() is None]
+            self.stack.workers = [w for w in self.stack.workers if w.poll() is None]
             if not self.stack.workers:
-                with contextlib.suppress(AssertionError):  # Redis may be away just now
+                with contextlib.suppress(AssertionError):  # Redis may be down
                     await self.stack.start_worker(REMOTECLAW__REDIS__URL=self.proxy.url)
             await asyncio.sleep(0.05)
 
     def begin(self) -> None:
-        """Have the processes at work, and a case begun."""
+        """Begin a case in a new thread, with a running adapter."""
         self.word = uuid.uuid4().hex
         self.adapter = self.adapter or self.channel.start(url=self.proxy.url)
 
-    # What people do.
+    # Actions of the owner.
 
     def say(self, text: str) -> None:
-        """Have the owner write."""
+        """Send a message of the owner."""
         self.channel.platform.say("alice", "alice", text, thread=self.word)
 
-    async def asked(self) -> list[Request]:
+    async def requests(self) -> list[Request]:
         """Return the case's requests, oldest first."""
-        found = await self.stack.fleet.asks.all()
-        return [one for one in found if one.session.thread == self.word]
+        requests = await self.stack.fleet.asks.all()
+        return [request for request in requests if request.session.thread == self.word]
 
     async def card(self, number: int = 1) -> Request:
-        """Wait until so many requests were made, and the last one is shown and waits."""
+        """Wait until `number` requests exist and the last one is shown and waits; return it."""
 
-        async def is_there() -> Request | None:
-            with contextlib.suppress(ConnectionError):  # Redis may be away
-                asked = await self.asked()
-                if len(asked) == number and asked[-1].shown and asked[-1].is_waiting:
-                    return asked[-1]
+        async def last_shown() -> Request | None:
+            with contextlib.suppress(ConnectionError):  # Redis may be down
+                requests = await self.requests()
+                if len(requests) == number and requests[-1].shown and requests[-1].is_waiting:
+                    return requests[-1]
             return None
 
-        request: Request = await eventually(is_there)
+        request: Request = await eventually(last_shown)
         return request
 
     async def ask(self) -> Request:
-        """Have the agent ask, and wait until that is shown."""
+        """Let the agent make a request, and wait until it is shown; return it."""
         self.say(f"touch {self.word}")
         return await self.card()
 
     async def ends(self, with_: str) -> None:
-        """Wait until the agent has said its last words and nothing is on its way."""
+        """Wait until the agent has reported the answer `with_` and all replies are delivered."""
 
         async def is_over() -> bool:
             with contextlib.suppress(ConnectionError):
-                asked = await self.asked()
-                view = await self.stack.fleet.sessions.view(asked[0].session.sid)
+                requests = await self.requests()
+                view = await self.stack.fleet.sessions.view(requests[0].session.sid)
                 is_idle = view is not None and view.status == "idle"
-                is_said = any(f"touch {self.word} {with_}" in text for text in self.posts())
-                return is_idle and is_said and not await self.client.xlen(REPLIES)
+                is_posted = any(f"touch {self.word} {with_}" in text for text in self.posts())
+                return is_idle and is_posted and not await self.client.xlen(REPLIES)
             return False
 
         await eventually(is_over)
 
-    # What is there in the end.
+    # The state at the end.
 
     def posts(self) -> list[str]:
-        """Return what the agent has said."""
+        """Return the agent's messages in the case's thread."""
         posts = self.channel.platform.chat("alice")
-        return [one.text for one in posts if one.thread == self.word and one.by == "agent"]
+        return [post.text for post in posts if post.thread == self.word and post.by == "agent"]
 
     def cards(self) -> list[str]:
         return [text for text in self.posts() if f"touch {self.word}\n" in text]
 
     def runs(self) -> int:
-        """Return how often the agent did it."""
+        """Return how often the agent ran the command."""
         runs = self.stack.home.path / "workspaces" / "main" / "runs"
         return runs.read_text().count(self.word) if runs.exists() else 0
 
-    # What happens.
+    # Failures.
 
     async def second_take(self, side: Side) -> Failpoint:
-        """Hold the worker as it looks for an answer once there may be one."""
+        """Hold the worker at its second check for an answer, when the request is shown."""
         first = self.proxy.arm("take", side)
         self.say(f"touch {self.word}")
         await first.wait()
@@ -138,7 +138,7 @@ class Lab:
         return second
 
     async def kill_worker(self, failpoint: Failpoint) -> None:
-        """The work-horse is killed; a sweeper of its host sees that."""
+        """Kill the work-horse, and let a sweeper of its host notice it."""
         os.kill(await failpoint.wait(), 9)
         await eventually(lambda: not is_alive(failpoint.pid))
         failpoint.cut()
@@ -147,14 +147,14 @@ class Lab:
         await fleet.sweeper.sweep()
 
     def kill_adapter(self) -> None:
-        """The channel's process is killed, and is back at once."""
+        """Kill the channel's process, and start it again at once."""
         assert self.adapter
         self.adapter.kill()
         self.adapter.wait()
         self.adapter = self.channel.start(url=self.proxy.url)
 
     async def end_redis(self, failpoint: Failpoint) -> None:
-        """Redis is killed, and is back at once."""
+        """Kill Redis, and start it again at once."""
         self.stack.redis.kill()
         await asyncio.to_thread(self.stack.redis.start)
         failpoint.cut()
@@ -188,7 +188,7 @@ Story = Callable[[Lab], Awaitable[None]]
 
 
 async def worker_has_asked(lab: Lab) -> None:
-    """The next attempt adopts the request that nobody knows to be made."""
+    """The next attempt adopts the request, although its worker never learned that it is stored."""
     failpoint = lab.proxy.arm("ask", "after")
     lab.say(f"touch {lab.word}")
     await lab.kill_worker(failpoint)
@@ -198,7 +198,7 @@ async def worker_has_asked(lab: Lab) -> None:
 
 
 async def worker_does_not_know_the_answer(lab: Lab) -> None:
-    """The next attempt takes the answer, and nobody is asked again."""
+    """The next attempt takes the answer and does not ask again."""
     failpoint = await lab.second_take("before")
     lab.say(ONCE)
     await lab.kill_worker(failpoint)
@@ -206,7 +206,7 @@ async def worker_does_not_know_the_answer(lab: Lab) -> None:
 
 
 async def worker_knows_the_answer(lab: Lab) -> None:
-    """It may have been done: it is asked anew, and done on the second answer alone."""
+    """The command may have run, so it is asked for again, and runs only on the second answer."""
     failpoint = await lab.second_take("after")
     lab.say(ONCE)
     await lab.kill_worker(failpoint)
@@ -215,8 +215,8 @@ async def worker_knows_the_answer(lab: Lab) -> None:
     await lab.ends("yes")
 
 
-async def worker_has_done_it(lab: Lab) -> None:
-    """The next attempt does not do it again on the same answer."""
+async def worker_has_run_the_command(lab: Lab) -> None:
+    """The next attempt does not run the command again on the same answer."""
     await lab.ask()
     failpoint = lab.proxy.arm("finish", "before")
     lab.say(ONCE)
@@ -227,7 +227,7 @@ async def worker_has_done_it(lab: Lab) -> None:
 
 
 async def worker_has_used_a_late_answer(lab: Lab) -> None:
-    """What was granted late is used up by an attempt that may have done it."""
+    """An attempt that may have run the command uses up a late grant."""
     await sooner(lab.stack, await lab.ask())
     await eventually(lambda: any("I wait for an answer" in text for text in lab.posts()))
     failpoint = lab.proxy.arm("ask", "after")
@@ -238,12 +238,12 @@ async def worker_has_used_a_late_answer(lab: Lab) -> None:
     await lab.ends("no")
 
 
-async def adapter_has_shown_it(lab: Lab) -> None:
-    """Nobody knows what the platform calls the first message: there is a second one."""
+async def adapter_has_shown_the_card(lab: Lab) -> None:
+    """The platform's id of the first card is lost, so a second card is shown."""
     failpoint = lab.proxy.arm("receipt", "before")
     lab.say(f"touch {lab.word}")
     await failpoint.wait()
-    while not lab.cards():  # it is of what was said before
+    while not lab.cards():  # this receipt is of an earlier message
         following = lab.proxy.arm("receipt", "before")
         failpoint.release()
         failpoint = following
@@ -257,7 +257,7 @@ async def adapter_has_shown_it(lab: Lab) -> None:
 
 def adapter_answers(side: Side) -> Story:
     async def story(lab: Lab) -> None:
-        """The number is read again, and is an answer again."""
+        """The number is read again and counts as the same answer."""
         await lab.ask()
         failpoint = lab.proxy.arm("answer", side)
         lab.say(ONCE)
@@ -269,8 +269,8 @@ def adapter_answers(side: Side) -> Story:
     return story
 
 
-async def adapter_has_told_it(lab: Lab) -> None:
-    """What became of a request stands there once."""
+async def adapter_has_shown_the_result(lab: Lab) -> None:
+    """The result of a request is shown once."""
     await lab.ask()
     failpoint = lab.proxy.arm("answer", "before")
     platform = lab.channel.platform
@@ -325,16 +325,16 @@ async def redis_has_given_the_answer(lab: Lab) -> None:
 
 
 CASES = [
-    # what happens, how often it is shown, how often it is done, and what became of the requests
+    # the story, the number of cards, how often the command ran, and the states of the requests
     (worker_has_asked, 1, 1, ["given"]),
     (worker_does_not_know_the_answer, 1, 1, ["given"]),
     (worker_knows_the_answer, 2, 1, ["given", "given"]),
-    (worker_has_done_it, 2, 1, ["given", "given"]),
+    (worker_has_run_the_command, 2, 1, ["given", "given"]),
     (worker_has_used_a_late_answer, 2, 0, ["used", "given"]),
-    (adapter_has_shown_it, 2, 1, ["given"]),
+    (adapter_has_shown_the_card, 2, 1, ["given"]),
     (adapter_answers("before"), 1, 1, ["given"]),
     (adapter_answers("after"), 1, 1, ["given"]),
-    (adapter_has_told_it, 1, 1, ["given"]),
+    (adapter_has_shown_the_result, 1, 1, ["given"]),
     (gateway_answers, 1, 1, ["given"]),
     (redis_has_the_answer, 1, 1, ["given"]),
     (redis_has_given_the_answer, 1, 1, ["given"]),
@@ -343,29 +343,29 @@ IDS = [
     "worker_has_asked",
     "worker_does_not_know_the_answer",
     "worker_knows_the_answer",
-    "worker_has_done_it",
+    "worker_has_run_the_command",
     "worker_has_used_a_late_answer",
-    "adapter_has_shown_it",
+    "adapter_has_shown_the_card",
     "adapter_answers",
     "adapter_has_answered",
-    "adapter_has_told_it",
+    "adapter_has_shown_the_result",
     "gateway_answers",
     "redis_has_the_answer",
     "redis_has_given_the_answer",
 ]
 
 
-@pytest.mark.parametrize(("story", "shown", "done", "states"), CASES, ids=IDS)
-async def test_killed_when(
-    lab: Lab, story: Story, shown: int, done: int, states: list[str]
+@pytest.mark.parametrize(("story", "cards", "runs", "states"), CASES, ids=IDS)
+async def test_each_request_is_decided_once_if_a_process_is_killed_when(
+    lab: Lab, story: Story, cards: int, runs: int, states: list[str]
 ) -> None:
     lab.begin()
     await story(lab)
 
-    asked = await lab.asked()
-    assert [one.state for one in asked] == states
-    assert (len(lab.cards()), lab.runs()) == (shown, done)
+    requests = await lab.requests()
+    assert [request.state for request in requests] == states
+    assert (len(lab.cards()), lab.runs()) == (cards, runs)
     closed = [text for text in lab.cards() if "by alice at" in text or "by the operator" in text]
-    assert len(closed) == len(asked)
-    again = ["may have been done already" in text for text in closed]
-    assert again == [False, True][: len(asked)]
+    assert len(closed) == len(requests)
+    warnings = ["may have been done already" in text for text in closed]
+    assert warnings == [False, True][: len(requests)]

@@ -1,4 +1,4 @@
-"""What people choose for a session: its model, and commands of its agent's own CLI."""
+"""Choices for a session: its model, a past conversation, and commands of its agent's CLI."""
 
 from pathlib import Path
 
@@ -7,30 +7,29 @@ from tests.support.bridges import claude_script
 from tests.support.conversations import answers, drain, talk
 from tests.support.stack import Stack, message
 
-#: A program that says which model it was asked for, whether it goes on, and what it was told.
-SAYS = """
+#: A claude that replies with the requested model, whether it resumes or copies a conversation, and
+#: its message.
+AGENT = """
 model = sys.argv[sys.argv.index('--model') + 1] if '--model' in sys.argv else 'its own'
 copied = ''.join(word[9:] for word in sys.argv if word.startswith('--resume='))
 copied = f'copy of {copied}, ' if '--fork-session' in sys.argv else ''
-goes_on = any(word.startswith('--resume') for word in sys.argv)
+resumes = any(word.startswith('--resume') for word in sys.argv)
 say(type='system', subtype='init', model='its-choice')
 while True:
-    told = heard()
-    echo(told)
-    result(f"{copied}{model}, {goes_on}: {told['message']['content'][-1]['text']}", num_turns=0)
+    message = heard()
+    echo(message)
+    result(f"{copied}{model}, {resumes}: {message['message']['content'][-1]['text']}", num_turns=0)
 """
 
 ID = "00000001-0000-0000-0000-000000000000"
 
 
 def with_claude(stack: Stack, directory: Path, **settings: object) -> None:
-    command = list(claude_script(directory, SAYS))
+    command = list(claude_script(directory, AGENT))
     stack.configure({"runtime": "claude", "command": command}, **settings)  # type: ignore[arg-type]
 
 
-async def test_a_chosen_model_is_asked_for_from_the_next_turn_on(
-    stack: Stack, directory: Path
-) -> None:
+async def test_a_chosen_model_is_used_from_the_next_turn(stack: Stack, directory: Path) -> None:
     with_claude(stack, directory)
     first = await stack.append("one")
     await drain(stack, first)
@@ -52,15 +51,15 @@ async def test_a_command_of_the_cli_has_a_turn_of_its_own(stack: Stack, director
     after = await stack.append("after")
     await drain(stack, before)
 
-    told = await answers(stack, before, command, after)
-    assert told == [
+    replies = await answers(stack, before, command, after)
+    assert replies == [
         "its own, False: (End of the message.)",
         "its own, False: /compact now",
         "its own, False: (End of the message.)",
     ]
 
 
-async def test_a_command_for_a_cli_without_any_is_text(stack: Stack) -> None:
+async def test_a_command_for_a_cli_without_commands_is_text(stack: Stack) -> None:
     stack.configure({"runtime": "demo"})
     command = await stack.fleet.inbound.append(message("/x"), agent="main", is_command=True)
     await drain(stack, command)
@@ -68,7 +67,7 @@ async def test_a_command_for_a_cli_without_any_is_text(stack: Stack) -> None:
     assert "You wrote 2 characters" in (await answers(stack, command))[0]
 
 
-async def test_a_copy_of_a_chosen_conversation_is_gone_on_with(
+async def test_a_session_continues_with_a_copy_of_a_chosen_conversation(
     stack: Stack, directory: Path
 ) -> None:
     with_claude(stack, directory)
@@ -79,7 +78,7 @@ async def test_a_copy_of_a_chosen_conversation_is_gone_on_with(
         await stack.fleet.inbound.end_conversation(
             first.session, "resume", call="c1", copy_of=(name, ID)
         )
-    told = await stack.append("two")
-    await drain(stack, told)
+    second = await stack.append("two")
+    await drain(stack, second)
 
-    assert (await answers(stack, told))[0].startswith(f"copy of {ID}, its own, True")
+    assert (await answers(stack, second))[0].startswith(f"copy of {ID}, its own, True")

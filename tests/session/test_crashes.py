@@ -1,4 +1,4 @@
-"""Whoever is killed in the middle of a turn: one outcome, and nothing left running."""
+"""Kills and freezes during a turn: the message has one outcome, and no process is left."""
 
 import asyncio
 import os
@@ -23,8 +23,8 @@ from tests.support.processes import children, is_alive, is_killed, marked_proces
 from tests.support.stack import REPLIES, Stack, kill, said
 from tests.support.waiting import eventually
 
-#: An agent that starts a tool in a session of its own and hangs the first time it is asked; from
-#: then on it answers at once. It says which processes it consists of.
+#: An agent that at its first message starts a tool in a process session of its own and hangs, and
+#: later answers at once. It replies with the pids of its processes.
 STUBBORN = """
 import subprocess
 while True:
@@ -44,7 +44,7 @@ LEASE_S = 2.0
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> AsyncIterator[Stack]:
-    """A stack whose agent hangs at first, with a short lease and a sweeper."""
+    """A stack with a short lease and a sweeper, whose agent hangs at its first message."""
     command = list(script(directory, STUBBORN))
     stack.configure({"runtime": "demo", "command": command}, lease_s=LEASE_S)
     await stack.fleet.aclose()
@@ -67,25 +67,25 @@ def horse_of(worker_pid: int) -> int:
     return horse
 
 
-async def gone(processes: list[int]) -> None:
+async def wait_until_ended(processes: list[int]) -> None:
     await eventually(lambda: not [pid for pid in processes if is_alive(pid)])
 
 
-async def gone_before_the_next(stack: Stack, accepted: Accepted, processes: list[int]) -> None:
-    """Wait until an attempt's processes have ended; see that the next one has not begun before."""
+async def check_end_before_retry(stack: Stack, accepted: Accepted, processes: list[int]) -> None:
+    """Wait until the processes have ended; check that the next attempt does not begin earlier."""
 
-    async def are_gone() -> bool:
+    async def have_ended() -> bool:
         outcome = await stack.outcome_so_far(accepted)
         begun = [step for step in outcome.steps if step.name == "begun"]
         left = [pid for pid in processes if is_alive(pid)]
         assert not left or len(begun) == 1
         return not left
 
-    await eventually(are_gone)
+    await eventually(have_ended)
 
 
-async def one_outcome(stack: Stack, accepted: Accepted) -> None:
-    """See that the message was answered by the second attempt, and answered once."""
+async def check_one_outcome(stack: Stack, accepted: Accepted) -> None:
+    """Check that the second attempt answered the message, and that it was answered once."""
     outcome = await stack.outcome(accepted)
     assert outcome.status == "done"
     assert said(outcome) == f"{SECOND_TRY}\n\nanswered hello"
@@ -100,17 +100,17 @@ async def one_outcome(stack: Stack, accepted: Accepted) -> None:
     await stack.until_idle(accepted)
 
 
-async def test_the_work_horse(agent: Stack) -> None:
+async def test_a_message_has_one_outcome_if_the_work_horse_is_killed(agent: Stack) -> None:
     worker = await agent.start_worker()
     accepted, processes = await hanging(agent)
 
     os.kill(horse_of(worker.pid), signal.SIGKILL)
 
-    await gone_before_the_next(agent, accepted, processes)
-    await one_outcome(agent, accepted)
+    await check_end_before_retry(agent, accepted, processes)
+    await check_one_outcome(agent, accepted)
 
 
-async def test_the_worker(agent: Stack) -> None:
+async def test_a_message_has_one_outcome_if_the_worker_is_killed(agent: Stack) -> None:
     await agent.start_worker()
     await agent.start_worker()
     accepted, processes = await hanging(agent)
@@ -119,11 +119,13 @@ async def test_the_worker(agent: Stack) -> None:
 
     busy.kill()
 
-    await gone_before_the_next(agent, accepted, [*processes, horse])
-    await one_outcome(agent, accepted)
+    await check_end_before_retry(agent, accepted, [*processes, horse])
+    await check_one_outcome(agent, accepted)
 
 
-async def test_a_horse_that_freezes_past_its_lease(agent: Stack) -> None:
+async def test_a_message_has_one_outcome_if_the_work_horse_freezes_past_its_lease(
+    agent: Stack,
+) -> None:
     await agent.start_worker()
     await agent.start_worker()
     accepted, processes = await hanging(agent)
@@ -132,19 +134,19 @@ async def test_a_horse_that_freezes_past_its_lease(agent: Stack) -> None:
 
     os.kill(horse, signal.SIGSTOP)
 
-    await gone_before_the_next(agent, accepted, processes)
-    await one_outcome(agent, accepted)
+    await check_end_before_retry(agent, accepted, processes)
+    await check_one_outcome(agent, accepted)
     os.kill(horse, signal.SIGCONT)
-    await gone([horse])  # it finds its lease lost and leaves
-    await one_outcome(agent, accepted)
+    await wait_until_ended([horse])  # it finds that its lease is lost, and exits
+    await check_one_outcome(agent, accepted)
 
 
-async def test_redis(agent: Stack) -> None:
-    """Back within the lease, it finds the turn still running; what was accepted is still there."""
+async def test_a_running_turn_continues_if_redis_restarts_within_the_lease(agent: Stack) -> None:
+    """After the restart, the turn still runs, and all accepted messages are kept."""
     await agent.start_worker()
     (agent.home.path / "workspaces" / "main").mkdir(parents=True)
     (agent.home.path / "workspaces" / "main" / "asked").touch()
-    await agent.ask("hello")  # warm
+    await agent.ask("hello")  # to have a warm agent
     (agent.home.path / "workspaces" / "main" / "asked").unlink()
     accepted, processes = await hanging(agent)
     waiting = await agent.append("second")
@@ -158,21 +160,25 @@ async def test_redis(agent: Stack) -> None:
     assert (await agent.outcome(waiting)).status == "stopped"
 
 
-async def test_redis_for_longer_than_the_lease(agent: Stack) -> None:
+async def test_a_message_has_one_outcome_if_redis_is_down_longer_than_the_lease(
+    agent: Stack,
+) -> None:
     await agent.start_worker()
     accepted, processes = await hanging(agent)
 
     agent.redis.kill()
-    await gone(processes)
+    await wait_until_ended(processes)
     await asyncio.to_thread(agent.redis.start)
-    # RQ's worker ends when Redis is away as its job does: whoever supervises it starts another.
+    # RQ's worker exits if Redis is down at the end of its job; a supervisor starts another one.
     await agent.start_worker()
 
-    await one_outcome(agent, accepted)
+    await check_one_outcome(agent, accepted)
 
 
-async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory: Path) -> None:
-    """Its worker ends its agent as soon as it is connected again: another worker may be quick."""
+async def test_a_worker_ends_its_agent_if_redis_has_lost_the_lease(
+    stack: Stack, directory: Path
+) -> None:
+    """The worker ends its agent as soon as it reconnects, because another worker may be quick."""
     proxy = await stack.proxied()
     command = list(script(directory, CLINGING.format(times=100_000)))
     stack.configure({"runtime": "demo", "command": command}, redis_url=proxy.url, lease_s=600)
@@ -186,10 +192,10 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
     taken.release()
     live, client = keys.live(accepted.session.sid), stack.fleet.scripts.client
     log = stack.home.path / "workspaces" / "main" / "log"
-    await eventually(log.exists)  # the second agent knows by it that it is not the first
-    await eventually(lambda: client.exists(live))  # from now on it writes nothing by itself
+    await eventually(log.exists)  # tells the second agent that it is not the first one
+    await eventually(lambda: client.exists(live))  # afterwards, it writes nothing on its own
 
-    # RQ's own process may end where Redis was away, and what it takes before that with it.
+    # RQ's own process may exit after Redis was down, together with its work-horse.
     kill(stack.workers[0].pid, signal.SIGSTOP)
     stack.redis.kill()
     stack.redis.lose(size)
@@ -200,18 +206,20 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
     outcome = await stack.outcome(accepted)
     assert said(outcome) == f"{SECOND_TRY}\n\nhere"
     first, second = dict.fromkeys(log.read_text().split())
-    await gone([int(first)])
+    await wait_until_ended([int(first)])
     pids = log.read_text().split()
-    beside = pids[pids.index(second) :].count(first) * CLINGING_STEP_S
-    assert beside < 3, "hardly longer than an agent may take to end"
+    overlap_s = pids[pids.index(second) :].count(first) * CLINGING_STEP_S
+    assert overlap_s < 3, "hardly longer than an agent may take to end"
     await stack.until_idle(accepted)
     entries: Any = await client.xrange(REPLIES)
     assert len([entry for _, entry in entries if b'"entries":["' in entry[b"reply"]]) == 1
     sweeping.cancel()
 
 
-async def test_a_clock_that_is_set_forward(stack: Stack, directory: Path) -> None:
-    """A turn that runs loses its lease and is asked again: once, and the person is told."""
+async def test_a_message_has_one_outcome_if_the_clock_is_set_forward(
+    stack: Stack, directory: Path
+) -> None:
+    """The running turn loses its lease and is repeated once, with a notice."""
     stack.configure({"runtime": "demo", "command": list(script(directory, STUBBORN))})
     await stack.fleet.aclose()
     scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
@@ -225,14 +233,16 @@ async def test_a_clock_that_is_set_forward(stack: Stack, directory: Path) -> Non
     assert await stack.fleet.sweeper.sweep() == 1
     await drain.run(accepted.session.sid)
 
-    await one_outcome(stack, accepted)
+    await check_one_outcome(stack, accepted)
     await first
     await scripts.client.incrby("test:shift", 3_600_000)
     assert await stack.fleet.sweeper.sweep() == 0
 
 
 @pytest.mark.parametrize("is_holder", [False, True], ids=["agent", "holder"])
-async def test_the_agent(agent: Stack, is_holder: bool) -> None:
+async def test_a_turn_fails_without_leftover_processes_if_agent_or_holder_is_killed(
+    agent: Stack, is_holder: bool
+) -> None:
     await agent.start_worker()
     accepted, processes = await hanging(agent)
     pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
@@ -243,11 +253,11 @@ async def test_the_agent(agent: Stack, is_holder: bool) -> None:
     assert outcome.status == "failed"
     if is_holder:
         assert [pid for pid in processes if not is_killed(pid)] == []
-    await gone(processes)  # a holder tells of an agent's end first, and asks what is left to end
+    # A holder reports the end of its agent before it ends the remaining processes.
+    await wait_until_ended(processes)
 
 
-#: An agent that hangs with a tool of its own if it is the first one, and that notes which of those
-#: before it live as it starts.
+#: An agent that notes at its start which earlier agents still run; the first one hangs in a tool.
 NOTING = """
 import subprocess
 def lives(pid):
@@ -269,8 +279,10 @@ say(type='done')
 """
 
 
-async def test_a_holder_that_is_frozen_as_its_worker_dies(agent: Stack, directory: Path) -> None:
-    """It can end nothing, so the next worker ends it, and only then starts another agent."""
+async def test_the_next_worker_ends_a_frozen_holder_before_it_starts_an_agent(
+    agent: Stack, directory: Path
+) -> None:
+    """A frozen holder cannot end its agent, so the next worker must end both."""
     command = list(script(directory, NOTING))
     agent.configure({"runtime": "demo", "command": command}, lease_s=30)
     worker = await agent.start_worker()
@@ -292,7 +304,7 @@ async def test_a_holder_that_is_frozen_as_its_worker_dies(agent: Stack, director
     assert [each for each in (holder, first, tool) if is_alive(each)] == []
 
 
-#: An agent that doesn't want to end, and notes all the time that it is there.
+#: An agent that ignores SIGTERM and writes its pid to a log all the time.
 CLINGING = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -308,10 +320,10 @@ say(type='done')
 CLINGING_STEP_S = 0.005
 
 
-async def test_two_agents_of_a_session_are_never_at_work_at_once(
+async def test_two_agents_of_a_session_never_work_at_the_same_time(
     agent: Stack, directory: Path
 ) -> None:
-    """Also when its lease is known to be over before the first one has ended."""
+    """The lease is released before the first agent has ended."""
     command = list(script(directory, CLINGING.format(times=1000)))
     agent.configure({"runtime": "demo", "command": command}, lease_s=30)
     worker = await agent.start_worker()
@@ -325,4 +337,4 @@ async def test_two_agents_of_a_session_are_never_at_work_at_once(
     assert (await agent.outcome(accepted)).status == "done"
     pids = (agent.home.path / "workspaces" / "main" / "log").read_text().split()
     assert len(set(pids)) == 2
-    assert pids == sorted(pids, key=pids.index), "both wrote"
+    assert pids == sorted(pids, key=pids.index), "both agents wrote at the same time"

@@ -1,4 +1,4 @@
-"""The decisions of the queue, without Redis: tables, and properties of every plan."""
+"""The pure decision functions of `session/queue.py`: tables of cases, and properties of batches."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from remoteclaw.session.queue import (
     MAX_SECONDS,
     MAX_TURNS,
     BatchStep,
+    DrainStep,
     Newcomer,
-    Next,
     NextBatch,
-    Reaction,
+    TurnReaction,
     after_turn,
     batch_step,
     gathering_pause_s,
@@ -60,16 +60,16 @@ KINDS = st.sampled_from(["chat", "chat", "chat", "caller", "result", "/new", "/n
 
 @st.composite
 def waiting_entries(draw: st.DrawFn) -> list[Entry]:
-    """Draw what may wait in a session, oldest first."""
-    found = []
+    """Draw the entries that wait in a session, oldest first."""
+    drawn = []
     for at_ms, kind in enumerate(draw(st.lists(KINDS, min_size=1, max_size=12)), start=1):
         if kind == "caller":
-            found.append(caller(at_ms))
+            drawn.append(caller(at_ms))
         elif kind == "result":
-            found.append(result(at_ms))
+            drawn.append(result(at_ms))
         else:
-            found.append(entry(at_ms, kind))
-    return found
+            drawn.append(entry(at_ms, kind))
+    return drawn
 
 
 queues = st.builds(
@@ -83,28 +83,28 @@ queues = st.builds(
 def plans(
     waiting: Sequence[Entry], queue: QueueConfig, busy_since_ms: int | None
 ) -> list[NextBatch]:
-    """Return all plans until nothing waits any more."""
-    found = []
+    """Plan batches until no entry waits."""
+    planned = []
     left = list(waiting)
     while left:
         plan = next_batch(left, queue, busy_since_ms=busy_since_ms)
-        assert plan.batch, "it would wait for ever"
-        found.append(plan)
+        assert plan.batch, "the entries would wait for ever"
+        planned.append(plan)
         left = [each for each in left if each.id not in plan.batch]
-    return found
+    return planned
 
 
 @given(waiting_entries(), queues, st.none() | st.integers(0, 12))
-def test_every_entry_is_in_one_plan_and_order_is_kept(
+def test_every_entry_is_in_one_batch_and_the_order_is_kept(
     waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
 ) -> None:
-    found = plans(waiting, queue, busy_since_ms)
+    planned = plans(waiting, queue, busy_since_ms)
 
     ids = [each.id for each in waiting]
-    assert sorted(itertools.chain(*(plan.batch for plan in found))) == sorted(ids)
+    assert sorted(itertools.chain(*(plan.batch for plan in planned))) == sorted(ids)
     answered = [
         each
-        for plan in found
+        for plan in planned
         if not plan.is_dropped
         for each in plan.batch
         if each not in plan.left_out
@@ -129,7 +129,7 @@ CROWD = [entry(1), result(2), entry(3), entry(4, "/new"), entry(5, "/new go on")
         ({"cap": 2, "mode": "followup"}, 1, NextBatch(("1-0", "2-0"), ("1-0",))),
     ],
 )
-def test_the_cap_leaves_out_messages_of_people_alone(
+def test_the_cap_drops_messages_of_people_but_no_results_or_commands(
     settings: dict[str, object], busy_since_ms: int | None, expected: NextBatch
 ) -> None:
     queue = QueueConfig.model_validate(settings)
@@ -143,41 +143,43 @@ def test_the_cap_leaves_out_messages_of_people_alone(
 def test_only_messages_of_people_are_dropped_and_only_beyond_the_cap(
     waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
 ) -> None:
-    found = plans(waiting, queue, busy_since_ms)
+    planned = plans(waiting, queue, busy_since_ms)
 
     by_id = {each.id: each for each in waiting}
-    gone = [
-        by_id[each] for plan in found for each in (plan.batch if plan.is_dropped else plan.left_out)
+    dropped = [
+        by_id[each]
+        for plan in planned
+        for each in (plan.batch if plan.is_dropped else plan.left_out)
     ]
-    for each in gone:
+    for each in dropped:
         assert (each.deliver, each.origin, command_of(each)) == ("channel", "chat", None)
         assert busy_since_ms is not None
         assert each.at_ms >= busy_since_ms
     if not queue.cap:
-        assert not gone
+        assert not dropped
 
 
 @given(waiting_entries(), queues, st.none() | st.integers(0, 12))
-def test_commands_and_callers_have_a_batch_of_their_own(
+def test_commands_and_entries_of_callers_have_their_own_batch(
     waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
 ) -> None:
-    found = plans(waiting, queue, busy_since_ms)
+    planned = plans(waiting, queue, busy_since_ms)
 
     for each in waiting:
         if each.deliver != "channel" or command_of(each):
-            assert NextBatch((each.id,)) in found
+            assert NextBatch((each.id,)) in planned
 
 
 @given(waiting_entries(), queues, st.none() | st.integers(0, 12))
-def test_what_may_be_interrupted_shares_no_turn_with_what_may_not(
+def test_interruptible_and_other_entries_never_share_a_turn(
     waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
 ) -> None:
-    found = plans(waiting, queue.model_copy(update={"mode": "interrupt"}), busy_since_ms)
+    planned = plans(waiting, queue.model_copy(update={"mode": "interrupt"}), busy_since_ms)
 
     by_id = {each.id: each for each in waiting}
-    for plan in found:
-        kept = [by_id[each] for each in plan.batch if each not in plan.left_out]
-        assert len({each.origin == "chat" for each in kept}) <= 1
+    for plan in planned:
+        answered = [by_id[each] for each in plan.batch if each not in plan.left_out]
+        assert len({each.origin == "chat" for each in answered}) <= 1
 
 
 # -- typing ---------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ def test_what_may_be_interrupted_shares_no_turn_with_what_may_not(
         ([entry(100), entry(101, "/new")], {}, 101, 0.0),
     ],
 )
-def test_a_person_who_may_still_be_typing_is_waited_for(
+def test_a_batch_waits_while_the_person_may_still_be_typing(
     waiting: list[Entry], settings: dict[str, object], now_ms: int, expected: float
 ) -> None:
     queue = QueueConfig.model_validate({"debounce_ms": 1000, **settings})
@@ -209,43 +211,43 @@ def test_a_person_who_may_still_be_typing_is_waited_for(
 # -- bursts ---------------------------------------------------------------------------------------
 
 
-def heard(at_ms: int, text: str = "hi", **fields: object) -> Entry:
-    """What people say to each other in a group."""
-    facts = {"chat_kind": "group", "is_addressed": False, **fields}
-    return Entry(f"{at_ms}-0", message(text, **facts))
+def overheard(at_ms: int, text: str = "hi", **fields: object) -> Entry:
+    """Return a message in a group that does not address the agent."""
+    about = {"chat_kind": "group", "is_addressed": False, **fields}
+    return Entry(f"{at_ms}-0", message(text, **about))
 
 
 @for_each(
     ("waiting", "settings", "now_ms", "expected"),
     [
-        ([heard(100)], {}, 100, 1.5),
-        ([heard(100)], {}, 700, 0.9),
-        ([heard(100)], {}, 1600, 0.0),
-        ([heard(100, chat_kind="thread")], {}, 100, 1.5),
-        ([heard(100), heard(900)], {}, 900, 1.5),
-        ([heard(100), heard(4600)], {}, 4600, 0.5),  # the first one has waited long enough
-        ([heard(100), heard(6000)], {}, 6000, 0.0),
-        ([heard(100_000)], {}, 3, 1.5),  # the clock was set back
-        ([heard(100_000), heard(104_000)], {}, 3, 1.0),
-        ([heard(100)], {"mode": "interrupt"}, 100, 1.5),
-        ([heard(100)], {"mode": "followup"}, 100, 0.0),
-        ([heard(100)], {"mode": "steer"}, 100, 0.0),
-        ([heard(100)], {"gather_ms": 0}, 100, 0.0),
-        ([heard(100)], {"gather_most_ms": 0}, 100, 0.0),
-        ([heard(100), heard(101)], {"cap": 2}, 101, 0.0),
-        ([heard(100), heard(101)], {"cap": 0}, 101, 1.5),
-        ([heard(100, chat_kind="direct")], {}, 100, 0.0),
-        ([heard(100, chat_kind=None)], {}, 100, 0.0),
-        ([heard(100, is_addressed=None)], {}, 100, 0.0),
-        ([heard(100), heard(101, is_addressed=True)], {}, 101, 0.0),
-        ([heard(100, is_addressed=True), heard(101)], {}, 101, 0.0),
-        ([heard(100), heard(101, "/new")], {}, 101, 0.0),
-        ([heard(100), caller(101)], {}, 101, 0.0),
-        ([heard(100), result(101)], {}, 101, 0.0),
-        ([heard(100), entry(101, origin="cron")], {}, 101, 0.0),
+        ([overheard(100)], {}, 100, 1.5),
+        ([overheard(100)], {}, 700, 0.9),
+        ([overheard(100)], {}, 1600, 0.0),
+        ([overheard(100, chat_kind="thread")], {}, 100, 1.5),
+        ([overheard(100), overheard(900)], {}, 900, 1.5),
+        ([overheard(100), overheard(4600)], {}, 4600, 0.5),  # the first one has waited long enough
+        ([overheard(100), overheard(6000)], {}, 6000, 0.0),
+        ([overheard(100_000)], {}, 3, 1.5),  # the clock was set back
+        ([overheard(100_000), overheard(104_000)], {}, 3, 1.0),
+        ([overheard(100)], {"mode": "interrupt"}, 100, 1.5),
+        ([overheard(100)], {"mode": "followup"}, 100, 0.0),
+        ([overheard(100)], {"mode": "steer"}, 100, 0.0),
+        ([overheard(100)], {"gather_ms": 0}, 100, 0.0),
+        ([overheard(100)], {"gather_most_ms": 0}, 100, 0.0),
+        ([overheard(100), overheard(101)], {"cap": 2}, 101, 0.0),
+        ([overheard(100), overheard(101)], {"cap": 0}, 101, 1.5),
+        ([overheard(100, chat_kind="direct")], {}, 100, 0.0),
+        ([overheard(100, chat_kind=None)], {}, 100, 0.0),
+        ([overheard(100, is_addressed=None)], {}, 100, 0.0),
+        ([overheard(100), overheard(101, is_addressed=True)], {}, 101, 0.0),
+        ([overheard(100, is_addressed=True), overheard(101)], {}, 101, 0.0),
+        ([overheard(100), overheard(101, "/new")], {}, 101, 0.0),
+        ([overheard(100), caller(101)], {}, 101, 0.0),
+        ([overheard(100), result(101)], {}, 101, 0.0),
+        ([overheard(100), entry(101, origin="cron")], {}, 101, 0.0),
     ],
 )
-def test_what_people_say_to_each_other_is_gathered_and_nothing_else(
+def test_only_group_messages_that_do_not_address_the_agent_are_gathered(
     waiting: list[Entry], settings: dict[str, object], now_ms: int, expected: float
 ) -> None:
     queue = QueueConfig.model_validate(settings)
@@ -253,7 +255,7 @@ def test_what_people_say_to_each_other_is_gathered_and_nothing_else(
     assert gathering_pause_s(waiting, queue, now_ms=now_ms) == expected
 
 
-# -- what a batch comes to ------------------------------------------------------------------------
+# -- the step for a batch -------------------------------------------------------------------------
 
 
 def batch(*, failures: int = 0, is_stopped: bool = False, is_dropped: bool = False) -> Batch:
@@ -292,45 +294,47 @@ OPERATOR = entry(1, "operator: new", deliver="caller", origin="operator")
         (batch(is_stopped=True), DAMAGED, BatchStep.STOPPED),
     ],
 )
-def test_what_a_batch_comes_to(begun: Batch, first: Entry, expected: BatchStep) -> None:
+def test_the_step_for_a_batch_depends_on_its_state_and_its_first_entry(
+    begun: Batch, first: Entry, expected: BatchStep
+) -> None:
     assert batch_step(begun, turn(first), command=command_of(first)) is expected
 
 
-# -- what comes while a turn runs -----------------------------------------------------------------
+# -- entries that arrive during a turn ------------------------------------------------------------
 
 
 @for_each(
     ("running", "mode", "stop", "newest", "expected"),
     [
-        (turn(entry(5)), "collect", "", "9-0", Reaction.NOTHING),
-        (turn(entry(5)), "followup", "", "9-0", Reaction.NOTHING),
-        (turn(entry(5)), "interrupt", "", "9-0", Reaction.INTERRUPT),
-        (turn(entry(5)), "interrupt", "", "6-0", Reaction.NOTHING),
-        (turn(entry(5)), "interrupt", "", "", Reaction.NOTHING),
-        (turn(result(5)), "interrupt", "", "9-0", Reaction.NOTHING),
-        (turn(entry(4), result(5)), "interrupt", "", "9-0", Reaction.NOTHING),
-        (turn(caller(5)), "interrupt", "", "9-0", Reaction.NOTHING),
-        (turn(entry(5)), "steer", "", "9-0", Reaction.LOOK),
-        (turn(entry(5)), "steer", "", "6-0", Reaction.NOTHING),
-        (turn(entry(5)), "aside", "", "9-0", Reaction.LOOK),
-        (turn(result(5)), "aside", "", "9-0", Reaction.LOOK),
-        (turn(entry(5)), "steer", "5-0", "9-0", Reaction.STOP),
-        (turn(entry(5)), "collect", "5-0", "", Reaction.STOP),
-        (turn(entry(5)), "collect", "4-9", "", Reaction.NOTHING),
-        (turn(entry(3), entry(5)), "collect", "4-0", "", Reaction.NOTHING),
-        (turn(result(5)), "interrupt", "10-0", "9-0", Reaction.STOP),
+        (turn(entry(5)), "collect", "", "9-0", TurnReaction.NOTHING),
+        (turn(entry(5)), "followup", "", "9-0", TurnReaction.NOTHING),
+        (turn(entry(5)), "interrupt", "", "9-0", TurnReaction.INTERRUPT),
+        (turn(entry(5)), "interrupt", "", "6-0", TurnReaction.NOTHING),
+        (turn(entry(5)), "interrupt", "", "", TurnReaction.NOTHING),
+        (turn(result(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
+        (turn(entry(4), result(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
+        (turn(caller(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
+        (turn(entry(5)), "steer", "", "9-0", TurnReaction.READ),
+        (turn(entry(5)), "steer", "", "6-0", TurnReaction.NOTHING),
+        (turn(entry(5)), "aside", "", "9-0", TurnReaction.READ),
+        (turn(result(5)), "aside", "", "9-0", TurnReaction.READ),
+        (turn(entry(5)), "steer", "5-0", "9-0", TurnReaction.STOP),
+        (turn(entry(5)), "collect", "5-0", "", TurnReaction.STOP),
+        (turn(entry(5)), "collect", "4-9", "", TurnReaction.NOTHING),
+        (turn(entry(3), entry(5)), "collect", "4-0", "", TurnReaction.NOTHING),
+        (turn(result(5)), "interrupt", "10-0", "9-0", TurnReaction.STOP),
     ],
 )
-def test_what_a_running_turn_does_about_what_comes(
-    running: Turn, mode: str, stop: str, newest: str, expected: Reaction
+def test_the_reaction_of_a_running_turn_depends_on_its_entries_and_the_mode(
+    running: Turn, mode: str, stop: str, newest: str, expected: TurnReaction
 ) -> None:
     queue = QueueConfig.model_validate({"mode": mode})
 
-    assert reaction(running, queue, known="6-0", stop=stop, newest=newest) is expected
+    assert reaction(running, queue, newest_known="6-0", stop=stop, newest=newest) is expected
 
 
 @pytest.mark.parametrize(
-    ("running", "behind", "mode", "can_steer", "expected"),
+    ("running", "waiting", "mode", "can_steer", "expected"),
     [
         (turn(entry(5)), [], "steer", True, True),
         (turn(entry(5)), [], "steer", False, False),
@@ -340,16 +344,16 @@ def test_what_a_running_turn_does_about_what_comes(
         (turn(caller(5)), [], "steer", True, False),
     ],
 )
-def test_which_turns_others_join(
-    running: Turn, behind: list[Entry], mode: str, can_steer: bool, expected: bool
+def test_a_turn_takes_newcomers_only_if_it_can_be_steered_and_no_message_waits(
+    running: Turn, waiting: list[Entry], mode: str, can_steer: bool, expected: bool
 ) -> None:
     queue = QueueConfig.model_validate({"mode": mode})
 
-    assert takes_newcomers(running, behind, queue, can_steer=can_steer) is expected
+    assert takes_newcomers(running, waiting, queue, can_steer=can_steer) is expected
 
 
 @for_each(
-    ("came", "expected"),
+    ("arrived", "expected"),
     [
         (entry(9), Newcomer.JOINS),
         (entry(9, "/new"), Newcomer.STOPS_JOINING),
@@ -360,15 +364,15 @@ def test_which_turns_others_join(
         (Entry("9-0", message("hi"), unreadable="it is damaged"), Newcomer.STOPS_JOINING),
     ],
 )
-def test_what_joins_a_running_turn(came: Entry, expected: Newcomer) -> None:
-    assert newcomer(came) is expected
+def test_only_messages_of_people_join_a_running_turn(arrived: Entry, expected: Newcomer) -> None:
+    assert newcomer(arrived) is expected
 
 
-# -- what ends ------------------------------------------------------------------------------------
+# -- after a turn ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"),
+    ("waiting", "expected"),
     [
         ([], True),
         ([entry(6)], True),
@@ -377,31 +381,31 @@ def test_what_joins_a_running_turn(came: Entry, expected: Newcomer) -> None:
         ([entry(6, "/stop")], True),
     ],
 )
-def test_a_turn_waits_unless_its_conversation_is_to_end(
-    behind: list[Entry], expected: bool
+def test_a_turn_can_be_postponed_unless_a_waiting_entry_ends_the_conversation(
+    waiting: list[Entry], expected: bool
 ) -> None:
-    assert may_be_postponed(behind) is expected
+    assert may_be_postponed(waiting) is expected
 
 
 @for_each(
     ("left", "hints", "turns", "seconds", "is_leaving", "expected"),
     [
-        (0, 0, 1, 1.0, False, Next.LINGER),
-        (0, 0, 99, 999.0, False, Next.LINGER),
-        (0, 3, 1, 1.0, False, Next.LOOK_AGAIN),
-        (0, 0, 1, 1.0, True, Next.LOOK_AGAIN),
-        (2, 0, 99, 999.0, False, Next.LOOK_AGAIN),
-        (2, 1, 1, 1.0, False, Next.LOOK_AGAIN),
-        (2, 1, MAX_TURNS, 1.0, False, Next.RELEASE),
-        (2, 1, 1, MAX_SECONDS + 1, False, Next.RELEASE),
-        (2, 0, 1, 1.0, True, Next.RELEASE),
+        (0, 0, 1, 1.0, False, DrainStep.LINGER),
+        (0, 0, 99, 999.0, False, DrainStep.LINGER),
+        (0, 3, 1, 1.0, False, DrainStep.READ_INBOX),
+        (0, 0, 1, 1.0, True, DrainStep.READ_INBOX),
+        (2, 0, 99, 999.0, False, DrainStep.READ_INBOX),
+        (2, 1, 1, 1.0, False, DrainStep.READ_INBOX),
+        (2, 1, MAX_TURNS, 1.0, False, DrainStep.RELEASE),
+        (2, 1, 1, MAX_SECONDS + 1, False, DrainStep.RELEASE),
+        (2, 0, 1, 1.0, True, DrainStep.RELEASE),
     ],
 )
-def test_what_follows_a_turn(
-    left: int, hints: int, turns: int, seconds: float, is_leaving: bool, expected: Next
+def test_the_step_after_a_turn_depends_on_waiting_entries_hints_and_time(
+    left: int, hints: int, turns: int, seconds: float, is_leaving: bool, expected: DrainStep
 ) -> None:
     ended = Finished(left=left, competing_hints=hints, at_ms=0)
 
-    found = after_turn(ended, turns=turns, seconds=seconds, is_leaving=is_leaving)
+    step = after_turn(ended, turns=turns, seconds=seconds, is_leaving=is_leaving)
 
-    assert found is expected
+    assert step is expected

@@ -1,4 +1,4 @@
-"""A session's turns: in order, each with one outcome, whatever goes wrong at the agent."""
+"""A drain runs a session's turns in order, each with one outcome, whatever the agent does."""
 
 import asyncio
 from pathlib import Path
@@ -21,14 +21,14 @@ from tests.support.waiting import eventually
 
 
 async def published(stack: Stack) -> list[Reply]:
-    """Return what is on the reply stream."""
+    """Return the replies on the reply stream."""
     client = stack.fleet.scripts.client
     count = await client.xlen(REPLIES)
-    replies = stack.fleet.replies.reader("test", "default").replies()
-    found = [await anext(replies) for _ in range(count)]
-    await replies.aclose()
+    stream = stack.fleet.replies.reader("test", "default").replies()
+    replies = [await anext(stream) for _ in range(count)]
+    await stream.aclose()
     await client.delete(keys.reader("test", "default"))
-    return found
+    return replies
 
 
 def agent_pid(detail: str) -> int:
@@ -48,7 +48,7 @@ async def test_messages_of_a_session_are_answered_in_order(stack: Stack) -> None
     ] == ["message 1", "message 2", "message 3"]
 
 
-async def test_an_idle_session_keeps_its_agent_and_gives_up_its_lease(stack: Stack) -> None:
+async def test_an_idle_session_keeps_its_agent_and_releases_its_lease(stack: Stack) -> None:
     accepted = await stack.append("hello")
     await drain(stack, accepted)
 
@@ -59,7 +59,7 @@ async def test_an_idle_session_keeps_its_agent_and_gives_up_its_lease(stack: Sta
     assert is_alive(agent_pid(await stack.reached(accepted, "spawned")))
 
 
-async def test_a_hint_too_many_does_nothing(stack: Stack) -> None:
+async def test_a_duplicate_hint_does_nothing(stack: Stack) -> None:
     accepted = await stack.append("hello")
 
     await asyncio.gather(drain(stack, accepted), drain(stack, accepted))
@@ -68,7 +68,7 @@ async def test_a_hint_too_many_does_nothing(stack: Stack) -> None:
     assert len(await published(stack)) == 1
 
 
-async def test_a_long_answer_comes_in_messages_and_the_last_one_ends_the_turn(
+async def test_a_long_answer_is_split_into_messages_and_the_last_one_ends_the_turn(
     stack: Stack,
 ) -> None:
     accepted = await stack.append("long")
@@ -83,7 +83,7 @@ async def test_a_long_answer_comes_in_messages_and_the_last_one_ends_the_turn(
     assert said(await stack.outcome(accepted)) == "\n\n".join(reply.text for reply in replies)
 
 
-async def test_a_reply_for_the_caller_goes_nowhere_else(stack: Stack) -> None:
+async def test_a_reply_for_the_caller_is_not_sent_to_the_chat(stack: Stack) -> None:
     accepted = await stack.fleet.inbound.append(message("hello"), agent="main", deliver="caller")
 
     await drain(stack, accepted)
@@ -93,10 +93,10 @@ async def test_a_reply_for_the_caller_goes_nowhere_else(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(("answer", "notices"), [("", 0), ("[[attach:none.txt]]", 1)])
-async def test_an_agent_that_says_nothing_is_not_silent_to_the_person(
+async def test_a_person_gets_a_notice_if_the_agent_replies_nothing(
     stack: Stack, directory: Path, answer: str, notices: int
 ) -> None:
-    """Nor is one of which the person has read notices of ours alone."""
+    """A reply of notices alone, such as one about a missing file, also counts as nothing."""
     body = f"while True:\n    turn(); say(type='text', text={answer!r}); say(type='done')"
     stack.configure({"runtime": "demo", "command": list(script(directory, body))})
     accepted = await stack.append("hello")
@@ -107,7 +107,7 @@ async def test_an_agent_that_says_nothing_is_not_silent_to_the_person(
     assert (len(before), last) == (notices, NOTHING_SAID)
 
 
-async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
+async def test_a_drain_yields_to_other_sessions_after_max_turns(stack: Stack) -> None:
     accepted = [await stack.append(f"message {n}") for n in range(MAX_TURNS + 2)]
     other = await stack.append("hello", from_="bob")
 
@@ -122,7 +122,7 @@ async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
 # -- failures -------------------------------------------------------------------------------------
 
 
-async def test_a_failure_is_an_outcome_and_the_next_message_runs(stack: Stack) -> None:
+async def test_a_failed_turn_has_an_outcome_and_the_next_message_runs(stack: Stack) -> None:
     first, second = await stack.append("fail"), await stack.append("hello")
 
     await drain(stack, first)
@@ -134,7 +134,9 @@ async def test_a_failure_is_an_outcome_and_the_next_message_runs(stack: Stack) -
     assert (await stack.outcome(second)).status == "done"
 
 
-async def test_an_agent_that_dies_is_an_outcome_and_the_next_message_runs(stack: Stack) -> None:
+async def test_a_turn_whose_agent_dies_has_an_outcome_and_the_next_message_runs(
+    stack: Stack,
+) -> None:
     first, second = await stack.append("crash"), await stack.append("memory")
 
     await drain(stack, first)
@@ -143,10 +145,10 @@ async def test_an_agent_that_dies_is_an_outcome_and_the_next_message_runs(stack:
     assert "- crash" in said(await stack.outcome(second))
 
 
-async def test_an_agent_that_dies_without_a_word_is_followed_by_another(
+async def test_a_turn_is_repeated_if_its_agent_dies_before_any_output(
     stack: Stack, directory: Path
 ) -> None:
-    """Nothing was said or done, so nobody needs to hear of it."""
+    """Without output or actions, a repetition is safe, and no failure is reported."""
     body = """
 if not os.path.exists('died'):
     open('died', 'w')
@@ -165,7 +167,7 @@ while True:
     assert len([step for step in outcome.steps if step.name == "begun"]) == 1
 
 
-async def test_a_second_try_has_the_time_that_the_first_one_left(
+async def test_a_second_try_has_only_the_remaining_time_of_the_turn(
     stack: Stack, directory: Path
 ) -> None:
     body = """
@@ -192,7 +194,7 @@ say(type='done', aborted=True)
     assert float(waited.read_text()) < 3.9
 
 
-async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack) -> None:
+async def test_a_lost_conversation_restarts_from_notes_with_a_notice(stack: Stack) -> None:
     first = await stack.append("hello")
     await drain(stack, first)
     await forget_everything(stack, first)
@@ -204,12 +206,12 @@ async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack)
     assert outcome.status == "done"
     assert [part["text"] for part in outcome.reply] == [
         CONTEXT_LOST,
-        "You said before:\n\n- hello",  # from the notes
+        "You said before:\n\n- hello",  # from the notes in its prompt
     ]
 
 
 async def forget_everything(stack: Stack, accepted: Accepted) -> None:
-    """End the session's warm agent and remove what it had kept."""
+    """End the session's warm agent and remove its transcripts."""
     import os
     import signal
 
@@ -221,7 +223,9 @@ async def forget_everything(stack: Stack, accepted: Accepted) -> None:
         file.unlink()
 
 
-async def test_an_agent_that_is_no_longer_configured_is_said(stack: Stack) -> None:
+async def test_a_message_for_an_agent_that_is_not_configured_fails_with_the_reason(
+    stack: Stack,
+) -> None:
     accepted = await stack.fleet.inbound.append(message("hello"), agent="gone")
 
     await drain(stack, accepted)
@@ -233,33 +237,33 @@ async def test_an_agent_that_is_no_longer_configured_is_said(stack: Stack) -> No
 
 
 async def put(stack: Stack, accepted: Accepted, entry: bytes) -> str:
-    """Put something else in the place of an accepted message."""
+    """Replace the accepted messages by another entry, and return its id."""
     client, stream = stack.fleet.scripts.client, keys.inbound(accepted.session.sid)
     await client.xtrim(stream, maxlen=0)
     entry_id: Any = await client.xadd(stream, {"entry": entry})
     return str(entry_id.decode())
 
 
-async def test_an_entry_that_cannot_be_read_does_not_block_the_session(stack: Stack) -> None:
+async def test_an_unreadable_entry_does_not_block_the_session(stack: Stack) -> None:
     accepted = await stack.append("hello")
     damaged = await put(stack, accepted, b'{"v":1,"deliver":"channel"}')
     after = await stack.append("hello")
 
     await drain(stack, accepted)
 
-    unread = await stack.fleet.outcomes.read(accepted.session.sid, damaged)
-    assert unread is not None
-    assert unread.status == "dead"
-    assert unread.error == {"category": "unreadable", "detail": "it is damaged (KeyError)"}
-    told = (await published(stack))[0]
-    assert "can't be read" in told.text
-    assert told.entries == (damaged,)
+    outcome = await stack.fleet.outcomes.read(accepted.session.sid, damaged)
+    assert outcome is not None
+    assert outcome.status == "dead"
+    assert outcome.error == {"category": "unreadable", "detail": "it is damaged (KeyError)"}
+    notice = (await published(stack))[0]
+    assert "can't be read" in notice.text
+    assert notice.entries == (damaged,)
     assert (await stack.outcome(after)).status == "done"
 
 
-def test_an_entry_that_an_older_version_has_written_is_read() -> None:
-    said = {**message("hi").model_dump(by_alias=True, exclude_none=True)}
-    old = {"v": 5, "deliver": "channel", "origin": "chat", "message": said}
+def test_an_entry_of_an_older_version_is_read() -> None:
+    fields = {**message("hi").model_dump(by_alias=True, exclude_none=True)}
+    old = {"v": 5, "deliver": "channel", "origin": "chat", "message": fields}
 
     read = decode_entry(b"1-0", {b"entry": orjson.dumps(old)}).message
 
@@ -267,10 +271,10 @@ def test_an_entry_that_an_older_version_has_written_is_read() -> None:
 
 
 async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: Stack) -> None:
-    """In a rolling upgrade, an old worker must not throw it away."""
+    """In a rolling upgrade, an old worker must not discard it."""
     accepted = await stack.append("hello")
     newer = await put(stack, accepted, b'{"v":99}')
-    await stack.append("behind it")
+    await stack.append("after it")
 
     await drain(stack, accepted)
 
@@ -281,13 +285,13 @@ async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: St
     entries: Any = await client.xrange(keys.inbound(accepted.session.sid))
     assert entries[0][0].decode() == newer
     assert await published(stack) == []
-    assert await stack.fleet.sweeper.sweep() == 0  # not at once: it would be the same worker
+    assert await stack.fleet.sweeper.sweep() == 0  # no hint at once, which this worker would take
 
 
 # -- stopping -------------------------------------------------------------------------------------
 
 
-async def test_a_running_turn_is_stopped_and_what_waits_behind_it_too(stack: Stack) -> None:
+async def test_a_stop_ends_the_running_turn_and_the_messages_that_wait(stack: Stack) -> None:
     running, waiting = await stack.append("slow"), await stack.append("hello")
     task = drain(stack, running)
     await stack.reached(running, "output")
@@ -304,7 +308,7 @@ async def test_a_running_turn_is_stopped_and_what_waits_behind_it_too(stack: Sta
     assert (await stack.outcome(later)).status == "done"
 
 
-async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
+async def test_a_stop_whose_announcement_is_lost_takes_effect_at_the_next_renewal(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
@@ -324,7 +328,7 @@ async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
 
 
 async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
-    """Accept a message and leave it as a worker leaves it that dies in a phase."""
+    """Accept a message, and leave it in the state of a worker that died in `phase`."""
     accepted = await stack.append(text)
     async with dying(stack, accepted) as lease:
         if phase != "accepted":
@@ -333,7 +337,7 @@ async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
 
 
 @pytest.mark.parametrize("phase", ["accepted", "spawned", "output", "tool"])
-async def test_a_turn_is_resumed_with_a_note_if_it_had_reached_the_agent(
+async def test_a_turn_is_repeated_with_a_note_if_it_had_reached_the_agent(
     stack: Stack, directory: Path, phase: str
 ) -> None:
     echo = script(
@@ -346,13 +350,13 @@ async def test_a_turn_is_resumed_with_a_note_if_it_had_reached_the_agent(
     await drain(stack, accepted)
 
     outcome = await stack.outcome(accepted)
-    *told, answer = [part["text"] for part in outcome.reply]
-    assert told == ([] if phase == "accepted" else [SECOND_TRY])
-    assert ("Your earlier attempt at this message was cut off" in answer) is bool(told)
+    *notices, answer = [part["text"] for part in outcome.reply]
+    assert notices == ([] if phase == "accepted" else [SECOND_TRY])
+    assert ("Your earlier attempt at this message was cut off" in answer) is bool(notices)
     assert [step.attempt for step in outcome.steps if step.name == "begun"] == [1, 2]
 
 
-async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: Stack) -> None:
+async def test_the_furthest_phase_of_earlier_attempts_is_not_forgotten(stack: Stack) -> None:
     accepted = await interrupted(stack, "hello", "tool")
     async with dying(stack, accepted):
         pass
@@ -368,7 +372,7 @@ async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(sta
     pid = agent_pid(await stack.reached(accepted, "spawned"))
     await stack.reached(accepted, "output")
 
-    # Somebody else takes the session over while this drain is late.
+    # Another worker takes the session over while this drain is late.
     state = keys.state(accepted.session.sid)
     await stack.fleet.scripts.client.hset(state, "lease_until_ms", 1)
     assert await stack.fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
@@ -381,8 +385,8 @@ async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(sta
     assert outcome.status == "running"
 
 
-async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stack) -> None:
-    """A host that slept must not answer from an old context."""
+async def test_a_warm_agent_with_a_different_last_turn_is_not_used(stack: Stack) -> None:
+    """After a host has slept, its agent must not answer from an outdated context."""
     first = await stack.append("hello")
     await drain(stack, first)
     pid = agent_pid(await stack.reached(first, "spawned"))
@@ -397,9 +401,7 @@ async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stac
     assert "- hello" in said(await stack.outcome(second))
 
 
-async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
-    stack: Stack, directory: Path
-) -> None:
+async def test_an_agent_can_choose_not_to_reply(stack: Stack, directory: Path) -> None:
     body = "while True:\n turn()\n say(type='text', text='NO_REPLY')\n say(type='done')\n"
     stack.configure({"runtime": "demo", "command": list(script(directory, body))})
     accepted = await stack.append("fyi")
@@ -412,10 +414,10 @@ async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
     assert (reply.text, reply.entries) == ("", (accepted.entry_id,))
 
 
-async def test_an_agent_that_ends_while_it_starts_is_started_once_more(
+async def test_an_agent_that_exits_while_it_starts_is_started_once_more(
     stack: Stack, directory: Path
 ) -> None:
-    """Of two of opencode that start for the first time at once, one finds its database locked."""
+    """If opencode starts for the first time twice at once, one start finds its database locked."""
     body = (
         "if not os.path.exists('tried'):\n"
         "    open('tried', 'w').close(); sys.exit('database is locked')\n"

@@ -1,4 +1,4 @@
-"""The end of a conversation, together with whatever else goes on in its session."""
+"""The end of a conversation while tasks, retries or other entries are unfinished in its session."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.support.stack import Stack, message, said
 
 
 async def taken(stack: Stack, accepted: Accepted) -> Lease:
-    """Take a session over from whoever had it."""
+    """Acquire a session's lease, which expires for its present owner."""
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="x", host="here")
     assert lease is not None
@@ -43,7 +43,7 @@ async def begun(lease: Lease, *accepted: Accepted) -> Batch:
 async def spawn(
     stack: Stack, parent: SessionKey, call: str, lease: Lease | None = None
 ) -> tuple[SessionKey, str]:
-    """Have a session start a task, for its agent if it has a lease."""
+    """Start a task of a session, as its agent if `lease` is given; return its session and entry."""
     caller = None
     if lease:
         await lease.grant(call[0] * 64, ["sessions_spawn"])
@@ -52,7 +52,7 @@ async def spawn(
     return await started_task(stack.fleet, parent, task, call=call, caller=caller)
 
 
-async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_agent(
+async def test_results_that_wait_at_the_end_of_a_conversation_do_not_reach_the_next_one(
     agent: Stack,
 ) -> None:
     configure(agent, queue={"mode": "collect"})
@@ -71,7 +71,7 @@ async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_age
     assert await agent.fleet.sessions.children(first.session.sid) == []
 
 
-async def test_a_task_of_messages_that_were_tried_alone_is_not_the_next_conversations(
+async def test_a_new_conversation_does_not_reuse_tasks_of_messages_that_were_tried_alone(
     agent: Stack,
 ) -> None:
     a, b, c = await append(agent, "a", "b", "/new go")
@@ -92,7 +92,9 @@ async def test_a_task_of_messages_that_were_tried_alone_is_not_the_next_conversa
     assert (await spawn(agent, a.session, "2", lease))[0] != first[0]
 
 
-async def test_an_archive_is_forgotten_although_less_is_kept_by_now(agent: Stack) -> None:
+async def test_forgetting_removes_archives_that_have_an_earlier_longer_retention(
+    agent: Stack,
+) -> None:
     (a,) = await append(agent, "a")
     client, lease = agent.fleet.scripts.client, await taken(agent, a)
     for keep_ms in (365 * 86_400_000, 60_000):
@@ -107,7 +109,9 @@ async def test_an_archive_is_forgotten_although_less_is_kept_by_now(agent: Stack
     assert await client.keys(keys.archive("*") + "*") == []
 
 
-async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(agent: Stack) -> None:
+async def test_a_message_that_joined_a_turn_does_not_end_the_conversation_on_a_retry(
+    agent: Stack,
+) -> None:
     configure(agent, queue={"mode": "steer"}, **IDLE_2_H)
     first = await answered(agent, "one")
     await passed(agent, first, 3)
@@ -129,7 +133,7 @@ async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(age
 async def test_a_clock_that_was_ahead_ends_one_conversation_at_most(
     agent: Stack, sections: dict[str, Any]
 ) -> None:
-    """Entries go on to be numbered by it for a day after it was set right."""
+    """After the clock is corrected, the ids of new entries keep its wrong time for a day."""
     configure(agent, **sections)
     first = await answered(agent, "one")
     client, name = agent.fleet.scripts.client, keys.inbound(first.session.sid)
@@ -142,8 +146,8 @@ async def test_a_clock_that_was_ahead_ends_one_conversation_at_most(
     assert replies[-1].endswith("knew two + three")
 
 
-async def test_what_was_never_begun_is_no_second_try(agent: Stack) -> None:
-    """It came between two messages that were tried together, and failed twice."""
+async def test_an_entry_that_was_never_begun_is_not_a_second_try(agent: Stack) -> None:
+    """The entry arrived between two messages that were tried together and failed twice."""
     configure(agent, queue={"mode": "steer"})
     await talk(agent, "one")
     first = await agent.append("p1")

@@ -1,8 +1,8 @@
-"""At every step between accepting a message and its outcome, the worst that can happen there.
+"""Kills, freezes and lost connections at every step between accepting a message and its outcome.
 
 Each case stops a stock `rq worker` at one step (`tests/support/failpoints.py`), lets a second
-message arrive in that window, does something bad, and looks at what is there in the end:
-both messages have one outcome, said once, in order, and nothing is left running.
+message arrive, and causes a failure. At the end, both messages must have one outcome, which was
+delivered once and in order, and no process may be left.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-#: No case may last as long as the lease, or others would take over what it is about.
+#: Longer than any case lasts: otherwise another worker would take over its session.
 LEASE_S = 12.0
-#: Of those that are frozen until it is over.
+#: For workers that are frozen until their lease has expired.
 SHORT_LEASE_S = 2.0
 
-#: An agent that notes what it was asked, uses a tool, and answers in two messages. A message that
-#: begins with a verdict has that beside a turn.
+#: An agent that writes each message to a file, uses a tool, and answers in two messages. As an
+#: aside, a message that begins with a verdict gets that verdict.
 AGENT = """
 import re, select
 def aside(message):
@@ -104,12 +104,12 @@ while True:
     say(type='done')
 """
 
-#: The steps of a first turn, in the order in which they come.
+#: The steps of a first turn, in their order.
 STEPS = ("acquire", "begin", "phase", "remember", "publish", "finish", "close")
 
 
 class Lab:
-    """Workers behind a proxy, for all cases of this module."""
+    """Workers that reach Redis through a proxy, shared by all cases."""
 
     def __init__(self, stack: Stack, proxy: Proxy) -> None:
         self.stack = stack
@@ -117,22 +117,22 @@ class Lab:
         self.workspace = stack.home.path / "workspaces" / "main"
 
     async def keep_workers(self) -> None:
-        """Have two workers, always: RQ's own end at any time after Redis was away."""
+        """Keep two workers running: RQ's workers may exit at any time after Redis was down."""
         while True:
             running = [worker for worker in self.stack.workers if worker.poll() is None]
             self.stack.workers = running
             if len(running) < 2:
-                with contextlib.suppress(AssertionError, RedisUnavailable):  # it may be away now
+                with contextlib.suppress(AssertionError, RedisUnavailable):  # Redis may be down
                     await self.stack.start_worker()
             else:
                 await asyncio.sleep(0.05)
 
     def asked(self, word: str) -> int:
-        """Return how often the agent was asked something."""
+        """Return how often the agent was asked `word`."""
         return (self.workspace / "asked").read_text().split().count(word)
 
     async def at_work(self, mode: QueueMode) -> tuple[str, Accepted]:
-        """Have a session in a mode whose agent waits; return its word and message."""
+        """Start a turn that waits, in a queue mode; return its word and its message."""
         word = f"wait{uuid.uuid4().hex}"
         first = await self.stack.append("hello", from_=word)
         await self.stack.outcome(first)
@@ -143,16 +143,16 @@ class Lab:
         return word, accepted
 
     async def replies(self, sid: str) -> list[Reply]:
-        """Return what was said to one session, oldest first."""
+        """Return the replies of one session, oldest first."""
         reader = self.stack.fleet.replies.reader("test", "default", token="the test's")
         count = await self.stack.fleet.scripts.client.xlen(REPLIES)
-        replies = reader.replies()
-        found = [await anext(replies) for _ in range(count)]
-        await replies.aclose()
-        return [reply for reply in found if reply.sid == sid]
+        stream = reader.replies()
+        replies = [await anext(stream) for _ in range(count)]
+        await stream.aclose()
+        return [reply for reply in replies if reply.sid == sid]
 
-    async def see_the_promise_held(self, first: Accepted, second: Accepted) -> None:
-        """Both messages are done; what was said is complete, in order, and there once."""
+    async def check_outcomes(self, first: Accepted, second: Accepted) -> None:
+        """Check that both messages are done, with complete replies in order, each sent once."""
         for accepted in (first, second):
             outcome = await self.stack.outcome(accepted)
             assert outcome.status == "done"
@@ -160,29 +160,29 @@ class Lab:
         sid = first.session.sid
         assert await self.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
         replies = await self.replies(sid)
-        places = [(reply.turn, reply.attempt, reply.index) for reply in replies]
-        assert len(places) == len(set(places)), "said twice"
+        positions = [(reply.turn, reply.attempt, reply.index) for reply in replies]
+        assert len(positions) == len(set(positions)), "a message was sent twice"
         finals = [reply for reply in replies if reply.is_final]
         assert [reply.entries for reply in finals] == [(first.entry_id,), (second.entry_id,)]
         assert [reply.text.split()[1] for reply in finals] == ["ends", "ends"]
         for final in finals:
             of_turn = [r for r in replies if (r.turn, r.attempt) == (final.turn, final.attempt)]
             assert [reply.index for reply in of_turn] == list(range(len(of_turn)))
-            said = [reply.text for reply in of_turn if reply.text != SECOND_TRY]
-            assert len(said) == 2
-            assert said[0].split()[0] == said[1].split()[0], "two attempts were mixed"
+            texts = [reply.text for reply in of_turn if reply.text != SECOND_TRY]
+            assert len(texts) == 2
+            assert texts[0].split()[0] == texts[1].split()[0], "two attempts were mixed"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab() -> AsyncIterator[Lab]:
-    """Workers whose leases last."""
+    """Workers with leases that outlast every case."""
     async with laboratory(LEASE_S) as lab:
         yield lab
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def short_lab() -> AsyncIterator[Lab]:
-    """Workers whose leases are soon over."""
+    """Workers with leases that expire soon."""
     async with laboratory(SHORT_LEASE_S) as lab:
         yield lab
 
@@ -213,12 +213,12 @@ async def laboratory(lease_s: float) -> AsyncIterator[Lab]:
 
 
 async def lose(lab: Lab, failpoint: Failpoint) -> None:
-    """The connection breaks: the command never arrives, or its reply doesn't."""
+    """Break the connection, so that the command or its reply never arrives."""
     failpoint.cut()
 
 
 async def kill(lab: Lab, failpoint: Failpoint) -> None:
-    """The work-horse is killed; a sweeper of its host sees that, before its lease is over."""
+    """Kill the work-horse, and let a sweeper of its host notice it before the lease expires."""
     os.kill(failpoint.pid, signal.SIGKILL)
     await eventually(lambda: not is_alive(failpoint.pid))
     failpoint.cut()
@@ -227,43 +227,46 @@ async def kill(lab: Lab, failpoint: Failpoint) -> None:
 
 
 async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
-    """Redis is killed, and is back at once."""
+    """Kill Redis, and start it again at once."""
     lab.stack.redis.kill()
     await asyncio.to_thread(lab.stack.redis.start)
     failpoint.cut()
 
 
-#: A step that Redis has not heard of is sent again, whatever broke; the worst comes behind it.
-#: What is killed or frozen behind a step is so before the next one; that Redis knows after its end
-#: what it has answered is shown once for each step of a turn, and that a lost reply's repetition
-#: counts once for each script (`tests/fleet/test_lost_replies.py`). The rest is `thorough`.
+#: A command that has not reached Redis is sent again after any failure, so only a kill is tested
+#: before a step. A kill or freeze after a step equals one before the next step, so most of these
+#: cases are `thorough`. A restart of Redis is always tested at the steps of a plain turn only.
+#: `tests/fleet/test_lost_replies.py` tests for each script that a repetition after a lost reply
+#: counts once.
 CASES = [
-    pytest.param(side, what, id=f"{side}-{what.__name__}")
-    for side, what in (("before", kill), ("after", kill), ("after", lose), ("after", end_redis))
+    pytest.param(side, failure, id=f"{side}-{failure.__name__}")
+    for side, failure in (("before", kill), ("after", kill), ("after", lose), ("after", end_redis))
 ]
 
 
 @pytest.mark.thorough(*(f"{step}-after-kill" for step in STEPS[:-1]))
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
+async def test_messages_have_one_outcome_if_a_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
+) -> None:
     word = uuid.uuid4().hex
     failpoint = lab.proxy.arm(step, side)
     first = await lab.stack.append(f"first{word}", from_=word)
     await failpoint.wait()
 
     second = await lab.stack.append(f"second{word}", from_=word)
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
 
-    await lab.see_the_promise_held(first, second)
-    if what_happens is not kill:
+    await lab.check_outcomes(first, second)
+    if failure is not kill:
         assert (lab.asked(f"first{word}"), lab.asked(f"second{word}")) == (1, 1)
 
 
 @pytest.mark.thorough(*(f"{step}-after" for step in STEPS[:-1]))
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_worker_that_freezes_past_its_lease_at(
+async def test_messages_have_one_outcome_if_a_worker_freezes_past_its_lease_at(
     short_lab: Lab, step: str, side: Side
 ) -> None:
     lab = short_lab
@@ -274,19 +277,19 @@ async def test_a_worker_that_freezes_past_its_lease_at(
     second = await lab.stack.append(f"second{word}", from_=word)
 
     os.kill(horse, signal.SIGSTOP)
-    await lab.see_the_promise_held(first, second)
+    await lab.check_outcomes(first, second)
     os.kill(horse, signal.SIGCONT)
     failpoint.release()
 
     await eventually(lambda: not is_alive(horse))
-    await lab.see_the_promise_held(first, second)
+    await lab.check_outcomes(first, second)
 
 
 @pytest.mark.thorough("end_redis", "steer-after-kill", "finish-after-lose")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", ["steer", "finish"])
-async def test_a_worker_with_a_message_that_joins_its_turn_at(
-    lab: Lab, step: str, side: Side, what_happens: object
+async def test_a_joining_message_has_one_outcome_if_its_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
 ) -> None:
     word, first = await lab.at_work("steer")
     sid = first.session.sid
@@ -297,7 +300,7 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         (lab.workspace / f"go-{word}").touch()
     await failpoint.wait()
     third = await lab.stack.append(f"third{word}", from_=word)
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
     (lab.workspace / f"go-{word}").touch()
 
     statuses = [(await lab.stack.outcome(each)).status for each in (first, second, third)]
@@ -305,17 +308,17 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
     assert set(statuses) <= {"done", "steered"}
     assert await lab.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
     _, *finals = [reply.entries for reply in await lab.replies(sid) if reply.is_final]
-    # Each message is answered once, in order, whether alone or together.
+    # Each message is answered once and in order, alone or together with others.
     answered = [entry_id for entries in finals for entry_id in entries]
     assert answered == [each.entry_id for each in (first, second, third)]
-    if what_happens is not kill:
+    if failure is not kill:
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
 @pytest.mark.thorough(
     *("end_redis", "aside_ask-answered-after-kill", "work-after-lose", "stop-after-lose")
 )
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize(
     ("step", "verdict"),
     [
@@ -325,17 +328,17 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         ("aside_end", "stop"),
     ],
 )
-async def test_a_worker_with_a_message_beside_its_turn_at(
-    lab: Lab, step: str, verdict: str, side: Side, what_happens: object
+async def test_an_aside_has_one_outcome_if_its_worker_fails_at(
+    lab: Lab, step: str, verdict: str, side: Side, failure: object
 ) -> None:
-    """Whatever happens, the message has one outcome and one answer, there or beside."""
+    """The message has one outcome and one answer, as an aside or in a turn."""
     word, first = await lab.at_work("aside")
     sid = first.session.sid
     failpoint = lab.proxy.arm(step, side)
     second = await lab.stack.append(f"{verdict}{word}", from_=word)
     await failpoint.wait()
     third = await lab.stack.append(f"third{word}", from_=word)
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
     (lab.workspace / f"go-{word}").touch()
 
     statuses = [(await lab.stack.outcome(each)).status for each in (first, second, third)]
@@ -347,22 +350,22 @@ async def test_a_worker_with_a_message_beside_its_turn_at(
     answered = [entry_id for reply in finals for entry_id in reply.entries]
     assert sorted(answered) == sorted(each.entry_id for each in (first, second, third))
     assert len([reply for reply in finals if reply.is_beside]) <= (verdict == "answered")
-    assert lab.asked(f"beside-{verdict}{word}") <= (2 if what_happens is kill else 1)
+    assert lab.asked(f"beside-{verdict}{word}") <= (2 if failure is kill else 1)
 
 
 @pytest.mark.thorough("end_redis", "aside_move-after-kill", "begin-after-lose", "finish-after-lose")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", ["aside_move", "begin", "finish"])
-async def test_a_worker_that_moves_a_message_to_a_branch_at(
-    lab: Lab, step: str, side: Side, what_happens: object
+async def test_a_message_moved_to_a_branch_is_answered_once_if_a_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
 ) -> None:
-    """Whatever happens, to the conversation's worker or the branch's, it is answered once."""
+    """The failure is in the worker of the conversation or in that of the branch."""
     word, first = await lab.at_work("aside")
     sid = first.session.sid
     failpoint = lab.proxy.arm(step, side)
     second = await lab.stack.append(f"branch{word}", from_=word)
     await failpoint.wait()
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
     if step == "aside_move":
         (lab.workspace / f"go-{word}").touch()
     outcome = await lab.stack.outcome(second)
@@ -372,7 +375,7 @@ async def test_a_worker_that_moves_a_message_to_a_branch_at(
     assert outcome.status == "done"
     await lab.stack.until_idle(first)
     branches = await lab.stack.fleet.sessions.children(sid)
-    assert len(branches) <= 1  # the conversation itself may have answered it, once it was over
+    assert len(branches) <= 1  # after the turn, the conversation itself may have answered it
     replies = [*await lab.replies(sid)]
     for branch in branches:
         replies += await lab.replies(branch.sid)
@@ -380,15 +383,15 @@ async def test_a_worker_that_moves_a_message_to_a_branch_at(
     answered = [entry for reply in replies if reply.is_final for entry in reply.entries]
     assert answered.count(second.entry_id) == 1
     assert await lab.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
-    if what_happens is not kill:
+    if failure is not kill:
         assert lab.asked(f"branch{word}") == 1
 
 
 @pytest.mark.thorough("end_redis", "renew-after-kill")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", ["renew", "live"])
-async def test_a_worker_in_a_long_turn_at(
-    lab: Lab, step: str, side: Side, what_happens: object
+async def test_messages_have_one_outcome_if_a_worker_fails_in_a_long_turn_at(
+    lab: Lab, step: str, side: Side, failure: object
 ) -> None:
     word = f"wait{uuid.uuid4().hex}"
     failpoint = lab.proxy.arm(step, side)
@@ -396,20 +399,20 @@ async def test_a_worker_in_a_long_turn_at(
     await failpoint.wait()
 
     second = await lab.stack.append(f"second{word}", from_=word)
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
     (lab.workspace / f"go-{word}").touch()
 
-    await lab.see_the_promise_held(first, second)
-    if what_happens is not kill:
+    await lab.check_outcomes(first, second)
+    if failure is not kill:
         assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
 @pytest.mark.thorough("end_redis")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
-async def test_a_worker_that_leaves_at_its_release(
-    lab: Lab, side: Side, what_happens: object
+@pytest.mark.parametrize(("side", "failure"), CASES)
+async def test_messages_have_one_outcome_if_a_leaving_worker_fails_at_its_release(
+    lab: Lab, side: Side, failure: object
 ) -> None:
-    """Asked to end in mid-turn, it gives back what waits."""
+    """A worker that is terminated during a turn returns the waiting messages."""
     word = f"wait{uuid.uuid4().hex}"
     first = await lab.stack.append(word, from_=word)
     await lab.stack.reached(first, "output")
@@ -426,22 +429,22 @@ async def test_a_worker_that_leaves_at_its_release(
     await eventually(is_leaving)
     (lab.workspace / f"go-{word}").touch()
     await failpoint.wait()
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
 
-    await lab.see_the_promise_held(first, second)
+    await lab.check_outcomes(first, second)
     assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
 @pytest.mark.thorough("end_redis")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
-async def test_a_worker_that_postpones_a_turn_at(
-    lab: Lab, side: Side, what_happens: object
+@pytest.mark.parametrize(("side", "failure"), CASES)
+async def test_messages_have_one_outcome_if_a_worker_fails_as_it_postpones_a_turn(
+    lab: Lab, side: Side, failure: object
 ) -> None:
     word = f"busy{uuid.uuid4().hex}"
     failpoint = lab.proxy.arm("postpone", side)
     first = await lab.stack.append(word, from_=word)
     await failpoint.wait()
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
 
     async def is_postponed_or_done() -> bool:
         view = await lab.stack.fleet.sessions.view(first.session.sid)
@@ -450,58 +453,57 @@ async def test_a_worker_that_postpones_a_turn_at(
 
     await eventually(is_postponed_or_done)
     sid, client = first.session.sid, lab.stack.fleet.scripts.client
-    await client.hdel(keys.state(sid), "postponed_until_ms")  # its time comes
+    await client.hdel(keys.state(sid), "postponed_until_ms")  # the pause is over
     await client.zadd(keys.ACTIVE, {sid: 1}, xx=True)
     second = await lab.stack.append(f"second{word}", from_=word)
 
-    await lab.see_the_promise_held(first, second)
+    await lab.check_outcomes(first, second)
     texts = [reply.text for reply in await lab.replies(first.session.sid)]
     assert len([text for text in texts if text.startswith("The model is busy.")]) <= 1
-    if what_happens is not kill:
+    if failure is not kill:
         assert (lab.asked(word), lab.asked(f"second{word}")) == (2, 1)
 
 
 @pytest.mark.thorough("end_redis", "begin", "phase", "finish-after-kill", "after-lose")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", ["begin", "phase", "finish", "close"])
-async def test_a_worker_with_a_task_of_another_session_at(
-    lab: Lab, step: str, side: Side, what_happens: object
+async def test_the_result_of_a_task_arrives_once_if_its_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
 ) -> None:
-    """Whatever happens, the session that has started it gets the result once."""
+    """The session that started the task gets its result once."""
     word = uuid.uuid4().hex
     parent = SessionKey("main", "test", "default", "chat-1", word)
     task = message(f"first{word}", from_=word)
     failpoint = lab.proxy.arm(step, side)
     child, entry_id = await started_task(lab.stack.fleet, parent, task, call=word)
     await failpoint.wait()
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
 
     outcome = await lab.stack.outcome(Accepted(child, entry_id, False))
     assert outcome.status == "done"
     await lab.stack.until_idle(Accepted(child, entry_id, False))
 
-    async def is_told() -> bool:
+    async def has_processed_result() -> bool:
         view = await lab.stack.fleet.sessions.view(parent.sid)
         return view is not None and view.status == "idle" and bool(view.last_entry)
 
-    await eventually(is_told)
+    await eventually(has_processed_result)
     recorded = (await lab.stack.fleet.records.of(parent.sid)).splitlines()
-    asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
-    (result,) = asked
+    (result,) = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
     assert result.endswith(f"first{word} ends")
     assert [reply.is_final for reply in await lab.replies(parent.sid)].count(True) == 1
     assert await lab.replies(child.sid) == []
-    if what_happens is not kill:
+    if failure is not kill:
         assert lab.asked(f"first{word}") == 1
 
 
 @pytest.mark.thorough("end_redis", "steer-after-kill", "finish-after-lose")
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", ["steer", "finish"])
-async def test_a_worker_whose_task_is_told_something_at(
-    lab: Lab, step: str, side: Side, what_happens: object
+async def test_a_message_to_a_task_is_in_one_result_if_its_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
 ) -> None:
-    """Whatever happens, each thing that was told is in one result, and none is lost."""
+    """Each message to the task is in exactly one of its results."""
     word, fleet = f"wait{uuid.uuid4().hex}", lab.stack.fleet
     begun = await lab.stack.append("hello", from_=word)
     await lab.stack.outcome(begun)
@@ -515,7 +517,7 @@ async def test_a_worker_whose_task_is_told_something_at(
         (lab.workspace / f"go-{word}").touch()
         await failpoint.wait()
     text = f"second{word}"
-    telling = asyncio.create_task(
+    sending = asyncio.create_task(
         tell(
             *(fleet, Config(), None, f"tell-{word}"),
             text=text,
@@ -528,39 +530,39 @@ async def test_a_worker_whose_task_is_told_something_at(
     if step == "steer":
         await failpoint.wait()
     else:
-        await telling
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+        await sending
+    await failure(lab, failpoint)  # type: ignore[operator]
     (lab.workspace / f"go-{word}").touch()
-    runs = {entry_id, (await telling).run}
+    runs = {entry_id, (await sending).run}
 
     async def results() -> list[str]:
         recorded = (await fleet.records.of(parent.sid)).splitlines()
-        asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
-        return asked[1:]
+        texts = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
+        return texts[1:]
 
-    async def are_all_told() -> bool:
+    async def has_last_result() -> bool:
         return text in "".join(await results())
 
-    await eventually(are_all_told)
+    await eventually(has_last_result)
     await lab.stack.until_idle(Accepted(child, entry_id, False))
-    told = await results()
-    assert len(told) == len(runs)
-    assert sum(text in result for result in told) == 1
+    reported = await results()
+    assert len(reported) == len(runs)
+    assert sum(text in result for result in reported) == 1
     assert await lab.replies(child.sid) == []
-    if what_happens is not kill:  # a second attempt answers to both, and this agent to the last one
-        assert f"{word} begins" in told[0].replace(text, "")
+    if failure is not kill:  # a second attempt gets both messages, and answers only the last one
+        assert f"{word} begins" in reported[0].replace(text, "")
         assert (lab.asked(word), lab.asked(text)) == (1, 1)
 
 
 @pytest.mark.thorough(
     *("end_redis", "acquire", "begin-after", "reset-after-kill", "finish-after", "close-after-lose")
 )
-@pytest.mark.parametrize(("side", "what_happens"), CASES)
+@pytest.mark.parametrize(("side", "failure"), CASES)
 @pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
-async def test_a_worker_that_ends_a_conversation_at(
-    lab: Lab, step: str, side: Side, what_happens: object
+async def test_a_conversation_ends_once_if_its_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
 ) -> None:
-    """It ends once, it is said once, and what follows knows nothing of it."""
+    """The end is announced once, and later messages do not continue the old conversation."""
     word = uuid.uuid4().hex
     first = await lab.stack.append(f"first{word}", from_=word)
     await lab.stack.outcome(first)
@@ -572,7 +574,7 @@ async def test_a_worker_that_ends_a_conversation_at(
     await failpoint.wait()
 
     second = await lab.stack.append(f"second{word}", from_=word)
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+    await failure(lab, failpoint)  # type: ignore[operator]
 
     assert (await lab.stack.outcome(command)).status == "done"
     await lab.stack.outcome(second)
@@ -588,10 +590,10 @@ async def test_a_worker_that_ends_a_conversation_at(
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation(
+async def test_a_worker_that_freezes_in_a_reset_does_not_end_the_next_conversation(
     short_lab: Lab, side: Side
 ) -> None:
-    """When it wakes, it doesn't end the conversation that has begun meanwhile."""
+    """When the worker continues, a new conversation has already begun."""
     lab = short_lab
     word = uuid.uuid4().hex
     first = await lab.stack.append(f"first{word}", from_=word)
@@ -617,13 +619,15 @@ async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation
 
 
 @pytest.mark.thorough("before-lose")
-@pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("failure", [lose, kill], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     ("step", "side"),
     [("append", "before"), ("append", "after"), ("hint", "before")],
 )
-async def test_a_gateway_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
-    """It dies, or loses its connection; `send` sends the message again."""
+async def test_a_message_is_answered_once_if_the_gateway_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
+) -> None:
+    """The gateway dies or loses its connection, and `send` sends the message again."""
     word = uuid.uuid4().hex
     argv = ["send", f"first{word}", "--from", word, "--message-id", word, "--wait", "30"]
     log = lab.stack.home.logs / "send.log"
@@ -633,11 +637,11 @@ async def test_a_gateway_at(lab: Lab, step: str, side: Side, what_happens: objec
         sending = start_program([REMOTECLAW, *argv], env=lab.stack.env(), log=log)
         await failpoint.wait()
 
-        await what_happens(lab, failpoint)  # type: ignore[operator]
+        await failure(lab, failpoint)  # type: ignore[operator]
 
-        if what_happens is kill:
+        if failure is kill:
             await running.enter_async_context(gateway_process(lab.stack))
-        again = await asyncio.to_thread(run_command, *argv, env=lab.stack.env())
-        assert f"first{word} ends" in again.stdout
+        repeated = await asyncio.to_thread(run_command, *argv, env=lab.stack.env())
+        assert f"first{word} ends" in repeated.stdout
         assert lab.asked(f"first{word}") == 1
         await eventually(lambda: sending.poll() is not None)

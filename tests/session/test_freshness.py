@@ -1,4 +1,4 @@
-"""Conversations that end by themselves: each day, or after so long; by channel and kind of chat."""
+"""Automatic ends of stale conversations: daily or after idle time, by channel and kind of chat."""
 
 import time
 from dataclasses import replace
@@ -34,7 +34,7 @@ from tests.support.rows import for_each
 from tests.support.stack import Stack, message, said
 
 HOUR_MS = 3_600_000
-#: All conversations that were not at work at midnight have ended.
+#: Conversations end at midnight, once their turn is over.
 AT_MIDNIGHT = {"sessions": {"reset": {"daily": "00:00", "timezone": "UTC"}}}
 
 
@@ -42,7 +42,7 @@ AT_MIDNIGHT = {"sessions": {"reset": {"daily": "00:00", "timezone": "UTC"}}}
 
 
 def at(text: str) -> int:
-    """Return an instant: a local time with its zone, and a ! for the second of two."""
+    """Parse a local time and its zone; a `!` selects the second of two equal local times."""
     clock, zone = text.removesuffix("!").rsplit(" ", 1)
     moment = datetime.fromisoformat(clock).replace(
         tzinfo=ZoneInfo(zone), fold=int(text.endswith("!"))
@@ -57,32 +57,34 @@ def at(text: str) -> int:
         ("04:00", "2026-06-01 23:00 Europe/Berlin", "2026-06-02 04:00 Europe/Berlin", True),
         ("04:00", "2026-06-02 04:00 Europe/Berlin", "2026-06-02 23:00 Europe/Berlin", False),
         ("04:00", "2026-05-01 12:00 Europe/Berlin", "2026-06-02 03:00 Europe/Berlin", True),
-        # A turn that went on over the hour, and a message that came in its midst.
+        # The last turn ended after the reset time, and the message arrived during it.
         ("04:00", "2026-06-02 04:10 Europe/Berlin", "2026-06-02 04:05 Europe/Berlin", False),
-        # Elsewhere it is another day.
+        # In another time zone, it is another day.
         ("00:00", "2026-06-02 00:30 Asia/Tokyo", "2026-06-01 23:00 Europe/Berlin", False),
-        # Clocks go forward from 02:00 to 03:00: that time doesn't come, so it comes at 03:30.
+        # Clocks go forward from 02:00 to 03:00: 02:30 does not exist, so 03:30 counts.
         ("02:30", "2026-03-29 01:59 Europe/Berlin", "2026-03-29 03:29 Europe/Berlin", False),
         ("02:30", "2026-03-29 01:59 Europe/Berlin", "2026-03-29 03:30 Europe/Berlin", True),
-        # Clocks go back from 03:00 to 02:00: it comes twice, and counts once.
+        # Clocks go back from 03:00 to 02:00: 02:30 exists twice, and counts once.
         ("02:30", "2026-10-25 02:29 Europe/Berlin", "2026-10-25 02:30 Europe/Berlin", True),
         ("02:30", "2026-10-25 02:31 Europe/Berlin", "2026-10-25 02:31 Europe/Berlin!", False),
-        # Over midnight: the old day comes again for an hour.
+        # Clocks go back at midnight: the old day is repeated for an hour.
         ("00:00", "2026-10-31 23:30 America/Havana", "2026-11-01 00:30 America/Havana", True),
         ("00:00", "2026-11-01 00:30 America/Havana", "2026-11-01 00:30 America/Havana!", False),
     ],
 )
-def test_a_day_ends_at_its_time(daily: str, last: str, now: str, is_stale: bool) -> None:
+def test_a_conversation_is_stale_after_the_daily_reset_time(
+    daily: str, last: str, now: str, is_stale: bool
+) -> None:
     zone = now.removesuffix("!").rsplit(" ", 1)[1]
     policy = ResetConfig(daily=daily, timezone=zone)
 
-    why = staleness(policy, last_ms=at(last), now_ms=at(now))
+    reason = staleness(policy, last_ms=at(last), now_ms=at(now))
 
-    assert why == ("daily" if is_stale else None)
+    assert reason == ("daily" if is_stale else None)
 
 
 @for_each(
-    ("settings", "minutes", "why"),
+    ("settings", "minutes", "reason"),
     [
         ({}, 10_000_000, None),
         ({"idle_minutes": 120}, 120, None),
@@ -93,24 +95,24 @@ def test_a_day_ends_at_its_time(daily: str, last: str, now: str, is_stale: bool)
         ({"daily": "04:00", "idle_minutes": 1, "timezone": "UTC"}, -10_000, None),
     ],
 )
-def test_a_conversation_ends_after_so_long(
-    settings: dict[str, Any], minutes: int, why: str | None
+def test_a_conversation_is_stale_after_its_idle_minutes(
+    settings: dict[str, Any], minutes: int, reason: str | None
 ) -> None:
     policy, last_ms = ResetConfig(**settings), at("2026-06-01 12:00 UTC")
 
-    assert staleness(policy, last_ms=last_ms, now_ms=last_ms + minutes * 60_000) == why
+    assert staleness(policy, last_ms=last_ms, now_ms=last_ms + minutes * 60_000) == reason
 
 
-def test_the_zone_is_this_computer_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_time_zone_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     zone = "America/New_York"
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     policy = ResetConfig(daily="04:00")
-    before, behind = at(f"2026-03-08 03:59 {zone}"), at(f"2026-03-08 04:00 {zone}")
+    before, after = at(f"2026-03-08 03:59 {zone}"), at(f"2026-03-08 04:00 {zone}")
 
     try:
         assert staleness(policy, last_ms=before, now_ms=before) is None
-        assert staleness(policy, last_ms=before, now_ms=behind) == "daily"
+        assert staleness(policy, last_ms=before, now_ms=after) == "daily"
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -125,8 +127,10 @@ ZONES = ("Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Pacific/Apia
     daily=st.times().map(lambda moment: f"{moment:%H:%M}"),
     zone=st.sampled_from(ZONES),
 )
-def test_each_day_ends_once(now: int, passed: int, daily: str, zone: str) -> None:
-    """Of any moment, whatever the clocks do: with time, what is stale stays so."""
+def test_a_conversation_becomes_stale_once_per_day(
+    now: int, passed: int, daily: str, zone: str
+) -> None:
+    """This holds at any moment, even when clocks change."""
     policy = ResetConfig(daily=daily, timezone=zone)
 
     assert staleness(policy, last_ms=now, now_ms=now) is None
@@ -147,19 +151,23 @@ def test_each_day_ends_once(now: int, passed: int, daily: str, zone: str) -> Non
         ("alice", "t", "thread"),
     ],
 )
-def test_kinds_of_chats(chat: str, thread: str | None, kind: str) -> None:
+def test_the_kind_of_a_chat_is_derived_from_its_session_key(
+    chat: str, thread: str | None, kind: str
+) -> None:
     assert kind_of(SessionKey("main", "console", "default", chat, "alice", thread)) == kind
 
 
 @pytest.mark.parametrize("kind", ["direct", "group", "thread", None])
-def test_a_message_knows_its_kind_of_chat_better_than_its_ids(kind: ChatKind | None) -> None:
-    """A direct chat may have an id of its own."""
+def test_the_chat_kind_of_a_message_takes_precedence_over_its_ids(kind: ChatKind | None) -> None:
+    """A direct chat may have an id that differs from its user's, which looks like a group."""
     messages = [message("a tool's"), message("a person's", chat_kind=kind)]
 
     assert kind_of(SessionKey.of(messages[0], agent="main"), messages) == (kind or "group")
 
 
-async def test_a_direct_chat_with_an_id_of_its_own_ends_as_direct_ones_do(stack: Stack) -> None:
+async def test_a_direct_chat_with_its_own_id_uses_the_reset_settings_of_direct_chats(
+    stack: Stack,
+) -> None:
     configure(stack, sessions={"reset_by_kind": {"direct": {"idle_minutes": 120}}})
     first = await answered(stack, "one", chat_kind="direct")
     await passed(stack, first, hours=3)
@@ -175,7 +183,7 @@ async def test_a_direct_chat_with_an_id_of_its_own_ends_as_direct_ones_do(stack:
     ("channel", "kind", "minutes"),
     [("other", "direct", 1), ("other", "group", 2), ("test", "group", 3), ("test", "direct", 3)],
 )
-def test_the_most_specific_table_holds(
+def test_the_most_specific_reset_table_applies(
     home: Home, channel: str, kind: ChatKind, minutes: int
 ) -> None:
     home.config_file.write_text(
@@ -187,7 +195,7 @@ def test_the_most_specific_table_holds(
     assert load_config(home.config_file, {}).reset_of(channel, kind).idle_minutes == minutes
 
 
-def test_a_table_holds_as_a_whole_and_an_empty_one_ends_nothing(home: Home) -> None:
+def test_reset_tables_are_not_merged_and_an_empty_one_disables_resets(home: Home) -> None:
     home.config_file.write_text(
         '[sessions.reset]\ndaily = "04:00"\n'
         "[sessions.reset_by_kind.group]\nidle_minutes = 2\n"
@@ -201,7 +209,7 @@ def test_a_table_holds_as_a_whole_and_an_empty_one_ends_nothing(home: Home) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("[sessions.reset]\ndaily = '4:00'", "must be a time of day such as 04:00, not '4:00'"),
         ("[sessions.reset]\nidle_minutes = 0", "idle_minutes is not valid"),
@@ -210,13 +218,13 @@ def test_a_table_holds_as_a_whole_and_an_empty_one_ends_nothing(home: Home) -> N
         ("[sessions.reset_by_kind.groups]\ndaily = '04:00'", "'direct', 'group' or 'thread'"),
     ],
 )
-def test_a_mistake_in_the_configuration(home: Home, text: str, why: str) -> None:
+def test_an_invalid_reset_setting_is_reported(home: Home, text: str, reason: str) -> None:
     home.config_file.write_text(text)
 
     with pytest.raises(ConfigError) as error:
         load_config(home.config_file, {})
 
-    assert why in str(error.value)
+    assert reason in str(error.value)
 
 
 # -- conversations ----------------------------------------------------------------------------
@@ -231,7 +239,7 @@ def test_a_mistake_in_the_configuration(home: Home, text: str, why: str) -> None
     ],
     ids=["idle", "daily", "by kind"],
 )
-async def test_a_conversation_that_is_too_old_ends_and_it_is_said(
+async def test_a_stale_conversation_ends_with_a_notice(
     agent: Stack, sections: dict[str, Any], hours: float
 ) -> None:
     configure(agent, **sections)
@@ -246,26 +254,26 @@ async def test_a_conversation_that_is_too_old_ends_and_it_is_said(
     assert await ended(agent, first) == ["one"]
 
 
-async def test_it_is_the_time_of_the_answer_that_counts(agent: Stack) -> None:
-    """An agent may have worked for hours: whoever reads what it did and replies goes on."""
+async def test_idle_time_is_measured_from_the_answer(agent: Stack) -> None:
+    """An agent may work for hours, and a person who then replies continues the conversation."""
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
     before: Any = await agent.fleet.scripts.client.hget(
         keys.state(first.session.sid), "last_heard_ms"
     )
     await answered(agent, "two")
-    heard: Any = await agent.fleet.scripts.client.hget(
+    after: Any = await agent.fleet.scripts.client.hget(
         keys.state(first.session.sid), "last_heard_ms"
     )
 
     outcome = await agent.fleet.outcomes.read(first.session.sid, first.entry_id)
     assert outcome is not None
     assert int(before) == outcome.steps[-1].at_ms
-    assert int(heard) > int(before)
+    assert int(after) > int(before)
 
 
 @pytest.mark.parametrize("origin", ["cron", "session"])
-async def test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it(
+async def test_entries_of_cron_jobs_and_sessions_neither_extend_nor_end_a_conversation(
     agent: Stack, origin: Any
 ) -> None:
     configure(agent, **IDLE_2_H)
@@ -280,7 +288,7 @@ async def test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it(
     assert await talk(agent, "two") == [f"{RESET}\n\nheard two, knew -"]
 
 
-async def test_what_nobody_heard_does_not_keep_a_conversation(agent: Stack) -> None:
+async def test_a_stopped_message_does_not_extend_a_conversation(agent: Stack) -> None:
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
     await passed(agent, first, 3)
@@ -291,20 +299,20 @@ async def test_what_nobody_heard_does_not_keep_a_conversation(agent: Stack) -> N
     assert await talk(agent, "two") == [f"{RESET}\n\nheard two, knew -"]
 
 
-async def test_a_session_that_begins_has_nothing_to_end(agent: Stack) -> None:
-    """Neither has one that began anew; and a thread's past is told to an agent that begins."""
+async def test_a_new_session_has_no_conversation_to_end(agent: Stack) -> None:
+    """Also directly after a reset; and the new agent gets the earlier messages of its thread."""
     configure(agent, **AT_MIDNIGHT)
 
-    first = await answered(agent, "one", thread_id="t", thread_context="what was said before")
+    first = await answered(agent, "one", thread_id="t", thread_context="an earlier message")
 
     assert said(await agent.outcome(first)) == "heard one, knew -"
-    assert "what was said before" in prompts(agent)
+    assert "an earlier message" in prompts(agent)
     await answered(agent, "/new", thread_id="t")
     await passed(agent, first, 48)
     assert await talk(agent, "two", thread_id="t") == ["heard two, knew -"]
 
 
-async def test_a_copy_is_not_too_old_to_begin(agent: Stack) -> None:
+async def test_a_copied_conversation_is_not_stale_at_its_start(agent: Stack) -> None:
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
     view = await agent.fleet.sessions.view(first.session.sid)
@@ -316,7 +324,7 @@ async def test_a_copy_is_not_too_old_to_begin(agent: Stack) -> None:
     assert reply.startswith(CONTEXT_LOST)
 
 
-async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
+async def test_the_record_of_a_session_whose_state_has_expired_becomes_stale_too(
     agent: Stack,
 ) -> None:
     configure(agent, **IDLE_2_H)
@@ -329,7 +337,7 @@ async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
 
 
 @pytest.mark.parametrize("phase", ["", "output"])
-async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> None:
+async def test_a_retry_does_not_end_a_second_conversation(agent: Stack, phase: str) -> None:
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
     await passed(agent, first, 3)
@@ -343,8 +351,8 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
 
     await drain(agent, two)
 
-    again = [SECOND_TRY] if phase else []
-    assert await answers(agent, two) == ["\n\n".join([RESET, *again, "heard two, knew -"])]
+    notice = [SECOND_TRY] if phase else []
+    assert await answers(agent, two) == ["\n\n".join([RESET, *notice, "heard two, knew -"])]
     assert await ended(agent, first) == ["one"]
     view = await agent.fleet.sessions.view(lease.sid)
     assert view is not None

@@ -1,4 +1,4 @@
-"""Two hosts on one Redis: a session goes where its agent is, and moves when that host is gone."""
+"""Two hosts on one Redis: a session stays with its warm agent's host until that host is lost."""
 
 import os
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.support.stack import Stack, said
 
 @pytest.fixture
 async def other(stack: Stack, directory: Path) -> AsyncIterator[Stack]:
-    """A second host: a state directory and workers of its own, and the first one's Redis."""
+    """A second host, with its own state directory and workers, on the Redis of the first one."""
     other = Stack(Home(directory / "other").create())
     other.redis, other.fleet = stack.redis, stack.fleet
     os.mkfifo(other.lifeline)
@@ -37,16 +37,16 @@ async def agent_of(stack: Stack, accepted: Accepted) -> int:
     return int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
 
 
-async def gone(host: Stack) -> None:
-    """Have a host lose its power: its processes at once, its signs of life after a while."""
+async def lose_host(host: Stack) -> None:
+    """Simulate a power failure: end a host's processes, and let its registrations expire."""
     await host.end_processes()
     client = host.fleet.scripts.client
     async for name in client.scan_iter(match=keys.host(f"*@{host.home.host_id}")):
-        await client.delete(name)  # their time has passed
+        await client.delete(name)  # as if it had expired
 
 
 async def test_a_session_stays_with_its_host(stack: Stack, other: Stack) -> None:
-    """With a worker of each host waiting, every message finds its own agent, warm."""
+    """Workers of both hosts wait, and every message reaches the warm agent of its session."""
     await stack.start_worker()
     await other.start_worker()
     firsts = [await stack.append("hello", from_=f"person-{number}") for number in range(6)]
@@ -64,7 +64,7 @@ async def test_a_session_stays_with_its_host(stack: Stack, other: Stack) -> None
         assert (await stack.reached(message, "spawned")).startswith("warm")
 
 
-async def test_a_session_whose_host_is_gone_moves_and_says_what_it_lost(
+async def test_a_session_of_a_lost_host_moves_and_reports_the_lost_context(
     stack: Stack, other: Stack
 ) -> None:
     await stack.start_worker()
@@ -73,15 +73,17 @@ async def test_a_session_whose_host_is_gone_moves_and_says_what_it_lost(
     await stack.until_idle(first)
     await other.start_worker()
 
-    await gone(stack)
+    await lose_host(stack)
     second = await stack.append("memory")
 
     assert said(await stack.outcome(second)).startswith(CONTEXT_LOST)
     assert await served_by(other, second) == other.home.host_id
 
 
-async def test_what_waited_for_a_host_that_is_gone_is_found(stack: Stack, other: Stack) -> None:
-    """Its hint lies in a queue that nobody serves any more."""
+async def test_a_message_that_waits_for_a_lost_host_is_served_by_another(
+    stack: Stack, other: Stack
+) -> None:
+    """The message's hint is in a queue that no worker serves."""
     await stack.start_worker()
     first = await stack.append("hello")
     await stack.outcome(first)
@@ -91,17 +93,17 @@ async def test_what_waited_for_a_host_that_is_gone_is_found(stack: Stack, other:
     second = await stack.append("hello")  # the host still counts as alive
     assert await stack.fleet.scripts.client.llen(f"rq:queue:agents@{stack.home.host_id}") == 1
 
-    await gone(stack)
+    await lose_host(stack)
     await stack.fleet.scripts.client.zadd(keys.ACTIVE, {second.session.sid: 0})
     await stack.fleet.sweeper.sweep()
 
     assert (await stack.outcome(second)).status == "done"
 
 
-async def test_a_conversation_whose_files_are_shared_goes_on(
+async def test_a_conversation_in_a_shared_workspace_continues_on_another_host(
     stack: Stack, other: Stack, directory: Path
 ) -> None:
-    """Where both hosts see the CLI's own record, nothing is lost."""
+    """Both hosts can read the CLI's own transcript, so nothing is lost."""
     workspace = directory / "shared"
     workspace.mkdir()
     for host in (stack, other):
@@ -113,7 +115,7 @@ async def test_a_conversation_whose_files_are_shared_goes_on(
     agent = await agent_of(stack, first)
     await other.start_worker()
 
-    await gone(stack)
+    await lose_host(stack)
     reply = await stack.ask("memory")
 
     assert reply == "You said before:\n\n- hello"
@@ -121,34 +123,36 @@ async def test_a_conversation_whose_files_are_shared_goes_on(
     assert marked_processes(other.home)
 
 
-async def test_people_are_not_kept_waiting_by_the_background(stack: Stack) -> None:
+async def test_messages_of_people_do_not_wait_for_the_background_lane(stack: Stack) -> None:
     await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
-    behind = await stack.append("hello", lane="background", from_="cron")
+    background = await stack.append("hello", lane="background", from_="cron")
 
     assert "demo agent" in await stack.ask("hello")
-    outcome = await stack.fleet.outcomes.read(behind.session.sid, behind.entry_id)
+    outcome = await stack.fleet.outcomes.read(background.session.sid, background.entry_id)
     assert outcome is not None
     assert outcome.status == "accepted"
 
     await stack.start_worker()
-    assert (await stack.outcome(behind)).status == "done"
+    assert (await stack.outcome(background)).status == "done"
 
 
-async def test_a_person_who_writes_to_a_background_session_is_served_as_one(stack: Stack) -> None:
+async def test_a_message_of_a_person_moves_a_background_session_to_the_first_lane(
+    stack: Stack,
+) -> None:
     await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
-    behind = await stack.append("hello", lane="background")
+    background = await stack.append("hello", lane="background")
 
     assert "message 2" in await stack.ask("hello")
-    assert (await stack.outcome(behind)).status == "done"
+    assert (await stack.outcome(background)).status == "done"
 
 
-async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: Stack) -> None:
+async def test_the_queue_of_a_lost_host_is_removed(stack: Stack, other: Stack) -> None:
     await stack.start_worker()
     first = await stack.append("hello")
     await stack.outcome(first)
     await stack.until_idle(first)
     await stack.end_processes()
-    await stack.append("nobody is there to take this hint")
+    await stack.append("no worker takes the hint of this message")
     queue = f"agents@{stack.home.host_id}"
     workers, client = stack.fleet.workers, stack.fleet.scripts.client
     assert await workers.waiting() == 1
@@ -156,7 +160,7 @@ async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: 
 
     await workers.clear_deserted()
     assert await workers.waiting() == 1  # the host is silent, but not for long enough
-    await gone(stack)
+    await lose_host(stack)
     await workers.clear_deserted()
 
     assert await client.llen(f"rq:queue:{queue}") == 0

@@ -1,4 +1,4 @@
-"""Whoever is asked to end in mid-turn, or killed, leaves nothing behind that isn't taken up."""
+"""Workers that are terminated: their running turn ends, and other workers continue the rest."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.waiting import HANG_S, eventually
 
 
 async def begun(stack: Stack, accepted: Accepted, attempt: int) -> None:
-    """Wait until an attempt has said something."""
+    """Wait until an attempt has produced output."""
     await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
 
     async def is_begun() -> bool:
@@ -22,8 +22,8 @@ async def begun(stack: Stack, accepted: Accepted, attempt: int) -> None:
     await eventually(is_begun)
 
 
-async def test_a_message_outlives_any_number_of_polite_ends(swept: Stack) -> None:
-    """They don't count as failures, or it would be given up at the first one behind these."""
+async def test_a_message_survives_any_number_of_graceful_shutdowns(swept: Stack) -> None:
+    """Shutdowns don't count as failures: one more failure would make the message a dead letter."""
     stack, accepted = swept, await swept.append("slow")
     for _ in range(MAX_ATTEMPTS - 1):
         async with dying(stack, accepted):
@@ -34,12 +34,12 @@ async def test_a_message_outlives_any_number_of_polite_ends(swept: Stack) -> Non
         up.terminate()
         up.wait(HANG_S)
 
-    stack.open_lifeline()  # `up` has ended what it found there
+    stack.open_lifeline()  # `up` has ended the processes of the earlier lifeline
     await stack.start_worker()
     await begun(stack, accepted, MAX_ATTEMPTS + 1)
 
 
-async def test_a_worker_that_is_asked_to_end_finishes_its_turn_and_leaves_the_rest(
+async def test_a_terminated_worker_finishes_its_turn_and_leaves_the_waiting_messages(
     stack: Stack, directory: Path
 ) -> None:
     body = """
@@ -70,10 +70,10 @@ while True:
     assert (await stack.reached(second, "spawned")).startswith("warm")
 
 
-async def test_a_worker_that_lingers_leaves_when_it_is_asked_to(stack: Stack) -> None:
+async def test_a_lingering_worker_exits_when_it_is_terminated(stack: Stack) -> None:
     stack.configure(linger_s=30)
     worker = await stack.start_worker()
     await stack.ask("hello")
     worker.terminate()
 
-    await eventually(lambda: worker.poll() is not None, within_s=25)  # before it had lingered
+    await eventually(lambda: worker.poll() is not None, within_s=25)  # earlier than its linger time

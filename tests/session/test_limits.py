@@ -1,4 +1,4 @@
-"""A spent plan, a busy model and a lost network: the message waits, and is answered by itself."""
+"""Usage limits, busy models and lost networks: the message waits and is retried automatically."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ from tests.support.waiting import HANG_S, eventually
 HOUR_MS = 3_600_000
 ZONE = "Europe/Berlin"
 
-#: An agent that fails as it is told to in a file, and answers once nothing is left there.
+#: An agent that fails as the file `failures` says, and answers when no failure is left there.
 AGENT = """
 open('starts', 'a').write('x')
 while True:
@@ -50,14 +50,14 @@ while True:
 
 
 class Chat:
-    """A person's chat with an agent that fails as it is told to, on a clock that can be moved."""
+    """A person's chat with an agent that fails on demand, on a Redis clock that can be moved."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.workspace = stack.home.path / "workspaces" / "main"
 
     def fail(self, *failures: dict[str, Any]) -> None:
-        """Have the agent fail so."""
+        """Set the failures of the agent's next turns."""
         self.workspace.mkdir(parents=True, exist_ok=True)
         (self.workspace / "failures").write_text(json.dumps(failures))
 
@@ -73,13 +73,13 @@ class Chat:
         return await self.stack.append(text, timezone=ZONE, **fields)
 
     async def drain(self, accepted: Accepted, hooks: Hooks | None = None) -> None:
-        """Serve the session, as a work-horse would."""
+        """Run the session, like a work-horse."""
         config = load_config(self.stack.home.config_file, {})
         drain = Drain(self.stack.fleet, config, self.stack.home, hooks or Hooks())
         await drain.run(accepted.session.sid)
 
     async def hints(self) -> int:
-        """Return how many hints wait, and take them away."""
+        """Return the number of waiting hints, and remove them."""
         client = self.stack.fleet.scripts.client
         count = await self.stack.fleet.workers.waiting()
         await client.delete("rq:queue:agents", "rq:queue:background")
@@ -88,15 +88,15 @@ class Chat:
         return count
 
     async def let_pass(self, milliseconds: int) -> None:
-        """Move the clock, and have the sweeper look."""
+        """Move the clock forward, and sweep."""
         await self.stack.fleet.scripts.client.incrby("test:shift", milliseconds)
         await self.stack.fleet.sweeper.sweep()
 
-    async def said(self, user: str = "alice") -> list[str]:
-        """Return what was said in the chat with a user, without the ends of turns."""
+    async def texts(self, user: str = "alice") -> list[str]:
+        """Return the messages in the chat with a user, without the empty ends of turns."""
         client = self.stack.fleet.scripts.client
-        found: Any = await client.xrange(REPLIES)
-        replies = [json.loads(fields[b"reply"]) for _, fields in found]
+        entries: Any = await client.xrange(REPLIES)
+        replies = [json.loads(fields[b"reply"]) for _, fields in entries]
         sid = SessionKey.of(message("hi", from_=user), agent="main").sid
         return [reply["text"] for reply in replies if reply["sid"] == sid and reply["text"]]
 
@@ -107,7 +107,7 @@ class Chat:
 
 
 def limit(until_ms: int | None = None) -> dict[str, Any]:
-    """Return a failure by a spent plan."""
+    """Return a failure by a usage limit."""
     end = {} if until_ms is None else {"retry_at_ms": until_ms}
     return {"category": "usage_limit", **end}
 
@@ -117,9 +117,9 @@ def in_an_hour() -> int:
 
 
 def busy(pause_s: float | None = None) -> dict[str, Any]:
-    """Return a failure by a model that is overloaded."""
-    again = {} if pause_s is None else {"retry_at_ms": int((time.time() + pause_s) * 1000)}
-    return {"category": "retryable", **again}
+    """Return a failure by an overloaded model, which may say when to retry."""
+    retry = {} if pause_s is None else {"retry_at_ms": int((time.time() + pause_s) * 1000)}
+    return {"category": "retryable", **retry}
 
 
 @pytest_asyncio.fixture
@@ -131,7 +131,7 @@ async def chat(stack: Stack, directory: Path) -> AsyncIterator[Chat]:
     yield Chat(stack)
 
 
-# -- a spent plan ---------------------------------------------------------------------------------
+# -- a usage limit --------------------------------------------------------------------------------
 
 
 async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat: Chat) -> None:
@@ -142,11 +142,11 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
 
     await chat.drain(accepted)
 
-    (told,) = await chat.said()
+    (notice,) = await chat.texts()
     assert re.fullmatch(
         r"The plan's limit is used up\. Your message is kept, and I try again from "
         r"\w{3} \d\d \w{3}, \d\d:\d\d CES?T on; /stop drops it\.",
-        told,
+        notice,
     )
     assert await chat.status(accepted) == "accepted"
     view = await chat.stack.fleet.sessions.view(accepted.session.sid)
@@ -159,23 +159,23 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     assert await chat.hints() == 1
     await chat.drain(accepted)
 
-    assert await chat.said() == [told, "hello is answered"]
+    assert await chat.texts() == [notice, "hello is answered"]
     assert (await chat.stack.outcome(accepted)).status == "done"
     assert chat.starts() == 1, "its warm agent was not used again"
 
 
-async def test_at_the_console_a_limit_comes_with_the_reason(chat: Chat) -> None:
+async def test_the_console_shows_the_reason_for_a_limit(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     await chat.drain(await chat.append("hello", provider="console"))
 
     stream = keys.reply_stream("console", "default")
-    found: Any = await chat.stack.fleet.scripts.client.xrange(stream)
-    ((_, fields),) = found
-    told = json.loads(fields[b"reply"])["text"]
-    assert told.startswith("The plan's limit is used up (`it failed`). Your message is kept, and")
+    entries: Any = await chat.stack.fleet.scripts.client.xrange(stream)
+    ((_, fields),) = entries
+    notice = json.loads(fields[b"reply"])["text"]
+    assert notice.startswith("The plan's limit is used up (`it failed`). Your message is kept, and")
 
 
-async def test_a_stray_hint_does_not_ask_before_the_time(chat: Chat) -> None:
+async def test_a_stray_hint_does_not_retry_a_postponed_turn_early(chat: Chat) -> None:
     chat.fail(busy(3600), busy(3600))
     accepted = await chat.append("hello")
     await chat.drain(accepted)
@@ -187,7 +187,7 @@ async def test_a_stray_hint_does_not_ask_before_the_time(chat: Chat) -> None:
     assert chat.asked() == ["hello"]
 
 
-async def test_a_limit_that_goes_on_is_told_once_and_a_new_one_again(chat: Chat) -> None:
+async def test_a_continuing_limit_is_reported_once_and_a_new_one_again(chat: Chat) -> None:
     until = in_an_hour()
     chat.fail(limit(until), limit(until + 1000), limit(until + 5 * HOUR_MS))
     accepted = await chat.append("hello")
@@ -195,15 +195,15 @@ async def test_a_limit_that_goes_on_is_told_once_and_a_new_one_again(chat: Chat)
     await chat.drain(accepted)
     await chat.let_pass(HOUR_MS)
     await chat.drain(accepted)
-    assert len(await chat.said()) == 1
+    assert len(await chat.texts()) == 1
     await chat.let_pass(HOUR_MS)
     await chat.drain(accepted)
 
-    assert len(await chat.said()) == 2
+    assert len(await chat.texts()) == 2
     assert chat.asked() == ["hello"] * 3
 
 
-async def test_a_limit_without_an_end_is_waited_for_and_a_busy_model_behind_it(
+async def test_a_limit_without_a_known_end_does_not_use_up_the_retries_for_a_busy_model(
     chat: Chat,
 ) -> None:
     chat.fail(*(limit() for _ in range(6)), busy(60))
@@ -213,13 +213,13 @@ async def test_a_limit_without_an_end_is_waited_for_and_a_busy_model_behind_it(
         await chat.drain(accepted)
         await chat.let_pass(HOUR_MS)
 
-    told, busy_too, answer = await chat.said()
-    assert told.startswith("The plan's limit is used up.")
-    assert busy_too.startswith("The model is busy.")
+    limit_notice, busy_notice, answer = await chat.texts()
+    assert limit_notice.startswith("The plan's limit is used up.")
+    assert busy_notice.startswith("The model is busy.")
     assert answer == "hello is answered"
 
 
-async def test_what_comes_meanwhile_waits_behind(chat: Chat) -> None:
+async def test_messages_that_arrive_during_a_limit_wait_in_order(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     first = await chat.append("first")
     await chat.drain(first)
@@ -230,10 +230,13 @@ async def test_what_comes_meanwhile_waits_behind(chat: Chat) -> None:
     assert (await chat.append("third", id="3")).is_duplicate
 
     assert await chat.hints() == 0
-    (told,) = await chat.said()
+    (notice,) = await chat.texts()
     await chat.let_pass(HOUR_MS)
     await chat.drain(first)
-    assert await chat.said() == [told, *(f"{n} is answered" for n in ("first", "second", "third"))]
+    assert await chat.texts() == [
+        notice,
+        *(f"{n} is answered" for n in ("first", "second", "third")),
+    ]
 
 
 async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
@@ -242,19 +245,19 @@ async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
     await chat.drain(accepted)
     sid = accepted.session.sid[:8]
 
-    def look(*command: str) -> str:
-        told = run(chat.stack, *command)
-        return told.stdout + told.stderr
+    def output_of(*command: str) -> str:
+        result = run(chat.stack, *command)
+        return result.stdout + result.stderr
 
     for command in (["status"], ["sessions", "list"], ["sessions", "show", sid]):
-        told = await asyncio.to_thread(look, *command)
-        assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(usage_limit\)", told)
-    told = await asyncio.to_thread(look, "sessions", "trace", sid)
-    assert re.search(r"postponed +attempt 1 +until \S+: usage_limit", told)
+        output = await asyncio.to_thread(output_of, *command)
+        assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(usage_limit\)", output)
+    output = await asyncio.to_thread(output_of, "sessions", "trace", sid)
+    assert re.search(r"postponed +attempt 1 +until \S+: usage_limit", output)
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_whoever_waits_for_the_reply_is_told_why_it_does_not_come(chat: Chat) -> None:
+async def test_send_reports_that_its_message_is_postponed(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     arguments = ["send", "hello", "--channel", "test", "--from", "alice", "--wait", "20"]
     send = await asyncio.create_subprocess_exec(
@@ -267,11 +270,11 @@ async def test_whoever_waits_for_the_reply_is_told_why_it_does_not_come(chat: Ch
     await chat.drain(Accepted(session, "", is_duplicate=False))
 
     assert send.stderr is not None
-    told = b""
-    while b"asked again" not in told:
-        told = await asyncio.wait_for(send.stderr.readline(), HANG_S)
-    assert b"It is asked again by itself until " in told
-    assert await chat.said() == [], "its reply is for the caller"
+    line = b""
+    while b"postponed" not in line:
+        line = await asyncio.wait_for(send.stderr.readline(), HANG_S)
+    assert b"The message is postponed until " in line
+    assert await chat.texts() == [], "its reply is for the caller"
     send.kill()
     await send.wait()
 
@@ -280,12 +283,12 @@ async def test_whoever_waits_for_the_reply_is_told_why_it_does_not_come(chat: Ch
 
 
 @pytest.mark.parametrize("how", ["an operator's stop", "an operator's reset", "/stop", "/new"])
-async def test_a_stop_wakes_a_session_that_waits(chat: Chat, how: str) -> None:
+async def test_a_stop_or_reset_wakes_a_postponed_session(chat: Chat, how: str) -> None:
     chat.fail(limit(in_an_hour()), limit(in_an_hour()))
     first = await chat.append("first")
     await chat.drain(first)
     second = await chat.append("second") if "stop" in how else first
-    told = await chat.said()
+    notices = await chat.texts()
     await chat.hints()
 
     match how:
@@ -301,7 +304,7 @@ async def test_a_stop_wakes_a_session_that_waits(chat: Chat, how: str) -> None:
     await chat.drain(first)
     assert [await chat.status(each) for each in (first, second)] == ["stopped", "stopped"]
     answers = ["Stopped."] if second is first else ["Stopped.", "Stopped."]
-    assert await chat.said() == [*told, *answers, *([RESET] if how == "/new" else [])]
+    assert await chat.texts() == [*notices, *answers, *([RESET] if how == "/new" else [])]
     assert set(chat.asked()) == {"first"}
     await chat.drain(await chat.append("third"))
     assert chat.asked()[-1] == "third"
@@ -321,49 +324,49 @@ async def test_a_person_stops_a_running_turn(chat: Chat) -> None:
     assert chat.asked() == ["wait", "third"]
 
 
-async def test_a_stop_that_is_repeated_stops_nothing_that_came_later(chat: Chat) -> None:
+async def test_a_repeated_stop_does_not_stop_later_messages(chat: Chat) -> None:
     stop = await chat.append("/stop", id="1")
     later = await chat.append("later")
 
     assert (await chat.append("/stop", id="1")).is_duplicate
 
     await chat.drain(later)
-    assert await chat.said() == [NOTHING_RUNS, "later is answered"]
+    assert await chat.texts() == [NOTHING_RUNS, "later is answered"]
     assert (await chat.stack.outcome(stop)).status == "done"
 
 
-async def test_a_new_conversation_that_comes_while_the_turn_is_postponed(
+async def test_a_reset_that_arrives_while_a_turn_is_being_postponed_stops_it(
     chat: Chat,
 ) -> None:
-    """It finds no postponed session to wake, so the drain has to see it."""
+    """The command finds no postponed session to wake, so the drain must notice it."""
     proxy = await chat.stack.proxied()
     chat.fail(limit(in_an_hour()))
     first = await chat.append("first")
     postponing = proxy.arm("postpone", "before")
-    there, chat.stack.fleet = chat.stack.fleet, chat.stack.open_at(proxy.url)
+    direct, chat.stack.fleet = chat.stack.fleet, chat.stack.open_at(proxy.url)
     draining = asyncio.create_task(chat.drain(first))
     await postponing.wait()
 
-    new = await there.inbound.append(message("/new"), agent="main")
+    new = await direct.inbound.append(message("/new"), agent="main")
     postponing.release()
     await draining
 
-    chat.stack.fleet = there
+    chat.stack.fleet = direct
     assert await chat.status(first) == "stopped"
     assert await chat.status(new) == "done"
 
 
-async def test_what_only_looks_like_a_command_stops_nothing(chat: Chat) -> None:
+async def test_a_message_that_only_looks_like_a_command_stops_no_postponed_turn(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()), limit(in_an_hour()))
     first = await chat.append("first")
     await chat.drain(first)
-    told = await chat.said()
+    notices = await chat.texts()
 
     await chat.append("/help")
     await chat.drain(first)
 
     assert chat.asked() == ["first"]
-    assert await chat.said() == told
+    assert await chat.texts() == notices
     view = await chat.stack.fleet.sessions.view(first.session.sid)
     assert view is not None
     assert view.postponed == "usage_limit"
@@ -372,36 +375,38 @@ async def test_what_only_looks_like_a_command_stops_nothing(chat: Chat) -> None:
 # -- a busy model ---------------------------------------------------------------------------------
 
 
-async def test_a_short_pause_and_the_same_agent_is_asked_again(chat: Chat) -> None:
+async def test_the_same_agent_is_asked_again_after_a_short_pause(chat: Chat) -> None:
     chat.fail(busy())
     accepted = await chat.append("hello")
 
     await chat.drain(accepted)
 
-    assert await chat.said() == ["hello is answered"]
+    assert await chat.texts() == ["hello is answered"]
     assert chat.asked() == ["hello", "hello"]
     outcome = await chat.stack.outcome(accepted)
     assert [step.name for step in outcome.steps].count("postponed") == 1
     assert outcome.status == "done"
 
 
-async def test_a_long_pause_holds_no_worker(chat: Chat) -> None:
+async def test_a_long_pause_occupies_no_worker(chat: Chat) -> None:
     chat.fail(busy(60))
     accepted = await chat.append("hello")
 
     await chat.drain(accepted)
 
-    (told,) = await chat.said()
-    assert told.startswith("The model is busy. Your message is kept, and I try again from ")
+    (notice,) = await chat.texts()
+    assert notice.startswith("The model is busy. Your message is kept, and I try again from ")
     other = await chat.append("hi", from_="bob")
     await chat.drain(other)
-    assert await chat.said("bob") == ["hi is answered"], "a busy model is not a spent plan"
+    assert await chat.texts("bob") == ["hi is answered"], (
+        "a busy model does not postpone other sessions"
+    )
     await chat.let_pass(60_000)
     await chat.drain(accepted)
-    assert await chat.said() == [told, "hello is answered"]
+    assert await chat.texts() == [notice, "hello is answered"]
 
 
-async def test_an_end_of_the_tries_is_told(chat: Chat) -> None:
+async def test_a_turn_fails_after_its_last_retry(chat: Chat) -> None:
     chat.fail(*(busy(n * 60) for n in range(1, 12)))
     accepted = await chat.append("hello")
 
@@ -412,7 +417,7 @@ async def test_an_end_of_the_tries_is_told(chat: Chat) -> None:
     outcome = await chat.stack.outcome(accepted)
     assert outcome.status == "failed"
     assert said(outcome).startswith("The model behind main is busy.")
-    assert len(await chat.said()) == 2
+    assert len(await chat.texts()) == 2
     assert len(chat.asked()) == 6
 
 
@@ -425,7 +430,7 @@ async def test_an_end_of_the_tries_is_told(chat: Chat) -> None:
     ids=["text", "tool"],
 )
 @pytest.mark.parametrize("failure", [busy(60), limit(in_an_hour())], ids=["busy", "limit"])
-async def test_what_has_begun_is_not_asked_again(
+async def test_a_turn_that_has_produced_output_is_not_retried(
     chat: Chat, first: dict[str, Any], failure: dict[str, Any]
 ) -> None:
     chat.fail({**failure, "first": [first]})
@@ -450,7 +455,7 @@ async def test_a_stop_ends_a_short_pause(chat: Chat) -> None:
     assert chat.asked() == ["hello"]
 
 
-async def test_what_was_said_before_a_pause_is_not_said_again_behind_it(chat: Chat) -> None:
+async def test_a_notice_from_before_a_pause_is_not_repeated_after_it(chat: Chat) -> None:
     first = await chat.append("first")
     await chat.drain(first)
     client = chat.stack.fleet.scripts.client
@@ -462,12 +467,12 @@ async def test_what_was_said_before_a_pause_is_not_said_again_behind_it(chat: Ch
     await chat.let_pass(60_000)
     await chat.drain(second)
 
-    assert (await chat.said()).count(CONTEXT_LOST) == 1
-    assert (await chat.said())[-1] == "second is answered"
+    assert (await chat.texts()).count(CONTEXT_LOST) == 1
+    assert (await chat.texts())[-1] == "second is answered"
 
 
 @pytest.mark.parametrize("pause_s", [8, 60], ids=["a worker waits", "the session waits"])
-async def test_a_worker_that_is_killed_while_a_turn_waits_loses_nothing(
+async def test_a_postponed_turn_survives_a_killed_worker(
     stack: Stack, directory: Path, pause_s: int
 ) -> None:
     agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
@@ -481,13 +486,13 @@ async def test_a_worker_that_is_killed_while_a_turn_waits_loses_nothing(
 
     worker.kill()
     await stack.start_worker()
-    if pause_s == 60:  # it is not waited for here
+    if pause_s == 60:  # too long for a test
         assert await stack.fleet.sessions.stop(accepted.session.sid) == 1
     sweeping = asyncio.create_task(stack.fleet.sweeper.run())
     outcome = await stack.outcome(accepted)
     sweeping.cancel()
 
-    texts = await chat.said()
+    texts = await chat.texts()
     assert SECOND_TRY not in texts
     assert outcome.status == ("stopped" if pause_s == 60 else "done")
     assert len(texts) == len(set(texts))
@@ -496,7 +501,9 @@ async def test_a_worker_that_is_killed_while_a_turn_waits_loses_nothing(
 # -- a conversation that is too long --------------------------------------------------------------
 
 
-async def test_a_message_behind_too_long_a_conversation_is_asked_again(chat: Chat) -> None:
+async def test_a_message_is_retried_in_a_new_conversation_if_the_context_overflows(
+    chat: Chat,
+) -> None:
     first = await chat.append("first")
     await chat.drain(first)
     chat.fail({"category": "context_overflow"})
@@ -504,18 +511,18 @@ async def test_a_message_behind_too_long_a_conversation_is_asked_again(chat: Cha
 
     await chat.drain(second)
 
-    assert await chat.said() == ["first is answered", CONTEXT_LOST, "second is answered"]
+    assert await chat.texts() == ["first is answered", CONTEXT_LOST, "second is answered"]
     assert (await chat.stack.outcome(second)).status == "done"
 
 
-async def test_a_message_that_is_too_long_in_itself_is_told(chat: Chat) -> None:
+async def test_a_message_that_is_too_long_by_itself_fails_with_the_reason(chat: Chat) -> None:
     await chat.drain(await chat.append("first"))
     chat.fail({"category": "context_overflow"}, {"category": "context_overflow"})
     second = await chat.append("second")
 
     await chat.drain(second)
 
-    _, lost, failed = await chat.said()
+    _, lost, failed = await chat.texts()
     assert lost == CONTEXT_LOST
     assert failed.startswith("This conversation, or your message, is too long")
     assert chat.asked() == ["first", "second", "second"]
@@ -524,19 +531,17 @@ async def test_a_message_that_is_too_long_in_itself_is_told(chat: Chat) -> None:
 # -- a real CLI -----------------------------------------------------------------------------------
 
 
-async def test_a_real_cli_at_a_busy_model_answers_in_the_end(
-    stack: Stack, claude: AgentCli
-) -> None:
-    """The others' failures are named in `tests/contracts/test_runtimes.py`."""
+async def test_a_real_cli_answers_after_its_model_was_busy(stack: Stack, claude: AgentCli) -> None:
+    """`tests/contracts/test_runtimes.py` tests the failures of the other CLIs."""
     stack.configure(claude.config())
     await stack.start_worker()
     chat = Chat(stack)
     await stack.outcome(await chat.append("SAY:before"))
 
-    # Claude repeats the request once by itself.
+    # Claude itself repeats the request once.
     accepted = await chat.append(f"HTTP:529*2 {uuid.uuid4().hex} SAY:answered")
     outcome = await stack.outcome(accepted)
 
     assert (outcome.status, said(outcome)) == ("done", "answered")
     assert "postponed" in [step.name for step in outcome.steps]
-    assert (await chat.said())[-1] == "answered"
+    assert (await chat.texts())[-1] == "answered"

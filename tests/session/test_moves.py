@@ -1,4 +1,4 @@
-"""A person's message that waits moves to a branch of its conversation, which answers the person."""
+"""Waiting messages that move to a branch of their conversation, which answers the person."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.gateway.traces import find_message, traced
+from remoteclaw.gateway.traces import find_message, read_trace
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.moved_turn import ENDED_ABOVE
@@ -21,12 +21,12 @@ from tests.support.conversations import configure, drain, dying, prompts
 from tests.support.leases import started_task
 from tests.support.stack import REPLIES, Stack, message, said
 
-ACK = {"text": "On it, beside the other work."}
+ACK = {"text": "On it, alongside the other work."}
 
 
 @pytest.fixture
 async def working(agent: Stack) -> AsyncIterator[tuple[Stack, Lease, Accepted]]:
-    """A conversation at work on its first message, with the second one waiting."""
+    """A conversation whose first message is in a turn and whose second one waits."""
     configure(agent)
     first, second = await agent.append("first"), await agent.append("second", id="m2")
     async with dying(agent, first) as lease:
@@ -38,9 +38,9 @@ def _client(stack: Stack) -> Any:
 
 
 async def move(stack: Stack, lease: Lease, accepted: Accepted, **more: Any) -> str:
-    """Move a message, as it stands on its session's stream."""
-    found = await _client(stack).xrange(keys.inbound(lease.sid), accepted.entry_id, count=1)
-    entries = [*decode_all(found, lease.session)]
+    """Move a message of the session's inbound stream; return the result of the move."""
+    stored = await _client(stack).xrange(keys.inbound(lease.sid), accepted.entry_id, count=1)
+    entries = [*decode_all(stored, lease.session)]
     if not entries:
         return "not there"
     running = [*decode_all(await lease.entries(), lease.session)][:1]
@@ -49,7 +49,7 @@ async def move(stack: Stack, lease: Lease, accepted: Accepted, **more: Any) -> s
 
 
 async def branch_of(stack: Stack, lease: Lease) -> Accepted:
-    """Return the message on the one branch that there is."""
+    """Return the moved message on the session's only branch."""
     (view,) = await stack.fleet.sessions.children(lease.sid)
     assert view.last_entry is not None
     return Accepted(view.key, view.last_entry, False)
@@ -61,21 +61,21 @@ async def waiting(stack: Stack, session: SessionKey) -> list[str]:
 
 
 async def sent(stack: Stack) -> list[dict[str, Any]]:
-    """Return what is on the way to the chat."""
-    found = await _client(stack).xrange(REPLIES)
-    return [json.loads(fields[b"reply"]) for _, fields in found]
+    """Return the undelivered replies to the chat."""
+    entries = await _client(stack).xrange(REPLIES)
+    return [json.loads(fields[b"reply"]) for _, fields in entries]
 
 
-async def beside(stack: Stack, sid: str) -> list[dict[str, Any]]:
-    """Return what a conversation will be told that was said beside its turns."""
-    return [json.loads(line) for line in await _client(stack).lrange(keys.beside(sid), 0, -1)]
+async def aside_notes(stack: Stack, sid: str) -> list[dict[str, Any]]:
+    """Return the notes of asides for the conversation's next prompt."""
+    return [json.loads(line) for line in await _client(stack).lrange(keys.aside_notes(sid), 0, -1)]
 
 
 Working = tuple[Stack, Lease, Accepted]
 
 
 async def test_the_branch_answers_the_person(working: Working) -> None:
-    """One outcome, wherever one looks; the answer quotes; the conversation hears of it."""
+    """The outcome is the same in both sessions, and the conversation gets a note."""
     stack, lease, second = working
     assert await move(stack, lease, second, acknowledgement=ACK) == "moved"
     moved = await branch_of(stack, lease)
@@ -92,18 +92,18 @@ async def test_the_branch_answers_the_person(working: Working) -> None:
     assert (answer["text"], answer["reply_to_id"]) == ("heard second, knew -", "m2")
     *_, last = await sent(stack)
     assert last["entries"] == [second.entry_id, moved.entry_id]
-    (note,) = await beside(stack, lease.sid)
+    (note,) = await aside_notes(stack, lease.sid)
     assert (note["from"], note["said"], note["you"]) == ("alice", "second", said(here))
-    told = (await stack.fleet.records.of(lease.sid)).decode()
-    assert "heard second" in told
+    record = (await stack.fleet.records.of(lease.sid)).decode()
+    assert "heard second" in record
     line = prompts(stack).splitlines()[0]
     assert f'"branch_of":"{lease.session}"' in line
     assert '"conversation_now":[{"from":{"id":"alice"},"said":"first"}]' in line
     assert "to the person who waits for it" in line
 
 
-async def test_who_waits_for_the_message_is_told(working: Working) -> None:
-    """`send --wait` follows the outcome that it knows."""
+async def test_a_client_that_follows_a_moved_message_gets_its_outcome(working: Working) -> None:
+    """`send --wait` follows the outcome in the session to which it sent the message."""
     stack, lease, second = working
     following = stack.fleet.outcomes.follow(second.session.sid, second.entry_id)
     assert (await anext(following)).status == "accepted"
@@ -114,20 +114,20 @@ async def test_who_waits_for_the_message_is_told(working: Working) -> None:
     assert statuses[-1] == "done"
 
 
-async def test_moving_it_again_changes_nothing(working: Working) -> None:
-    """Also when another worker does it, because the first one was killed."""
+async def test_moving_a_message_again_changes_nothing(working: Working) -> None:
+    """Also when another worker repeats the move after the first one was killed."""
     stack, lease, second = working
-    found = await _client(stack).xrange(keys.inbound(lease.sid), second.entry_id, count=1)
-    (entry,) = decode_all(found, lease.session)
+    stored = await _client(stack).xrange(keys.inbound(lease.sid), second.entry_id, count=1)
+    (entry,) = decode_all(stored, lease.session)
     config = load_config(stack.home.config_file, {})
     for _ in range(2):
-        told = await move_to_branch(lease, config, entry, running=(), acknowledgement=ACK)
-        assert told == "moved"
+        result = await move_to_branch(lease, config, entry, running=(), acknowledgement=ACK)
+        assert result == "moved"
     await _client(stack).hset(keys.state(lease.sid), "lease_until_ms", 1)
     other = await stack.fleet.leases.acquire(lease.sid, worker="other", host="here")
     assert other is not None
-    told = await move_to_branch(other, config, entry, running=(), acknowledgement=ACK)
-    assert told == "moved"
+    result = await move_to_branch(other, config, entry, running=(), acknowledgement=ACK)
+    assert result == "moved"
     with pytest.raises(LeaseLost):
         await move_to_branch(lease, config, entry, running=())
 
@@ -135,7 +135,7 @@ async def test_moving_it_again_changes_nothing(working: Working) -> None:
     assert await sent(stack) == [ACK]
 
 
-async def test_what_is_a_part_of_a_turn_or_over_stays(working: Working) -> None:
+async def test_a_message_in_a_turn_or_a_stopped_message_cannot_be_moved(working: Working) -> None:
     stack, lease, second = working
     third = await stack.append("third")
     first = Accepted(lease.session, (await lease.entries())[0][0].decode(), False)
@@ -152,8 +152,10 @@ async def test_what_is_a_part_of_a_turn_or_over_stays(working: Working) -> None:
     assert await stack.fleet.sessions.children(lease.sid) == []
 
 
-async def test_what_is_tried_alone_after_failures_stays(working: Working) -> None:
-    """It was a part of a turn that may have begun to answer it."""
+async def test_a_message_that_is_tried_alone_after_failures_cannot_be_moved(
+    working: Working,
+) -> None:
+    """Its earlier turn may have begun to answer it."""
     stack, lease, second = working
     await _client(stack).hset(keys.state(lease.sid), "singly_entry", second.entry_id)
 
@@ -161,7 +163,9 @@ async def test_what_is_tried_alone_after_failures_stays(working: Working) -> Non
 
 
 @pytest.mark.parametrize("limit", ["max_children", "max_tree"])
-async def test_with_too_much_unfinished_it_waits(working: Working, limit: str) -> None:
+async def test_a_message_is_not_moved_while_a_limit_of_unfinished_tasks_is_reached(
+    working: Working, limit: str
+) -> None:
     stack, lease, second = working
     configure(stack, sessions={limit: 1})
     third = await stack.append("third")
@@ -176,7 +180,7 @@ async def test_with_too_much_unfinished_it_waits(working: Working, limit: str) -
     assert await move(stack, lease, third) == "moved"
 
 
-async def test_its_files_go_with_it(working: Working) -> None:
+async def test_the_files_of_a_message_move_with_it(working: Working) -> None:
     stack, lease, _ = working
     file = await stack.fleet.blobs.put(lease.sid, "note.txt", b"what is in it")
     third = await stack.append("look", attachments=[file])
@@ -191,7 +195,7 @@ async def test_its_files_go_with_it(working: Working) -> None:
     assert await client.exists(keys.blob(moved.session.sid, file.blob)) == 0
 
 
-async def test_a_stop_in_the_chat_reaches_it(working: Working) -> None:
+async def test_a_stop_in_the_chat_stops_a_moved_message(working: Working) -> None:
     stack, lease, second = working
     await move(stack, lease, second)
     await stack.append("/stop")
@@ -199,18 +203,18 @@ async def test_a_stop_in_the_chat_reaches_it(working: Working) -> None:
     await drain(stack, moved)
 
     assert (await stack.outcome(second)).status == "stopped"
-    assert await beside(stack, lease.sid) == []
+    assert await aside_notes(stack, lease.sid) == []
     assert "second" not in said(await stack.outcome(moved))
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-async def test_a_conversation_that_ends_meanwhile_ends_no_message(
+async def test_a_moved_message_is_answered_although_its_conversation_has_ended(
     working: Working, is_begun: bool
 ) -> None:
-    """It is answered, begins with a sentence, and the next conversation hears nothing of it."""
+    """The answer has a notice about the end, and the next conversation gets no note of it."""
     stack, lease, _ = working
-    asked = await stack.append("wait")
-    assert await move(stack, lease, asked) == "moved"
+    accepted = await stack.append("wait")
+    assert await move(stack, lease, accepted) == "moved"
     moved = await branch_of(stack, lease)
     task, _ = await started_task(stack.fleet, lease.session, message("a task"), call="a call")
     running = drain(stack, moved) if is_begun else None
@@ -222,17 +226,17 @@ async def test_a_conversation_that_ends_meanwhile_ends_no_message(
     await (running or drain(stack, moved))
 
     assert await _client(stack).hexists(keys.state(task.sid), "stop_entry")
-    outcome = await stack.outcome(asked)
+    outcome = await stack.outcome(accepted)
     assert outcome.status == "done"
     assert said(outcome).startswith(ENDED_ABOVE)
     assert "heard wait" in said(outcome)
-    # What is known before is said before, though an answer may come in several messages.
+    # The notice precedes the answer only if the conversation ended before the turn began.
     assert (outcome.reply[0]["text"] == ENDED_ABOVE) == (not is_begun)
-    assert await beside(stack, lease.sid) == []
+    assert await aside_notes(stack, lease.sid) == []
     assert await stack.fleet.records.of(lease.sid) == b""
 
 
-async def test_a_worker_that_is_killed_twice_leaves_one_answer(working: Working) -> None:
+async def test_a_moved_message_is_answered_once_after_two_killed_workers(working: Working) -> None:
     stack, lease, second = working
     await move(stack, lease, second)
     moved = await branch_of(stack, lease)
@@ -247,8 +251,10 @@ async def test_a_worker_that_is_killed_twice_leaves_one_answer(working: Working)
     assert said(here).startswith(SECOND_TRY)
 
 
-async def test_a_message_that_is_given_up_is_so_where_it_came_from(working: Working) -> None:
-    """Retried as a dead letter, it is answered there, too."""
+async def test_a_moved_message_that_becomes_a_dead_letter_is_dead_in_its_first_session(
+    working: Working,
+) -> None:
+    """After a retry of the dead letter, it is done there, too."""
     stack, lease, second = working
     await move(stack, lease, second)
     moved = await branch_of(stack, lease)
@@ -257,22 +263,22 @@ async def test_a_message_that_is_given_up_is_so_where_it_came_from(working: Work
             pass
     await drain(stack, moved)
     assert (await stack.outcome(second)).status == "dead"
-    assert await beside(stack, lease.sid) == []
+    assert await aside_notes(stack, lease.sid) == []
     (letter,) = await stack.fleet.dead_letters.list(limit=10)
-    again = await stack.fleet.dead_letters.retry(letter.id)
+    retried = await stack.fleet.dead_letters.retry(letter.id)
     await drain(stack, moved)
 
-    assert again
+    assert retried
     assert (await stack.outcome(second)).status == "done"
 
 
-async def test_the_trace_leads_to_the_branch(working: Working) -> None:
+async def test_the_trace_of_a_moved_message_includes_its_branch(working: Working) -> None:
     stack, lease, second = working
     await move(stack, lease, second)
     moved = await branch_of(stack, lease)
     await drain(stack, moved)
     reference = f"{lease.sid[:8]}-{second.entry_id}"
-    (outcome,) = await traced(stack.fleet, *await find_message(stack.fleet, reference))
+    (outcome,) = await read_trace(stack.fleet, *await find_message(stack.fleet, reference))
     steps = {step.name: step.detail for step in outcome.steps}
 
     assert steps["moved"] == f"{moved.session.sid}-{moved.entry_id}"

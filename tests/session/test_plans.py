@@ -1,4 +1,4 @@
-"""The plans of agents: people approve them, and nothing does so in their name."""
+"""The plans of agents: only people approve them."""
 
 import asyncio
 import json
@@ -26,14 +26,14 @@ from tests.support.conversations import drain
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
-#: A claude that does one thing for each message. Like claude, it forgets its mode with its process.
+#: A claude that runs the command in each message. Like the real one, it loses its mode at its end.
 BODY = """
 mode = 'default'
 def to(new):
     global mode
     mode = new
     say(type='system', subtype='status', permissionMode=mode)
-def told():
+def next_message():
     for line in sys.stdin:
         message = json.loads(line)
         kind = message['type'] == 'control_request' and message['request']['subtype']
@@ -44,7 +44,7 @@ def told():
 def may(tool, **asked):
     say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
         tool_name=tool, input=asked))
-    if answer := told(): return answer['response']['response']
+    if answer := next_message(): return answer['response']['response']
     say(type='control_cancel_request', request_id='r')
 def show(plan):
     if mode != 'plan': return result('You are not in plan mode.')
@@ -58,7 +58,7 @@ def show(plan):
         to('default')
         result('I follow ' + got['updatedInput']['plan'])
 while True:
-    if (message := told()) is None: continue
+    if (message := next_message()) is None: continue
     say(type='system', subtype='init', permissionMode=mode)
     echo(message)
     words = message['message']['content'][0]['text'].split(chr(10))
@@ -78,14 +78,14 @@ while True:
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent plans."""
+    """A stack whose agent makes plans."""
     stack.agent = {"runtime": "claude", "command": list(claude_script(directory, BODY))}
     stack.configure(stack.agent)
     return stack
 
 
 async def asks_in(stack: Stack, text: str) -> bool:
-    """Say something to the agent; return whether a person is asked for it, who denies that."""
+    """Send a message; return whether the agent makes a request for it, which is denied."""
     accepted = await stack.append(text)
     task = drain(stack, accepted)
     outcome = asyncio.create_task(stack.outcome(accepted))
@@ -100,8 +100,8 @@ async def asks_in(stack: Stack, text: str) -> bool:
     return is_asked
 
 
-async def approved(stack: Stack, text: str, answer: str) -> str:
-    """Have the agent show a plan, and answer that in the chat; return what the agent says."""
+async def answer_plan(stack: Stack, text: str, answer: str) -> str:
+    """Send a message that makes the agent show a plan; answer it, and return the agent's reply."""
     accepted, task, _ = await asking(stack, text)
     assert await write(stack, accepted, answer) == ""
     await task
@@ -109,7 +109,7 @@ async def approved(stack: Stack, text: str, answer: str) -> str:
 
 
 async def test_a_plan_is_shown_and_followed(agent: Stack) -> None:
-    assert await approved(agent, "ENTER Look, do", "1") == "I follow Look, do"
+    assert await answer_plan(agent, "ENTER Look, do", "1") == "I follow Look, do"
 
     card, _ = [text async for text in shown(agent) if "this plan" in text]
     assert card.startswith("**main** asks to go on with this plan:\n\n```\nLook, do\n```")
@@ -117,8 +117,8 @@ async def test_a_plan_is_shown_and_followed(agent: Stack) -> None:
     assert await asks_in(agent, "WRITE notes.txt")
 
 
-async def test_files_that_are_allowed_with_a_plan_are_changed_unasked(agent: Stack) -> None:
-    assert await approved(agent, "ENTER Do", "2") == "I follow Do"
+async def test_edits_that_are_allowed_with_a_plan_need_no_further_request(agent: Stack) -> None:
+    assert await answer_plan(agent, "ENTER Do", "2") == "I follow Do"
 
     assert not await asks_in(agent, "WRITE notes.txt")
     for other in ("WRITE .git/hooks/pre-commit", "WRITE /etc/hosts", "RUN touch notes.txt"):
@@ -126,7 +126,7 @@ async def test_files_that_are_allowed_with_a_plan_are_changed_unasked(agent: Sta
 
     accepted = await agent.append("ENTER Do")
     task = drain(agent, accepted)
-    await open_request(agent)  # a later plan is not approved by that, not even the same one
+    await open_request(agent)  # the earlier approval does not cover a later plan, even an equal one
     assert "allowed by alice: Edit `all files of the workspace`" in str(
         await write(agent, accepted, "/status")
     )
@@ -136,7 +136,7 @@ async def test_files_that_are_allowed_with_a_plan_are_changed_unasked(agent: Sta
     assert await asks_in(agent, "WRITE notes.txt")
 
 
-async def test_a_plan_is_changed_as_often_as_people_say_so(agent: Stack) -> None:
+async def test_a_plan_can_be_sent_back_any_number_of_times(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "ENTER Do")
     for number in range(4):
         assert request.what == "Do" + number * "+"
@@ -154,7 +154,7 @@ async def test_a_plan_is_changed_as_often_as_people_say_so(agent: Stack) -> None
     assert (await agent.fleet.asks.named(last.id)).state == "given"
 
 
-async def test_answers_that_fit_no_plan_are_refused(agent: Stack) -> None:
+async def test_answers_that_do_not_fit_a_plan_are_refused(agent: Stack) -> None:
     agent.configure({**agent.agent, "permissions": "edits"})
     accepted, task, request = await asking(agent, "ENTER Do")
     assert request.offered == (("once", "Go on"), ("deny", "Keep planning"))
@@ -169,13 +169,13 @@ async def test_answers_that_fit_no_plan_are_refused(agent: Stack) -> None:
     await task
 
 
-async def test_every_agent_is_asked_about_plans(agent: Stack) -> None:
+async def test_plans_need_approval_even_with_automatic_permissions(agent: Stack) -> None:
     agent.configure({**agent.agent, "permissions": "auto"})
 
-    assert await approved(agent, "ENTER Do", "1") == "I follow Do"
+    assert await answer_plan(agent, "ENTER Do", "1") == "I follow Do"
 
 
-async def test_a_new_process_goes_on_planning(agent: Stack) -> None:
+async def test_a_new_process_stays_in_plan_mode(agent: Stack) -> None:
     agent.configure({**agent.agent, "warm_s": 0})
     planning = await agent.fleet.inbound.append(
         message("/plan SHOW Do"), agent="main", lane="agents", is_command=True
@@ -187,7 +187,7 @@ async def test_a_new_process_goes_on_planning(agent: Stack) -> None:
     assert said(await agent.outcome(planning)).startswith("plan: alice does not approve")
 
     assert await mode(agent) == "plan"
-    assert await approved(agent, "SHOW Do", "1") == "I follow Do"
+    assert await answer_plan(agent, "SHOW Do", "1") == "I follow Do"
     assert await mode(agent) == "default"
 
 
@@ -198,7 +198,7 @@ async def mode(stack: Stack) -> str:
     return said(await stack.outcome(accepted))
 
 
-async def test_plan_alone_says_what_is_missing(agent: Stack) -> None:
+async def test_the_plan_command_without_a_task_explains_its_usage(agent: Stack) -> None:
     alone = await agent.fleet.inbound.append(
         message("/plan"), agent="main", lane="agents", is_command=True
     )
@@ -207,21 +207,21 @@ async def test_plan_alone_says_what_is_missing(agent: Stack) -> None:
     assert said(await agent.outcome(alone)) == "Say what is to be planned: `/plan TASK`."
 
 
-@pytest.mark.parametrize("is_given", [False, True], ids=["open", "heard"])
+@pytest.mark.parametrize("is_given", [False, True], ids=["open", "given"])
 async def test_a_crash_loses_neither_a_plan_nor_its_answer(
     agent: Stack, directory: Path, is_given: bool
 ) -> None:
-    if is_given:  # it dies with what it was told
+    if is_given:  # the agent gets the answer, and hangs
         body = BODY.replace("        to('default')\n", "        time.sleep(600)\n")
         claude_script(directory, body)
     accepted, task, request = await asking(agent, "ONCE Do")
     if is_given:
         await answered(agent, request, "edits")
 
-        async def heard() -> bool:
+        async def has_answer() -> bool:
             return (await agent.fleet.asks.named(request.id)).state == "given"
 
-        await eventually(heard)
+        await eventually(has_answer)
         claude_script(directory, BODY)
     await cut_off(agent, accepted, task)
 
@@ -236,19 +236,19 @@ async def test_a_crash_loses_neither_a_plan_nor_its_answer(
     assert not await asks_in(agent, "WRITE notes.txt")
 
 
-async def test_a_late_answer_wakes_the_agent(agent: Stack) -> None:
+async def test_a_late_answer_to_a_plan_wakes_the_agent(agent: Stack) -> None:
     accepted, task, request = await asking(agent, "ENTER Do")
     await sooner(agent, request)
     await task
-    told = await answered(agent, request, "deny", words="with tests")
-    assert told.endswith("The agent is told to go on.")
+    reply = await answered(agent, request, "deny", words="with tests")
+    assert reply.endswith("The agent continues.")
 
     task = drain(agent, accepted)
     changed = await next_request(agent, request)
     assert changed.what == "Do+"
     await sooner(agent, changed)
     await task
-    assert (await answered(agent, changed, "edits")).endswith("The agent is told to go on.")
+    assert (await answered(agent, changed, "edits")).endswith("The agent continues.")
     async with asyncio.timeout(HANG_S):
         await drain(agent, accepted)
 
@@ -260,7 +260,7 @@ async def test_a_late_answer_wakes_the_agent(agent: Stack) -> None:
     ("permissions", "answer"),
     [("auto", "I follow Do"), ("edits", f"default: {NOBODY_TO_APPROVE}")],
 )
-async def test_nobody_approves_where_nobody_can_be_asked(
+async def test_without_people_a_plan_is_approved_only_by_automatic_permissions(
     home: Home, directory: Path, permissions: str, answer: str
 ) -> None:
     command = claude_script(directory, BODY)
@@ -276,7 +276,7 @@ async def test_nobody_approves_where_nobody_can_be_asked(
 async def test_the_real_claude_plans_and_follows(
     stack: Stack, claude: AgentCli, directory: Path
 ) -> None:
-    settings = directory / "settings.json"  # what its user does without being asked
+    settings = directory / "settings.json"  # the user's own permissions of claude
     settings.write_text(json.dumps({"permissions": {"defaultMode": "acceptEdits"}}))
     env = {**claude.env, "CLAUDE_CONFIG_DIR": str(directory)}
     stack.configure(claude.config(env=env))
@@ -284,23 +284,23 @@ async def test_the_real_claude_plans_and_follows(
     planning = await stack.fleet.inbound.append(
         message("/plan SHELL:touch made"), agent="main", lane="agents", is_command=True
     )
-    # In plan mode as ever: a model of its provider's doesn't decide instead.
+    # Plan mode needs a person: claude may not let a model of the provider decide instead.
     await answered(stack, await open_request(stack), "deny")
     assert "alice denied this" in said(await stack.outcome(planning))
 
     plan = json.dumps({"plan": "1. Look\n2. Do"})
-    shows = await stack.append(f"TOOL:ExitPlanMode:{plan}")
+    accepted = await stack.append(f"TOOL:ExitPlanMode:{plan}")
     request = await open_request(stack)
     assert request.what == "1. Look\n2. Do"
     await answered(stack, request, "words", words="with tests")
-    assert "They say: with tests" in said(await stack.outcome(shows))
+    assert "They say: with tests" in said(await stack.outcome(accepted))
 
-    shows = await stack.append(f"TOOL:ExitPlanMode:{plan}")
+    accepted = await stack.append(f"TOOL:ExitPlanMode:{plan}")
     await answered(stack, await open_request(stack), "edits")
-    assert "User has approved your plan" in said(await stack.outcome(shows))
+    assert "User has approved your plan" in said(await stack.outcome(accepted))
 
     file = json.dumps({"file_path": f"{request.where}/notes.txt", "content": "x"})
     assert "created successfully" in await stack.ask(f"TOOL:Write:{file}")
-    moves = await stack.append("SHELL:touch made")
+    accepted = await stack.append("SHELL:touch made")
     await answered(stack, await open_request(stack), "deny")
-    assert "alice denied this" in said(await stack.outcome(moves))
+    assert "alice denied this" in said(await stack.outcome(accepted))

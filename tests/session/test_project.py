@@ -1,4 +1,4 @@
-"""Projects: a chat works in a directory that an owner has chosen, until one chooses another."""
+"""Projects: the directories that owners choose for their chats."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -40,23 +40,23 @@ def web(stack: Stack, channel: TestChannel, tmp_path: Path) -> Path:
 
 
 def configure(stack: Stack, **projects: str) -> None:
-    """Have these projects, and no others."""
+    """Replace the projects in the configuration."""
     tree: dict[str, Any] = tomlkit.parse(stack.home.config_file.read_text())
     tree["projects"] = projects
     stack.home.config_file.write_text(tomlkit.dumps(tree))
 
 
-async def told(channel: TestChannel, text: str, *, by: str = "alice") -> str:
-    """Write to the bot, in a chat alone with it; return what it says next."""
+async def bot_reply(channel: TestChannel, text: str, *, by: str = "alice") -> str:
+    """Write to the bot in a direct chat, and return its next messages."""
     before = len(channel.texts(by))
     channel.platform.say(by, by, text)
     return str(await eventually(lambda: "\n".join(channel.texts(by)[before:])))
 
 
-async def answered(stack: Stack, channel: TestChannel, text: str) -> str:
-    """Write to the agent; return its whole answer once its session is idle."""
+async def agent_answer(stack: Stack, channel: TestChannel, text: str) -> str:
+    """Write to the agent, and return its whole answer when its session is idle."""
     before = len(channel.texts("alice"))
-    await told(channel, text)
+    await bot_reply(channel, text)
 
     async def is_over() -> bool:
         client: Any = stack.fleet.scripts.client
@@ -67,54 +67,56 @@ async def answered(stack: Stack, channel: TestChannel, text: str) -> str:
     return "\n".join(channel.texts("alice")[before:])
 
 
-async def test_a_chat_works_in_a_project_until_it_is_told_otherwise(
+async def test_a_chat_works_in_its_project_until_an_owner_changes_it(
     stack: Stack, channel: TestChannel, web: Path
 ) -> None:
     worker = await stack.start_worker()
     process = channel.start()
-    assert await told(channel, "/project") == f"- `web`: `{web}`\n\nThis chat works in the " + (
-        "workspace of main."
-    )
-    assert await told(channel, "/project shop") == "There is no such project: there are `web`."
-    assert "of-the-web.txt" not in await answered(stack, channel, "hello")
+    assert await bot_reply(
+        channel, "/project"
+    ) == f"- `web`: `{web}`\n\nThis chat works in the " + ("workspace of main.")
+    assert await bot_reply(channel, "/project shop") == "There is no such project: there are `web`."
+    assert "of-the-web.txt" not in await agent_answer(stack, channel, "hello")
 
-    bound = await told(channel, "/project Web")
+    bound = await bot_reply(channel, "/project Web")
     assert bound == (
         f"From the next turn on, this chat works in `web` (`{web}`), in new conversations too. "
         "A new conversation begins there, with notes of this one."
     )
-    first = await answered(stack, channel, "hello")
+    first = await agent_answer(stack, channel, "hello")
     assert "of-the-web.txt" in first
-    assert "message 2 of our conversation" in first  # it has the notes
+    assert "message 2 of our conversation" in first  # the agent has the notes
     assert LOST not in first
 
-    # It stays there: in a new conversation, in new processes.
-    assert await answered(stack, channel, "/new") == "A new conversation."
-    worker.kill()  # not before: who is killed with the session in hand has it till its lease ends
+    # The project is kept in a new conversation and in new processes.
+    assert await agent_answer(stack, channel, "/new") == "A new conversation."
+    worker.kill()  # while idle: otherwise, its lease would first have to expire
     worker.wait()
     process.kill()
     process.wait()
     await stack.start_worker()
     channel.start()
-    again = await answered(stack, channel, "hello")
+    again = await agent_answer(stack, channel, "hello")
     assert "of-the-web.txt" in again
     assert "message 1 of our conversation" in again
-    assert f"- works in: `{web}`, the project web" in await told(channel, "/status")
-    assert await told(channel, "/project") == f"- `web`, where this chat works: `{web}`"
-    assert await told(channel, "/project web") == "This chat works in `web` already."
+    assert f"- works in: `{web}`, the project web" in await bot_reply(channel, "/status")
+    assert await bot_reply(channel, "/project") == f"- `web`, where this chat works: `{web}`"
+    assert await bot_reply(channel, "/project web") == "This chat works in `web` already."
     (view,) = await stack.fleet.sessions.list(limit=9)
     assert "project       web" in run(stack, "sessions", "show", view.sid).stdout
 
-    left = await told(channel, "/project none")
+    left = await bot_reply(channel, "/project none")
     assert left.startswith("From the next turn on, this chat works in the workspace of main (`")
-    elsewhere = await answered(stack, channel, "hello")
+    elsewhere = await agent_answer(stack, channel, "hello")
     assert "of-the-web.txt" not in elsewhere
     assert LOST not in elsewhere
-    assert "The conversation that it had there goes on." in await told(channel, "/project web")
-    assert "message 2 of our conversation" in await answered(stack, channel, "hello")
+    assert "The conversation that it had there continues." in await bot_reply(
+        channel, "/project web"
+    )
+    assert "message 2 of our conversation" in await agent_answer(stack, channel, "hello")
 
 
-async def test_a_turn_that_runs_goes_on_where_it_is_and_the_next_one_is_elsewhere(
+async def test_a_running_turn_keeps_its_directory_and_the_next_one_uses_the_new_project(
     stack: Stack, channel: TestChannel, web: Path
 ) -> None:
     await stack.start_worker()
@@ -126,61 +128,63 @@ async def test_a_turn_that_runs_goes_on_where_it_is_and_the_next_one_is_elsewher
         return bool(busy and busy[0].turn)
 
     await eventually(is_running)
-    assert "What runs goes on where it is." in await told(channel, "/project web")
+    assert "The running turn stays where it is." in await bot_reply(channel, "/project web")
     (view,) = await stack.fleet.sessions.list(limit=9)
     assert (view.project, view.turn_project) == ("web", None)
 
-    await told(channel, "/stop")
+    await bot_reply(channel, "/stop")
     await eventually(lambda: any("topped" in text for text in channel.texts("alice")))
-    assert "of-the-web.txt" in await answered(stack, channel, "hello")
+    assert "of-the-web.txt" in await agent_answer(stack, channel, "hello")
 
 
-async def test_nobody_else_chooses_a_project(stack: Stack, channel: TestChannel, web: Path) -> None:
+async def test_only_owners_can_choose_a_project(
+    stack: Stack, channel: TestChannel, web: Path
+) -> None:
     channel.start()
-    refused = await told(channel, "/project web", by="carol")
+    refused = await bot_reply(channel, "/project web", by="carol")
     assert refused == "/project is for owners of this installation."
     assert await stack.fleet.sessions.list(limit=9) == []
 
 
-async def test_a_project_that_is_configured_no_more_is_said_and_nothing_is_done_elsewhere(
+async def test_a_chat_whose_project_is_not_configured_runs_no_turn_and_reports_why(
     stack: Stack, channel: TestChannel, web: Path
 ) -> None:
     channel.start()
-    await told(channel, "/project web")
+    await bot_reply(channel, "/project web")
     channel.configure()
     await stack.start_worker()
 
-    why = "There is no project 'web' any more, in which this chat works: `/project` lists those"
-    assert why in await told(channel, "/diff")
-    assert f"- works in: nothing: {why}" in await told(channel, "/status")
-    assert "RemoteClaw's demo agent" not in await answered(stack, channel, "hello")
-    assert "There are no projects: `[projects]`" in await told(channel, "/project")
-    await told(channel, "/project none")
-    assert "RemoteClaw's demo agent" in await answered(stack, channel, "hello")
+    reason = "This chat works in the project 'web', which is no longer configured: `/project` lists"
+    assert reason in await bot_reply(channel, "/diff")
+    assert f"- works in: nothing: {reason}" in await bot_reply(channel, "/status")
+    assert "RemoteClaw's demo agent" not in await agent_answer(stack, channel, "hello")
+    assert "There are no projects: `[projects]`" in await bot_reply(channel, "/project")
+    await bot_reply(channel, "/project none")
+    assert "RemoteClaw's demo agent" in await agent_answer(stack, channel, "hello")
 
 
-async def test_a_chat_that_has_a_project_is_remembered_however_long_nobody_writes(
+async def test_the_state_of_a_chat_with_a_project_does_not_expire(
     stack: Stack, channel: TestChannel, web: Path
 ) -> None:
     await stack.start_worker()
     channel.start()
-    await answered(stack, channel, "hello")
-    await told(channel, "/project web")
-    await answered(stack, channel, "hello")
+    await agent_answer(stack, channel, "hello")
+    await bot_reply(channel, "/project web")
+    await agent_answer(stack, channel, "hello")
     (view,) = await stack.fleet.sessions.list(limit=9)
 
-    async def left_s() -> int | None:
-        """Return how long the session is remembered once it is idle; -1 for ever."""
-        found = await stack.fleet.sessions.view(view.sid)
-        ttl: int = await stack.fleet.scripts.client.ttl(keys.state(view.sid))
-        return ttl if found and found.status == "idle" else None
+    async def state_ttl_s() -> int | None:
+        """Return the TTL of the idle session's state, -1 if it has none; None while it is busy."""
+        current = await stack.fleet.sessions.view(view.sid)
+        ttl_s: int = await stack.fleet.scripts.client.ttl(keys.state(view.sid))
+        return ttl_s if current and current.status == "idle" else None
 
-    assert await eventually(left_s) == -1
-    await told(channel, "/project none")
-    assert (await left_s() or 0) > 0
+    assert await eventually(state_ttl_s) == -1
+    await bot_reply(channel, "/project none")
+    assert (await state_ttl_s() or 0) > 0
 
 
-async def test_what_an_agent_starts_and_sends_is_of_the_project(
+async def test_tasks_and_attachments_of_an_agent_use_its_project(
     stack: Stack, channel: TestChannel, web: Path
 ) -> None:
     (web / "plan.txt").write_text("the plan")
@@ -208,15 +212,15 @@ async def test_the_real_claude_has_a_conversation_in_each_project(
     await stack.outcome(first)
 
     await stack.fleet.sessions.bind(first.session, "web")
-    noted = await stack.ask("RECALL")
-    asked = claude.model.bodies().splitlines()[-1].replace("\\", "")
+    in_project = await stack.ask("RECALL")
+    request = claude.model.bodies().splitlines()[-1].replace("\\", "")
     await stack.fleet.sessions.bind(first.session, None)
-    back = await stack.ask("RECALL")
+    in_workspace = await stack.ask("RECALL")
 
-    assert noted == "RECALL []"
-    assert '{"you":"It is green."}' in asked
-    assert "my colour is green" in back
-    assert LOST not in back
+    assert in_project == "RECALL []"
+    assert '{"you":"It is green."}' in request
+    assert "my colour is green" in in_workspace
+    assert LOST not in in_workspace
     view = await stack.fleet.sessions.view(first.session.sid)
     assert view is not None
     assert len({*view.session_ids.values()}) == 2

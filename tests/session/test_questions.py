@@ -1,4 +1,4 @@
-"""What an agent asks people itself: they answer, and nothing does so in their name."""
+"""The questions of agents: only people answer them."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from tests.support.waiting import HANG_S
 
 @pytest.fixture
 async def agent(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent may do everything, and asks two questions."""
+    """A stack whose agent has all permissions, and asks two questions."""
     command = list(claude_script(directory, QUESTIONS))
     stack.agent = {"runtime": "claude", "command": command, "permissions": "auto"}
     stack.configure(stack.agent)
@@ -46,53 +46,55 @@ def ask(*questions: dict[str, Any]) -> str:
     return f"TOOL:AskUserQuestion:{json.dumps({'questions': questions})}"
 
 
-async def test_the_real_claude_hears_a_number_and_own_words(stack: Stack, claude: AgentCli) -> None:
+async def test_the_real_claude_receives_a_chosen_option_and_free_text(
+    stack: Stack, claude: AgentCli
+) -> None:
     stack.configure(claude.config(permissions="auto"))
     await stack.start_worker()
     accepted = await stack.append(ask(DATABASE, COLOURS))
     first = await open_request(stack)
 
     assert first.what == "DB: Which DB?\n1. Postgres – a server\n2. SQLite – a file"
-    assert await write(stack, accepted, "2") == ""  # the card says so
+    assert await write(stack, accepted, "2") == ""  # no reply: the card shows the answer
     second = await next_request(stack, first)
     await stack.fleet.scripts.client.hset(keys.ask(second.id), "shown", "card")
     assert await write(stack, accepted, "like the sea", reply_to="another") is None
     assert await write(stack, accepted, "like the sea", reply_to="card") == ""
 
-    told = said(await stack.outcome(accepted))
-    assert '"Which DB?"="SQLite"' in told
-    assert '"Which colours?"="like the sea"' in told
+    reply = said(await stack.outcome(accepted))
+    assert '"Which DB?"="SQLite"' in reply
+    assert '"Which colours?"="like the sea"' in reply
 
 
-async def test_the_real_codex_hears_a_number_and_own_words(
+async def test_the_real_codex_receives_a_chosen_option_and_free_text(
     stack: Stack, model_server: ModelServerProcess
 ) -> None:
     stack.configure(required("codex", model_server).config(permissions="auto"))
     await stack.start_worker()
-    asked = [{"id": "db", **DATABASE}, {"id": "look", **COLOURS}]
-    for question in asked:
+    questions = [{"id": "db", **DATABASE}, {"id": "look", **COLOURS}]
+    for question in questions:
         del question["multiSelect"]
-    accepted = await stack.append(f"TOOL:request_user_input:{json.dumps({'questions': asked})}")
+    accepted = await stack.append(f"TOOL:request_user_input:{json.dumps({'questions': questions})}")
     first = await open_request(stack)
 
     assert await write(stack, accepted, "2") == ""
     await answered(stack, await next_request(stack, first), "words", words="like the sea")
 
-    told = said(await stack.outcome(accepted))
-    assert json.loads(told[told.index("{") :])["answers"] == {
+    reply = said(await stack.outcome(accepted))
+    assert json.loads(reply[reply.index("{") :])["answers"] == {
         "db": {"answers": ["SQLite"]},
         "look": {"answers": ["like the sea"]},
     }
 
-    accepted = await stack.append(f"TOOL:request_user_input:{json.dumps({'questions': asked})}")
+    accepted = await stack.append(f"TOOL:request_user_input:{json.dumps({'questions': questions})}")
     await answered(stack, await open_request(stack), "deny", words="guess")
-    told = said(await stack.outcome(accepted))
-    assert "(No answer, says RemoteClaw: alice does not answer this question: Which DB?" in told
-    assert "They say: guess" in told
+    reply = said(await stack.outcome(accepted))
+    assert "(No answer, says RemoteClaw: alice does not answer this question: Which DB?" in reply
+    assert "They say: guess" in reply
     assert "guess" not in said(await stack.outcome(await stack.append("ECHO")))
 
 
-async def test_the_real_claude_is_told_where_nobody_can_be_asked(
+async def test_the_real_claude_learns_that_no_person_can_answer(
     stack: Stack, claude: AgentCli
 ) -> None:
     stack.configure(claude.config(permissions="auto"), channels={})
@@ -112,8 +114,8 @@ async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> No
     async with asyncio.timeout(HANG_S):
         await drain(agent, accepted)
 
-    told = said(await agent.outcome(accepted))
-    assert json.loads(told[told.index("{") :]) == {
+    reply = said(await agent.outcome(accepted))
+    assert json.loads(reply[reply.index("{") :]) == {
         "Which DB?": "SQLite",
         "Which colours?": "red, blue",
     }
@@ -121,7 +123,7 @@ async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> No
     assert [("Answered by" in text) for text in cards] == [False, True, False, True]
 
 
-async def test_a_later_answer_wakes_the_agent_with_the_earlier_ones(agent: Stack) -> None:
+async def test_a_late_answer_wakes_the_agent_with_the_earlier_answers(agent: Stack) -> None:
     agent.configure(agent.agent, approvals={"hold_s": 5})
     accepted, task, first = await asking(agent, "go")
     await answered(agent, first, "words", words="SQLite")
@@ -129,8 +131,8 @@ async def test_a_later_answer_wakes_the_agent_with_the_earlier_ones(agent: Stack
     await sooner(agent, second)
     await task
 
-    told = await answered(agent, second, "words", words="mauve")
-    assert told.endswith("The agent is told to go on.")
+    reply = await answered(agent, second, "words", words="mauve")
+    assert reply.endswith("The agent continues.")
     await drain(agent, accepted)
 
     woken = said(await newest(agent, accepted))
@@ -138,25 +140,25 @@ async def test_a_later_answer_wakes_the_agent_with_the_earlier_ones(agent: Stack
     assert woken.index("→ SQLite") < woken.index("Which colours?") < woken.index("→ mauve")
 
 
-async def test_who_does_not_answer_leaves_the_question_open(agent: Stack) -> None:
+async def test_a_person_can_decline_to_answer_a_question(agent: Stack) -> None:
     accepted, task, first = await asking(agent, "go")
     for wrong in ("/allow", "/answer", "/allow always"):
         assert "That is a question" in str(await write(agent, accepted, wrong)), wrong
-    assert await write(agent, accepted, "1, 2") is None  # only one can be chosen
+    assert await write(agent, accepted, "1, 2") is None  # this question takes one option only
     await write(agent, accepted, "1")
     second = await next_request(agent, first)
 
     assert await write(agent, accepted, "4") == ""
     await task
 
-    told = said(await agent.outcome(accepted))
-    assert "alice does not answer this question: Which colours?" in told
-    assert "Which DB?\n→ Postgres" in told
+    reply = said(await agent.outcome(accepted))
+    assert "alice does not answer this question: Which colours?" in reply
+    assert "Which DB?\n→ Postgres" in reply
     late = await answered(agent, second, "words", words="red")
     assert late.startswith("It was answered before: Not answered")
 
 
-async def test_a_question_shows_what_it_hides(stack: Stack, directory: Path) -> None:
+async def test_a_question_shows_its_hidden_characters(stack: Stack, directory: Path) -> None:
     hidden = {**DATABASE, "question": "Drop \u202ethe table?"}
     body = QUESTIONS.replace(repr(DATABASE), repr(hidden))
     command = list(claude_script(directory, body))
@@ -174,7 +176,7 @@ async def test_a_question_shows_what_it_hides(stack: Stack, directory: Path) -> 
     ("text", "words"),
     [("/answer database three", "database three"), ("/deny tomorrow", "tomorrow")],
 )
-async def test_a_word_that_looks_like_a_request_is_one_of_the_answer(
+async def test_a_word_that_looks_like_a_request_id_is_part_of_the_answer(
     stack: Stack, text: str, words: str
 ) -> None:
     accepted = await stack.append("hello")
@@ -182,6 +184,6 @@ async def test_a_word_that_looks_like_a_request_is_one_of_the_answer(
     assert await write(stack, accepted, "/deny k7m2q9xa no") == GONE
     assert await write(stack, accepted, text) == ""
 
-    found = await stack.fleet.asks.named(request.id)
-    assert found.answer is not None
-    assert found.answer.words == words
+    answered_request = await stack.fleet.asks.named(request.id)
+    assert answered_request.answer is not None
+    assert answered_request.answer.words == words

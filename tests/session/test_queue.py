@@ -1,4 +1,4 @@
-"""What becomes of messages that arrive while their session is busy: each mode, and each crash."""
+"""Messages that arrive while their session is busy: queue modes, the cap, crashes, dead letters."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def configure(stack: Stack, **queue: object) -> None:
 
 
 async def heard(stack: Stack, *accepted: Accepted) -> list[str]:
-    """Return what the agent was asked, by its answers."""
+    """Return the replies without the list of earlier messages: `heard` and the turn's messages."""
     return [answer.partition(", knew ")[0] for answer in await answers(stack, *accepted)]
 
 
@@ -29,7 +29,7 @@ async def statuses(stack: Stack, *accepted: Accepted) -> list[str]:
 # -- followup and collect -------------------------------------------------------------------------
 
 
-async def test_collect_answers_what_waits_in_one_turn(agent: Stack) -> None:
+async def test_collect_answers_all_waiting_messages_in_one_turn(agent: Stack) -> None:
     configure(agent, mode="collect")
     _, task = await busy(agent)
     two, three = await append(agent, "two", "three")
@@ -38,11 +38,11 @@ async def test_collect_answers_what_waits_in_one_turn(agent: Stack) -> None:
 
     assert await heard(agent, two, three) == ["heard two + three"] * 2
     outcome = await agent.outcome(three)
-    assert outcome.turn == two.entry_id  # each names the turn that answered it
+    assert outcome.turn == two.entry_id  # each outcome names the turn that answered its message
     assert outcome.status == "done"
 
 
-async def test_a_message_is_collected_when_the_person_has_stopped_typing(agent: Stack) -> None:
+async def test_collect_waits_until_the_person_has_stopped_typing(agent: Stack) -> None:
     configure(agent, mode="collect", debounce_ms=3000)
     first, task = await busy(agent)
     two = await agent.append("two")
@@ -54,19 +54,19 @@ async def test_a_message_is_collected_when_the_person_has_stopped_typing(agent: 
     assert await heard(agent, two, three) == ["heard two + three"] * 2
 
 
-# -- too many -------------------------------------------------------------------------------------
+# -- the cap --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("mode", "drop", "expected", "words"),
+    ("mode", "drop", "expected", "text"),
     [
         ("followup", "old", ["dropped", "dropped", "done", "done"], "I left out 2"),
         ("followup", "new", ["done", "done", "dropped", "dropped"], "I left out 2"),
         ("collect", "summarize", ["dropped", "dropped", "done", "done"], "heard four + five"),
     ],
 )
-async def test_beyond_the_cap_messages_are_left_out_and_their_sender_is_told(
-    agent: Stack, mode: str, drop: str, expected: list[str], words: str
+async def test_messages_beyond_the_cap_are_dropped_and_their_sender_is_informed(
+    agent: Stack, mode: str, drop: str, expected: list[str], text: str
 ) -> None:
     configure(agent, mode=mode, cap=2, drop=drop)
     _, task = await busy(agent)
@@ -76,7 +76,7 @@ async def test_beyond_the_cap_messages_are_left_out_and_their_sender_is_told(
 
     assert await statuses(agent, *waiting) == expected
     dropped = waiting[expected.index("dropped")]
-    assert words in said(await agent.outcome(dropped))
+    assert text in said(await agent.outcome(dropped))
 
 
 # -- interrupt ------------------------------------------------------------------------------------
@@ -95,11 +95,11 @@ async def test_interrupt_stops_the_turn_for_the_new_message(agent: Stack) -> Non
     assert await heard(agent, second) == ["heard two"]
 
 
-# -- what no person has sent ----------------------------------------------------------------------
+# -- results and cron jobs ------------------------------------------------------------------------
 
 
 async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
-    """Have a session that another one has started do its task; return the result's entry."""
+    """Run a task of a session to its end, and return the entry of the result."""
     key = parent.session
     child, entry_id = await started_task(stack.fleet, key, message(task), call=task)
     await drain(stack, Accepted(child, entry_id, False))
@@ -109,10 +109,10 @@ async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
 
 
 @pytest.mark.parametrize("mode", ["followup", "collect"])
-async def test_results_that_come_together_make_one_turn(
+async def test_results_that_arrive_together_share_a_turn(
     agent: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when the session is idle; what a person writes ends the waiting."""
+    """An idle session also waits for more results, until a person's message arrives."""
     for name in ("SETTLE_MS", "MAX_SETTLE_MS"):
         monkeypatch.setattr(f"remoteclaw.session.queue.{name}", HANG_S * 1000)
     configure(agent, mode=mode)
@@ -149,7 +149,7 @@ async def outcomes_so_far(stack: Stack, *accepted: Accepted) -> list[str]:
         (("chat",), (0,), 0.0),
     ],
 )
-def test_only_results_wait_for_results_and_not_for_long(
+def test_only_results_wait_for_more_results_and_only_briefly(
     origins: tuple[Origin, ...], at_ms: tuple[int, ...], pause_s: float
 ) -> None:
     waiting = [
@@ -162,25 +162,25 @@ def test_only_results_wait_for_results_and_not_for_long(
 
 
 @pytest.mark.parametrize("mode", ["interrupt", "steer"])
-async def test_a_result_waits_for_the_running_turn(
+async def test_a_result_neither_interrupts_nor_joins_the_running_turn(
     agent: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     configure(agent, mode=mode)
     first, task = await busy(agent)
-    came = await result(agent, first, "hi")
+    arrived = await result(agent, first, "hi")
     await renewed(agent, first, times=2)
     go(agent)
     await task
 
-    assert await statuses(agent, first, came) == ["done", "done"]
-    assert await heard(agent, first, came) == ["heard wait", "heard heard hi"]
+    assert await statuses(agent, first, arrived) == ["done", "done"]
+    assert await heard(agent, first, arrived) == ["heard wait", "heard heard hi"]
 
 
-async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
+async def test_a_turn_for_a_cron_job_is_not_interrupted(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would send it again. What a person sends is answered behind it, in its own turn."""
+    """A cron entry would not be sent again, so messages of people wait for the next turn."""
     monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     configure(agent, mode="interrupt")
     first = await agent.append("hello")
@@ -203,7 +203,7 @@ async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
 # -- overrides ------------------------------------------------------------------------------------
 
 
-async def test_a_session_may_have_a_mode_of_its_own(agent: Stack) -> None:
+async def test_a_session_can_override_the_queue_mode(agent: Stack) -> None:
     configure(agent, mode="collect", channels={"test": {"mode": "interrupt"}})
     first = await agent.append("hello")
     await agent.fleet.sessions.configure(first.session, QueueOverride(mode="followup"))
@@ -220,12 +220,14 @@ async def test_a_session_may_have_a_mode_of_its_own(agent: Stack) -> None:
 
 
 async def crashed(stack: Stack, *batch: Accepted, phase: str) -> None:
-    """Leave a session as a worker does that was killed in a turn about some messages."""
+    """Leave a session in the state of a worker that was killed in a turn for the messages."""
     async with dying(stack, *batch) as lease:
         await lease.turns.note_phase(phase)
 
 
-async def test_a_collected_batch_is_repeated_exactly(agent: Stack) -> None:
+async def test_a_collected_batch_is_repeated_with_the_same_messages_after_a_crash(
+    agent: Stack,
+) -> None:
     configure(agent, mode="collect")
     one, two = await append(agent, "one", "two")
     await crashed(agent, one, two, phase="accepted")
@@ -236,8 +238,8 @@ async def test_a_collected_batch_is_repeated_exactly(agent: Stack) -> None:
     assert await heard(agent, one, two, three) == ["heard one + two"] * 2 + ["heard three"]
 
 
-async def test_what_kills_its_worker_takes_no_other_message_along(agent: Stack) -> None:
-    """After two failures together, each message is tried alone; then it is given up."""
+async def test_a_message_that_kills_its_worker_does_not_fail_other_messages(agent: Stack) -> None:
+    """After two failures of the batch, each message is tried alone, up to three failures."""
     configure(agent, mode="collect")
     poison, good = await append(agent, "poison", "good")
     await crashed(agent, poison, good, phase="output")
@@ -250,7 +252,7 @@ async def test_what_kills_its_worker_takes_no_other_message_along(agent: Stack) 
     assert (await heard(agent, good))[0].endswith("heard good")
 
 
-async def test_a_dropped_message_stays_dropped(agent: Stack) -> None:
+async def test_a_dropped_message_stays_dropped_after_a_crash(agent: Stack) -> None:
     configure(agent, mode="collect", cap=1, drop="old")
     one, two = await append(agent, "one", "two")
     async with dying(agent, one, phase="dropped"):
@@ -261,10 +263,10 @@ async def test_a_dropped_message_stays_dropped(agent: Stack) -> None:
     assert await statuses(agent, one, two) == ["dropped", "done"]
 
 
-# -- at the edges ---------------------------------------------------------------------------------
+# -- edge cases -----------------------------------------------------------------------------------
 
 
-async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(agent: Stack) -> None:
+async def test_stopped_messages_do_not_run_with_messages_sent_after_the_stop(agent: Stack) -> None:
     configure(agent, mode="collect")
     first, task = await busy(agent)
     two = await agent.append("two")
@@ -276,27 +278,27 @@ async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(agent: 
     assert await heard(agent, three) == ["heard three"]
 
 
-async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
+async def test_the_cap_still_applies_after_another_worker_takes_over(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.session.queue.MAX_TURNS", 1)
     configure(agent, mode="collect", cap=2, drop="old")
     _, task = await busy(agent)
     waiting = await append(agent, "m1", "m2", "m3", "m4")
-    await agent.append("another session, so that this one lets others go first", from_="bob")
+    await agent.append("another session, for which this one releases its worker", from_="bob")
     go(agent)
     await task
     view = await agent.fleet.sessions.view(waiting[0].session.sid)
     assert view is not None
     assert view.status == "scheduled"
-    await agent.fleet.scripts.client.delete("rq:queue:agents")  # the others are served
+    await agent.fleet.scripts.client.delete("rq:queue:agents")  # other workers take these hints
 
     await drain(agent, waiting[0])
 
     assert await statuses(agent, *waiting) == ["dropped", "dropped", "done", "done"]
 
 
-async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(agent: Stack) -> None:
+async def test_summarized_messages_stay_dropped_after_a_crash(agent: Stack) -> None:
     configure(agent, mode="collect", cap=1)
     one, two, three = await append(agent, "one", "two", "three")
     for _ in range(2):
@@ -308,7 +310,7 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(agent: S
     assert await statuses(agent, one, two, three) == ["dropped", "dropped", "done"]
 
 
-async def test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it(agent: Stack) -> None:
+async def test_a_turn_that_was_cut_off_is_not_dropped_for_later_messages(agent: Stack) -> None:
     configure(agent, mode="followup", cap=1, drop="old")
     first = await agent.append("one")
     await crashed(agent, first, phase="output")
@@ -323,7 +325,7 @@ async def test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it(ag
 
 
 async def dead(stack: Stack, text: str) -> Accepted:
-    """Have a message that killed its worker three times."""
+    """Append a message that kills its worker three times, so that it becomes a dead letter."""
     accepted = await stack.append(text)
     for _ in range(3):
         await crashed(stack, accepted, phase="output")
@@ -334,7 +336,7 @@ async def dead(stack: Stack, text: str) -> Accepted:
     return accepted
 
 
-async def test_a_dead_letter_is_kept_and_can_be_tried_again_or_dropped(agent: Stack) -> None:
+async def test_a_dead_letter_is_kept_until_it_is_retried_or_dropped(agent: Stack) -> None:
     configure(agent)
     accepted = await dead(agent, "poison")
     (letter,) = await agent.fleet.dead_letters.list()
@@ -343,12 +345,12 @@ async def test_a_dead_letter_is_kept_and_can_be_tried_again_or_dropped(agent: St
     assert (letter.attempts, letter.category) == (3, "interrupted")
     assert letter.entry_id == accepted.entry_id
 
-    again = await agent.fleet.dead_letters.retry(letter.id)
-    await drain(agent, again)
+    retried = await agent.fleet.dead_letters.retry(letter.id)
+    await drain(agent, retried)
 
-    assert await heard(agent, again) == ["heard poison"]
+    assert await heard(agent, retried) == ["heard poison"]
     assert await agent.fleet.dead_letters.list() == []
-    assert again.entry_id in await agent.reached(accepted, "retried")
+    assert retried.entry_id in await agent.reached(accepted, "retried")
     with pytest.raises(NotFound):
         await agent.fleet.dead_letters.retry(letter.id)
     await dead(agent, "poison again")

@@ -1,4 +1,4 @@
-"""The end of a conversation: what was said before it is answered before it, and nothing stays."""
+"""Resets: earlier messages are answered first, and the next conversation has nothing of the old."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ MODES = ("collect", "followup", "steer", "interrupt")
 # -- in a chat ------------------------------------------------------------------------------------
 
 
-async def test_a_person_begins_a_new_conversation(agent: Stack) -> None:
+async def test_the_commands_new_and_reset_begin_a_new_conversation(agent: Stack) -> None:
     replies = await talk(agent, "/NEW@its_bot", "one", "two", "/reset", "three", "four")
 
     assert replies == [
@@ -46,15 +46,15 @@ async def test_a_person_begins_a_new_conversation(agent: Stack) -> None:
     ]
 
 
-async def test_what_stands_behind_the_command_begins_the_new_conversation(agent: Stack) -> None:
+async def test_text_after_the_command_begins_the_new_conversation(agent: Stack) -> None:
     replies = await talk(agent, "one", "/new\n\n  two ", "three")
 
     assert replies == ["heard one, knew -", "heard two, knew -", "heard three, knew two"]
     assert "/new" not in prompts(agent)
 
 
-async def test_the_old_conversation_is_in_no_note_to_the_agent(agent: Stack) -> None:
-    """The record goes with the conversation, so an agent that begins anew is told nothing."""
+async def test_prompts_after_a_reset_do_not_mention_the_old_conversation(agent: Stack) -> None:
+    """The record ends with the conversation, so a new agent gets no notes."""
     await talk(agent, "a secret", "/new")
     before = len(prompts(agent))
     last = await agent.append("two")
@@ -65,7 +65,7 @@ async def test_the_old_conversation_is_in_no_note_to_the_agent(agent: Stack) -> 
     assert await recorded(agent, last) == ["two"]
 
 
-async def test_what_was_said_in_the_thread_before_is_not_told_any_more(agent: Stack) -> None:
+async def test_prompts_after_a_reset_do_not_have_earlier_thread_messages(agent: Stack) -> None:
     thread = {"thread_id": "t", "thread_context": "a secret"}
     await talk(agent, "one", **thread)
     assert "a secret" in prompts(agent)
@@ -87,7 +87,7 @@ async def test_the_agent_of_the_old_conversation_ends(agent: Stack) -> None:
     await eventually(lambda: not is_alive(pid))
 
 
-async def test_settings_of_the_session_stay(agent: Stack) -> None:
+async def test_a_reset_keeps_the_settings_of_the_session(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     await agent.fleet.sessions.configure(first.session, QueueOverride(mode="steer"))
@@ -102,7 +102,7 @@ async def test_settings_of_the_session_stay(agent: Stack) -> None:
     assert after.session_ids == {}
 
 
-async def test_a_session_without_an_agent_can_be_reset(agent: Stack) -> None:
+async def test_a_session_whose_agent_cannot_start_can_be_reset(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     agent.configure({"runtime": "demo", "command": ["not-there"]})
@@ -112,7 +112,7 @@ async def test_a_session_without_an_agent_can_be_reset(agent: Stack) -> None:
     assert await talk(agent, "two") == ["heard two, knew -"]
 
 
-async def test_it_is_traced(agent: Stack) -> None:
+async def test_a_reset_is_in_the_trace_of_its_message(agent: Stack) -> None:
     command = await agent.append("/new")
     await drain(agent, command)
 
@@ -139,7 +139,7 @@ async def test_no_more_ended_conversations_are_kept_than_configured(agent: Stack
 @pytest.mark.parametrize(
     "sections", [{"sessions": {"keep_archived": 0}}, {"record": {"keep_days": 0}}]
 )
-async def test_there_need_be_no_archive(agent: Stack, sections: dict[str, Any]) -> None:
+async def test_the_archive_can_be_disabled(agent: Stack, sections: dict[str, Any]) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     await talk(agent, "/new", "two")
@@ -158,7 +158,7 @@ async def test_there_need_be_no_archive(agent: Stack, sections: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_order_is_kept(agent: Stack, mode: str) -> None:
+async def test_messages_and_resets_are_answered_in_order(agent: Stack, mode: str) -> None:
     configure(agent, queue={"mode": mode})
     first, task = await busy(agent)
     two, new, three, reset, four = await append(
@@ -176,7 +176,7 @@ async def test_order_is_kept(agent: Stack, mode: str) -> None:
     assert (await agent.outcome(first)).status == expected
 
 
-async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
+async def test_a_reset_never_joins_a_running_turn_and_no_message_overtakes_it(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
@@ -184,7 +184,7 @@ async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
     first, task = await busy(agent)
     command = await agent.append("/new three")
     four = await agent.append("four")
-    await renewed(agent, first, times=5)  # each tells of the newest message
+    await renewed(agent, first, times=5)  # each renewal reports the newest message
     go(agent)
     await task
 
@@ -199,7 +199,7 @@ async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
 
 
 async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str = "") -> None:
-    """Leave a session as a worker does that was killed in a turn about a command."""
+    """Leave a session in the state of a worker that was killed in the turn of a reset."""
     async with dying(stack, accepted) as lease:
         if reset:
             await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
@@ -208,7 +208,7 @@ async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str 
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_crash_and_the_conversation_ends_once(agent: Stack, reset: bool) -> None:
+async def test_a_reset_ends_one_conversation_despite_a_crash(agent: Stack, reset: bool) -> None:
     await talk(agent, "one")
     command = await agent.append("/new")
     await crash_in(agent, command, reset=reset)
@@ -221,7 +221,7 @@ async def test_a_crash_and_the_conversation_ends_once(agent: Stack, reset: bool)
     assert len(lines) == 1
 
 
-async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_began(
+async def test_a_retry_does_not_end_the_conversation_that_the_first_attempt_began(
     agent: Stack,
 ) -> None:
     await talk(agent, "one")
@@ -240,8 +240,8 @@ async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_
     assert set(view.session_ids.values()) == {"of-the-new-conversation", "of-the-new-one-too"}
 
 
-async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) -> None:
-    """Then the batch is not the command's alone."""
+async def test_a_message_that_joined_the_turn_of_a_reset_is_repeated_with_it(agent: Stack) -> None:
+    """The repeated batch then has more entries than the command."""
     configure(agent, queue={"mode": "steer"})
     await talk(agent, "one")
     command, two = await append(agent, "/new wait", "two")
@@ -255,7 +255,7 @@ async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) 
     assert await answers(agent, command, two) == ["heard wait + two, knew -"] * 2
 
 
-async def test_a_command_that_kills_its_worker_is_given_up_and_said(agent: Stack) -> None:
+async def test_a_reset_that_kills_its_worker_becomes_a_dead_letter(agent: Stack) -> None:
     await talk(agent, "one")
     command = await agent.append("/new two")
     for _ in range(3):
@@ -270,7 +270,7 @@ async def test_a_command_that_kills_its_worker_is_given_up_and_said(agent: Stack
 # -- stock workers --------------------------------------------------------------------------------
 
 
-async def test_two_sessions_at_once(stack: Stack) -> None:
+async def test_a_reset_does_not_affect_another_session(stack: Stack) -> None:
     await stack.start_worker()
     await stack.start_worker()
     for user in ("alice", "bob"):

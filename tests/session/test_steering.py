@@ -1,4 +1,4 @@
-"""Messages that join a running turn: what the agent takes up, what it doesn't, and each crash."""
+"""Messages that join a running turn: accepted, refused or too late, and after crashes."""
 
 import asyncio
 import os
@@ -22,13 +22,13 @@ from tests.support.waiting import HANG_S, eventually
 
 @pytest.fixture
 async def agent(agent: Stack) -> Stack:
-    """A stack whose agent says what it was asked; it is steered."""
+    """A stack whose queue mode is `steer`."""
     agent.configure(agent.agent, queue={"mode": "steer"})
     return agent
 
 
-async def heard(stack: Stack, text: str) -> None:
-    """Wait until the running agent has answered to a text."""
+async def wait_for_live_text(stack: Stack, text: str) -> None:
+    """Wait until the live text of a running turn contains `text`."""
 
     async def is_live() -> bool:
         client: Any = stack.fleet.scripts.client
@@ -43,7 +43,7 @@ async def heard(stack: Stack, text: str) -> None:
 
 
 async def results(stack: Stack, *accepted: Accepted) -> list[tuple[str, str]]:
-    """Return status and reply of each message, without what the agent knew before."""
+    """Return each message's status and its reply without the list of earlier messages."""
     outcomes = [await stack.outcome(each) for each in accepted]
     return [(each.status, re.sub(r", knew [^&]*(?= &|$)", "", said(each))) for each in outcomes]
 
@@ -51,9 +51,9 @@ async def results(stack: Stack, *accepted: Accepted) -> list[tuple[str, str]]:
 async def test_a_message_joins_the_running_turn(agent: Stack) -> None:
     first, task = await busy(agent)
     second = await agent.append("two")
-    await heard(agent, "& two")
+    await wait_for_live_text(agent, "& two")
     third = await agent.append("three")
-    await heard(agent, "& three")
+    await wait_for_live_text(agent, "& three")
     go(agent)
     await task
 
@@ -70,12 +70,12 @@ async def test_a_message_joins_the_running_turn(agent: Stack) -> None:
     await replies.aclose()
 
 
-async def test_a_message_joins_although_a_result_came_before_it(agent: Stack) -> None:
-    """What no person has sent waits for a turn of its own, and keeps nobody from being heard."""
+async def test_a_message_joins_the_turn_even_if_a_result_is_waiting(agent: Stack) -> None:
+    """An entry that is not from a person waits for its own turn, and does not block others."""
     first, task = await busy(agent)
     result = await agent.write(first.session, "tick", "cron")
     second = await agent.append("two")
-    await heard(agent, "two")
+    await wait_for_live_text(agent, "two")
     go(agent)
     await task
 
@@ -85,7 +85,7 @@ async def test_a_message_joins_although_a_result_came_before_it(agent: Stack) ->
     assert (await agent.outcome(second)).status == "steered"
 
 
-async def test_a_message_that_comes_too_late_gets_a_turn_of_its_own(agent: Stack) -> None:
+async def test_a_message_that_arrives_too_late_to_join_has_its_own_turn(agent: Stack) -> None:
     first, task = await busy(agent, "deaf")
     second = await agent.append("two")
     await agent.reached(second, "steered")
@@ -95,11 +95,11 @@ async def test_a_message_that_comes_too_late_gets_a_turn_of_its_own(agent: Stack
     assert await results(agent, first, second) == [("done", "heard deaf"), ("done", "heard two")]
     outcome = await agent.outcome(second)
     assert outcome.turn == second.entry_id
-    # It was in no turn that failed, so none counts against it.
+    # The message was not in a failed turn, so no failure counts against it.
     assert "steered" not in [step.name for step in outcome.steps]
 
 
-async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agent: Stack) -> None:
+async def test_an_entry_that_only_a_newer_worker_can_read_is_not_overtaken(agent: Stack) -> None:
     first, task = await busy(agent)
     client = agent.fleet.scripts.client
     await client.xadd(keys.inbound(first.session.sid), {"entry": '{"v": 99}'})
@@ -113,14 +113,16 @@ async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agen
     assert outcome.status == "accepted"
 
 
-async def test_nothing_overtakes_what_waits(agent: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_does_not_join_ahead_of_a_waiting_message(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     first = await agent.append("wait")
     second = await agent.append("two")
     task = drain(agent, first)
     await agent.reached(first, "output")
     third = await agent.append("three")
-    await renewed(agent, first, times=5)  # each tells of the newest message
+    await renewed(agent, first, times=5)  # each renewal reports the newest message
     go(agent)
     await task
 
@@ -131,10 +133,10 @@ async def test_nothing_overtakes_what_waits(agent: Stack, monkeypatch: pytest.Mo
     ]
 
 
-async def test_a_stop_ends_the_turn_and_all_that_joined_it(agent: Stack) -> None:
+async def test_a_stop_ends_the_turn_and_the_messages_that_joined_it(agent: Stack) -> None:
     first, task = await busy(agent)
     second = await agent.append("two")
-    await heard(agent, "& two")
+    await wait_for_live_text(agent, "& two")
     await agent.fleet.sessions.stop(first.session.sid)
     third = await agent.append("three")
     await task
@@ -143,7 +145,7 @@ async def test_a_stop_ends_the_turn_and_all_that_joined_it(agent: Stack) -> None
     assert statuses == ["stopped", "stopped", "done"]
 
 
-async def test_an_agent_that_dies_of_a_message_fails_it_with_the_turn(agent: Stack) -> None:
+async def test_a_joined_message_that_kills_the_agent_fails_with_the_turn(agent: Stack) -> None:
     first, task = await busy(agent)
     second = await agent.append("die")
     third = await agent.append("three")
@@ -159,7 +161,7 @@ async def test_an_agent_that_dies_of_a_message_fails_it_with_the_turn(agent: Sta
 
 
 async def crashed(stack: Stack, first: Accepted, *joined: Accepted, phase: str = "output") -> None:
-    """Leave a session as a worker does that was killed in a turn which others had joined."""
+    """Leave a session in the state of a worker that was killed in a turn with joined messages."""
     async with dying(stack, first) as lease:
         await lease.turns.note_phase(phase)
         assert await lease.turns.join([each.entry_id for each in joined])
@@ -175,7 +177,7 @@ async def expire(stack: Stack, accepted: Accepted) -> None:
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
-async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(
+async def test_a_turn_is_repeated_with_its_joined_messages_after_a_crash(
     agent: Stack,
 ) -> None:
     one, two, three, four = await append(agent, "one", "two", "three", "four")
@@ -187,8 +189,8 @@ async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(
     assert await results(agent, one, two, three, four) == [together] * 3 + [("done", "heard four")]
 
 
-async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
-    """Otherwise it would be stopped with it, although it came after."""
+async def test_no_message_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
+    """The message would be stopped with the turn, although it was sent after the stop."""
     one = await agent.append("one")
     lease = await owner(agent, one)
     await lease.turns.begin([one.entry_id])
@@ -202,7 +204,7 @@ async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
     assert [status for status, _ in await results(agent, one, two)] == ["stopped", "done"]
 
 
-async def test_nothing_joins_a_turn_under_a_lost_lease(agent: Stack) -> None:
+async def test_no_message_joins_a_turn_whose_lease_is_lost(agent: Stack) -> None:
     one, two = await append(agent, "one", "two")
     lease = await owner(agent, one)
     await lease.turns.begin([one.entry_id])
@@ -213,14 +215,14 @@ async def test_nothing_joins_a_turn_under_a_lost_lease(agent: Stack) -> None:
         await lease.turns.join([two.entry_id])
 
 
-async def test_a_worker_that_is_killed_in_a_steered_turn(agent: Stack) -> None:
+async def test_a_killed_worker_loses_no_message_of_a_steered_turn(agent: Stack) -> None:
     agent.configure(agent.agent, queue={"mode": "steer"}, lease_s=2)
     agent.reopen()
     worker = await agent.start_worker()
     first = await agent.append("wait")
     await agent.reached(first, "output")
     second = await agent.append("two")
-    await heard(agent, "& two")
+    await wait_for_live_text(agent, "& two")
     for pid in (*horses(worker.pid), worker.pid):
         os.kill(pid, signal.SIGKILL)
     await eventually(lambda: not is_alive(worker.pid))
@@ -240,8 +242,8 @@ def horses(worker: int) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
 
 
-async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> None:
-    """One that joined the second attempt was in one failure, not in two."""
+async def test_only_failures_after_joining_count_against_a_joined_message(agent: Stack) -> None:
+    """A message that joined the second attempt was in one failed attempt only."""
     one, two = await append(agent, "one", "two")
     lease = await owner(agent, one)
     await lease.turns.begin([one.entry_id])
@@ -259,25 +261,25 @@ async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> N
     assert second.failures == 1
 
 
-async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
+async def test_the_number_of_messages_that_join_a_turn_is_limited(agent: Stack) -> None:
     first = await agent.append("one")
     many = await append(agent, *(f"m{number}" for number in range(MAX_STEERED + 5)))
     lease = await owner(agent, first)
     await lease.turns.begin([first.entry_id])
     steering = Steering(lease, first.entry_id)
 
-    async def taken() -> list[str]:
-        found = []
+    async def joined_ids() -> list[str]:
+        joined = []
         async for entry in steering.entries():
-            found.append(entry.id)
+            joined.append(entry.id)
             steering.announce()
-        return found
+        return joined
 
     ids = [each.entry_id for each in many]
-    assert await asyncio.wait_for(taken(), HANG_S) == ids[:MAX_STEERED]
+    assert await asyncio.wait_for(joined_ids(), HANG_S) == ids[:MAX_STEERED]
 
 
-async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:
+async def test_messages_that_were_answered_before_a_failure_are_done(agent: Stack) -> None:
     one, two, three = await append(agent, "one", "two", "three")
     lease = await owner(agent, one)
     await lease.turns.begin([one.entry_id])

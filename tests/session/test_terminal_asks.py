@@ -1,4 +1,4 @@
-"""What a terminal's program asks is asked in the chat, and answered without keys."""
+"""Requests of a terminal's program, which are shown in the chat and answered without keys."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,10 +12,10 @@ from remoteclaw.config.load import parse_config
 from remoteclaw.config.model import RecordConfig, TerminalsConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.request import Answered, Request, Verdict
-from remoteclaw.fleet.terminal_state import Held, TerminalTurn
+from remoteclaw.fleet.request import Request, RequestAnswer, Verdict
+from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
 from remoteclaw.messages import SessionKey, TerminalWish
-from remoteclaw.runtimes.opencode_terminal import OpencodeWatch
+from remoteclaw.runtimes.opencode.terminal import OpencodeWatch
 from remoteclaw.runtimes.terminal import TerminalNotes
 from remoteclaw.session.terminal_asks import TerminalAsks
 from tests.support.leases import acquire
@@ -26,12 +26,12 @@ from tests.support.waiting import eventually
 
 ALICE = parse_config(b'[approvals]\nwho = "sender"', Path("remoteclaw.toml"), {})
 WEEK_MS = 7 * 86_400_000
-NOBODY = parse_config(b"", Path("remoteclaw.toml"), {})
+NO_APPROVERS = parse_config(b"", Path("remoteclaw.toml"), {})
 
 
 @pytest.fixture
-async def held(fleet: Fleet) -> Held:
-    """Have a terminal of Alice's, held."""
+async def held(fleet: Fleet) -> HeldLease:
+    """Return the lease of a running terminal that was opened for Alice."""
     accepted = await fleet.terminals.open(
         SessionKey.of(message("hello"), agent="main"),
         TerminalWish(by="Alice", cols=80, rows=24),
@@ -47,12 +47,12 @@ async def held(fleet: Fleet) -> Held:
     own = TerminalTurn(lease)
     await own.place(place)
     await own.hold(place, "1 2 3", hold_s=600)
-    (found,) = await fleet.terminals.held("here")
-    return found
+    (terminal,) = await fleet.terminals.held("here")
+    return terminal
 
 
 class Program:
-    """An opencode that asks, as a gateway watches it."""
+    """A simulated opencode that makes requests, and the gateway's watch of it."""
 
     def __init__(self, directory: Path, server: Server, port: int) -> None:
         self.server = server
@@ -85,22 +85,24 @@ async def program(directory: Path) -> AsyncIterator[Program]:
 
 
 async def answer(fleet: Fleet, request: Request, verdict: Verdict, words: str = "") -> None:
-    given = Answered(verdict=verdict, by="test:alice", name="Alice", at_ms=1, words=words)
-    counts, _, _ = await fleet.asks.answer(request, given, words="Answered.", going_on="Go on.")
+    given = RequestAnswer(verdict=verdict, by="test:alice", name="Alice", at_ms=1, words=words)
+    counts, _, _ = await fleet.asks.answer(
+        request, given, closing_text="Answered.", entry_text="Go on."
+    )
     assert counts
 
 
-async def test_it_is_asked_once_whoever_looks_and_answered_without_keys(
-    fleet: Fleet, held: Held, program: Program
+async def test_a_request_of_a_terminal_is_asked_once_and_answered_without_keys(
+    fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
     asks, watch = TerminalAsks(fleet, held, lambda: ALICE), program.watch
-    assert not await asks.look(watch)
+    assert not await asks.sync(watch)
     await program.asks("per_1", "touch x")
 
-    assert await asks.look(watch)
+    assert await asks.sync(watch)
     (first,) = await fleet.asks.of_session(held.sid)
-    later = TerminalAsks(fleet, held, lambda: ALICE)  # of a gateway that was started again
-    assert await later.look(watch)
+    restarted = TerminalAsks(fleet, held, lambda: ALICE)  # in a restarted gateway
+    assert await restarted.sync(watch)
     (request,) = await fleet.asks.of_session(held.sid)
     assert request.id == first.id
     assert (request.tool, request.what, request.where) == ("bash", "touch x", held.place.cwd)
@@ -108,24 +110,24 @@ async def test_it_is_asked_once_whoever_looks_and_answered_without_keys(
     assert program.server.posted == []
 
     await answer(fleet, request, "once")
-    assert await later.look(watch)
+    assert await restarted.sync(watch)
     assert program.server.posted == [("/permission/per_1/reply", {"reply": "once"})]
     await program.asks_no_more("per_1")
-    assert not await later.look(watch)
+    assert not await restarted.sync(watch)
     assert await fleet.asks.of_session(held.sid) == []
 
 
-async def test_a_denial_has_its_reason_and_what_is_allowed_for_the_conversation_is_not_asked(
-    fleet: Fleet, held: Held, program: Program
+async def test_a_terminal_gets_the_reason_of_a_denial_and_repeats_no_allowed_request(
+    fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
     asks, watch = TerminalAsks(fleet, held, lambda: ALICE), program.watch
     await program.asks("per_1", "rm -r x")
     await program.asks("per_2", "touch x")
-    assert await asks.look(watch)
+    assert await asks.sync(watch)
     first, second = await fleet.asks.of_session(held.sid)
     await answer(fleet, first, "deny", "not that one")
     await answer(fleet, second, "conversation")
-    await asks.look(watch)
+    await asks.sync(watch)
     (_, denial), allowed = program.server.posted
     assert denial["reply"] == "reject"
     assert "not that one" in denial["message"]
@@ -134,65 +136,65 @@ async def test_a_denial_has_its_reason_and_what_is_allowed_for_the_conversation_
     await program.asks_no_more("per_1")
     await program.asks_no_more("per_2")
     await program.asks("per_3", "touch x")
-    assert await asks.look(watch), "the chat need not be told that it waits"
+    assert await asks.sync(watch), "the chat needs no notice that the program waits"
     assert program.server.posted[2:] == [("/permission/per_3/reply", {"reply": "once"})]
 
 
-async def test_what_was_answered_by_keys_is_asked_no_more_also_behind_a_restart(
-    fleet: Fleet, held: Held, program: Program
+async def test_a_request_that_was_answered_by_keys_closes_even_after_a_restart(
+    fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
     asks, watch = TerminalAsks(fleet, held, lambda: ALICE), program.watch
     await program.asks("per_1", "touch x")
-    assert await asks.look(watch)
+    assert await asks.sync(watch)
     await program.asks_no_more("per_1")
 
-    assert not await TerminalAsks(fleet, held, lambda: ALICE).look(watch)
+    assert not await TerminalAsks(fleet, held, lambda: ALICE).sync(watch)
 
     assert await fleet.asks.of_session(held.sid) == []
     assert program.server.posted == []
 
 
-async def test_it_can_be_answered_for_as_long_as_the_program_asks(
-    fleet: Fleet, held: Held, program: Program
+async def test_a_request_of_a_terminal_stays_open_as_long_as_its_program_asks(
+    fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
-    """Who watches keeps the terminal open beyond `waiting_s`."""
+    """A viewer keeps the terminal open for longer than `waiting_s`."""
     sections = {"terminals": TerminalsConfig(waiting_s=60), "record": RecordConfig(keep_days=1)}
     config = ALICE.model_copy(update=sections)
     asks = TerminalAsks(fleet, held, lambda: config)
     await program.asks("per_1", "touch x")
-    assert await asks.look(program.watch)
+    assert await asks.sync(program.watch)
     (request,) = await fleet.asks.of_session(held.sid)
     client = fleet.scripts.client
     await client.zincrby(keys.ASKS, -WEEK_MS, request.id)
-    await fleet.asks.let_lapse()
+    await fleet.asks.expire_due()
 
     await answer(fleet, request, "once")
-    await asks.look(program.watch)
+    await asks.sync(program.watch)
 
     assert program.server.posted == [("/permission/per_1/reply", {"reply": "once"})]
-    assert await client.pttl(keys.asked(held.sid)) > WEEK_MS
+    assert await client.pttl(keys.asks_of_session(held.sid)) > WEEK_MS
 
 
-async def test_a_program_that_can_not_be_heard_keeps_its_requests(
-    fleet: Fleet, held: Held, program: Program
+async def test_requests_of_a_program_whose_state_is_unknown_stay_open(
+    fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
-    """As a gateway that was just started: what is asked is not known yet."""
+    """A gateway that was just started does not know the program's requests yet."""
     asks = TerminalAsks(fleet, held, lambda: ALICE)
     await program.asks("per_1", "touch x")
-    assert await asks.look(program.watch)
-    deaf = OpencodeWatch(program.notes, {"HOME": "/nowhere"}, MAIN)
+    assert await asks.sync(program.watch)
+    unconnected = OpencodeWatch(program.notes, {"HOME": "/nowhere"}, MAIN)
 
-    assert await TerminalAsks(fleet, held, lambda: ALICE).look(deaf)
+    assert await TerminalAsks(fleet, held, lambda: ALICE).sync(unconnected)
 
     assert len(await fleet.asks.of_session(held.sid)) == 1
 
 
-async def test_nobody_is_asked_where_nobody_may_answer_or_the_session_is_another_owners(
-    fleet: Fleet, held: Held, program: Program
+async def test_no_request_is_made_if_no_person_may_answer_or_the_lease_is_lost(
+    fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
     await program.asks("per_1", "touch x")
-    assert not await TerminalAsks(fleet, held, lambda: NOBODY).look(program.watch)
+    assert not await TerminalAsks(fleet, held, lambda: NO_APPROVERS).sync(program.watch)
 
     with pytest.raises(LeaseLost):
-        await TerminalAsks(fleet, replace(held, epoch="1"), lambda: ALICE).look(program.watch)
+        await TerminalAsks(fleet, replace(held, epoch="1"), lambda: ALICE).sync(program.watch)
     assert await fleet.asks.of_session(held.sid) == []

@@ -1,4 +1,4 @@
-"""Two hosts on one Redis, as processes: a terminal is one host's until its time is over."""
+"""Hosts as processes on one Redis: a host keeps its terminal until its lease has expired."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ from tests.support.terminal_kills import Watchman
 from tests.support.waiting import eventually
 
 
-async def test_a_frozen_host_loses_its_terminal_in_time_and_comes_back_as_nobody(
+async def test_a_frozen_host_loses_its_terminal_and_writes_nothing_after_it_resumes(
     stack: Stack, directory: Path
 ) -> None:
     async with two_hosts(stack, directory) as (near, far):
@@ -31,7 +31,7 @@ async def test_a_frozen_host_loses_its_terminal_in_time_and_comes_back_as_nobody
         outcome = await near.outcome(near.accepted[0])
 
         assert outcome == "failed"
-        assert time.time() >= until, "nobody is lost before"
+        assert time.time() >= until, "no terminal is lost before its lease has expired"
         record = await near.record()
         assert (record.state, record.reason) == (
             "lost",
@@ -53,17 +53,17 @@ async def test_a_frozen_host_loses_its_terminal_in_time_and_comes_back_as_nobody
 
         await eventually(lambda: not is_alive(program))
         assert (await near.record()).state == "live", "a stale gateway writes nothing"
-        again = await near.write("four")
+        last = await near.write("four")
         await far.ask("DELETE", f"/{near.sid}")
-        assert await near.outcome(again) == "done"
+        assert await near.outcome(last) == "done"
         assert [each["text"] for each in said_in(directory)] == ["two", "You said two."]
-        assert len(await near.answers(accepted)) == len(await near.answers(again)) == 1
+        assert len(await near.answers(accepted)) == len(await near.answers(last)) == 1
 
 
-async def test_without_redis_a_terminal_ends_before_its_session_is_free(
+async def test_without_redis_a_terminal_ends_by_the_time_its_lease_expires(
     stack: Stack, directory: Path
 ) -> None:
-    """A real program in a real holder; afterwards what waited is answered, once."""
+    """A real program in a real holder; afterwards, the waiting message is answered once."""
     async with host(stack, directory) as near:
         with Watchman(directory).watching() as watchman:
             program = await opened(near)
@@ -71,7 +71,7 @@ async def test_without_redis_a_terminal_ends_before_its_session_is_free(
             until = await near.held_until()
             stack.redis.kill()
             await eventually(lambda: not is_alive(program))
-            assert time.time() < until + HOLD_S / 20, "a renewal may have been on its way"
+            assert time.time() < until + HOLD_S / 20, "plus the time of a renewal that was sent"
             await asyncio.to_thread(stack.redis.start)
 
             assert await near.outcome(accepted) == "done"

@@ -1,4 +1,4 @@
-"""A handful of kills in a terminal's life; `python -m tests.bench.kills` has them at every step."""
+"""Some kills during a terminal's life; `python -m tests.bench.kills` does all, at every step."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from tests.support.terminal_kills import CASES, Case, walked
 @pytest.mark.parametrize(
     "case",
     [
-        Case("opening", "hold", "before", "drain"),
+        Case("opening", "give_to_holder", "before", "drain"),
         Case("end", "terminal_note", "after", "redis"),
     ],
     ids=str,
 )
-async def test_whatever_is_killed_all_is_told_once(
+async def test_no_kill_loses_or_repeats_terminal_messages(
     stack: Stack, directory: Path, case: Case
 ) -> None:
     assert case in CASES

@@ -1,4 +1,4 @@
-"""Many openings at once, and every way in which others than their programs end terminals."""
+"""Many simultaneous openings, and all ways in which terminals are ended from outside."""
 
 import asyncio
 import os
@@ -19,11 +19,11 @@ MANY = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
 
 async def states(client: RpcClient) -> dict[str, str]:
     """Return the state of each terminal, by its conversation's name."""
-    found = await client.call("terminals.list")
-    return {each["name"]: each["state"] for each in found["terminals"]}
+    listed = await client.call("terminals.list")
+    return {each["name"]: each["state"] for each in listed["terminals"]}
 
 
-async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_all_are_ended(
+async def test_thirteen_openings_of_nine_conversations_start_nine_programs_and_all_end(
     stack: Stack, directory: Path
 ) -> None:
     walk, watchman = Walk(stack, directory), Watchman(directory)
@@ -39,7 +39,7 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_a
                 return await states(client) == wanted
 
             async def open_over(number: int, name: str) -> bool:
-                """Open one over HTTP or RPC; who is told to come again comes again."""
+                """Open a terminal over HTTP or RPC, and retry if the limit refuses it (429)."""
                 about = {"agent": "main", "name": name}
                 while True:
                     if number % 2:
@@ -52,17 +52,17 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_a
             async def over_rpc(about: dict[str, str]) -> int:
                 async with door.connected(own_token(stack)) as other:
                     try:
-                        told = await other.call("terminals.open", about)
+                        opened = await other.call("terminals.open", about)
                     except Refused as refused:
                         return 429 if refused.code == "TOO_MANY" else 500
-                    return 201 if told["created"] else 200
+                    return 201 if opened["created"] else 200
 
             openings = [open_over(number, name) for number, name in enumerate(names)]
             created = await asyncio.gather(*openings)
 
             assert sum(created) == 9
-            now = dict.fromkeys(names, "live")
-            await eventually(lambda: are(now))
+            expected = dict.fromkeys(names, "live")
+            await eventually(lambda: are(expected))
             programs = watchman.programs()
             files = {Path(f"/proc/{pid}/cmdline").read_bytes() for pid in programs}
             assert (len(programs), len(files)) == (9, 9)
@@ -73,10 +73,10 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_a
             await client.call("sessions.stop", {"sessionKey": by_name["c0"]["sessionKey"]})
             try:
                 await client.call("sessions.reset", {"sessionKey": by_name["c1"]["sessionKey"]})
-            except Refused as refused:  # a busy machine: it happens as soon as it can
+            except Refused as refused:  # on a busy machine, the reset runs later
                 assert "UNAVAILABLE" in str(refused)  # noqa: PT017
-            now |= {"c0": "parked", "c1": "parked"}
-            await eventually(lambda: are(now))
+            expected |= {"c0": "parked", "c1": "parked"}
+            await eventually(lambda: are(expected))
 
             async def has_ended() -> bool:
                 view = await stack.fleet.sessions.view(by_name["c1"]["sid"])
@@ -87,27 +87,27 @@ async def test_thirteen_openings_of_nine_conversations_are_nine_programs_until_a
 
             await client.call("terminals.end", {"sid": by_name["c2"]["sid"]})
             again = await client.call("terminals.open", {"session": by_name["c2"]["sid"]})
-            assert again["created"], "the one that ends is not the one that was asked for"
-            await eventually(lambda: are(now))
+            assert again["created"], "the terminal that is ending must not be returned"
+            await eventually(lambda: are(expected))
 
-            told = await client.call("terminals.open", {"agent": "main", "name": "last"})
+            opened = await client.call("terminals.open", {"agent": "main", "name": "last"})
 
             async def is_starting() -> bool:
-                last = await stack.fleet.sessions.view(told["terminal"]["sid"])
+                last = await stack.fleet.sessions.view(opened["terminal"]["sid"])
                 return last is not None and last.terminal is not None
 
             await eventually(is_starting)
-            for worker in stack.workers:  # one of them is opening it
+            for worker in stack.workers:  # one of them is opening the terminal
                 os.kill(worker.pid, signal.SIGTERM)
             assert [worker.wait() for worker in stack.workers] == [0, 0]
-            now["last"] = "live"
-            await eventually(lambda: are(now))
+            expected["last"] = "live"
+            await eventually(lambda: are(expected))
             assert len(watchman.programs()) == 8
 
-            await stack.end_processes()  # as `up` ends what is open: nothing is left
+            await stack.end_processes()  # as at the end of `up`
             stack.open_lifeline()
             await walk.start_worker()
-            await eventually(lambda: are(dict.fromkeys(now, "parked")))
+            await eventually(lambda: are(dict.fromkeys(expected, "parked")))
     sweeping.cancel()
     await asyncio.wait((sweeping,))
     assert walk.gateway is not None

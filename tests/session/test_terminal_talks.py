@@ -1,4 +1,4 @@
-"""Conversations that a person goes to in a terminal: one's own, and another session's."""
+"""Conversations that a person opens within a terminal: new ones, and one of another session."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ from tests.support.terminal_kills import walked
 from tests.support.waiting import eventually
 
 
-async def is_told(stack: Stack, sid: str, text: str) -> bool:
-    """Whether a terminal's events have a message, which its screen shows a moment before."""
+async def has_message_event(stack: Stack, sid: str, text: str) -> bool:
+    """Whether a terminal's events have a message, which its screen shows slightly earlier."""
     events = await stack.fleet.terminals.events(sid)
-    return any(event.told.get("text") == text for event in events)
+    return any(event.data.get("text") == text for event in events)
 
 
-async def test_what_is_said_in_each_conversation_is_kept_and_another_session_s_is_left_alone(
+async def test_a_terminal_records_each_conversation_and_ends_at_one_of_another_session(
     stack: Stack, directory: Path
 ) -> None:
     async with walked(stack, directory) as walk:
@@ -35,26 +35,26 @@ async def test_what_is_said_in_each_conversation_is_kept_and_another_session_s_i
         await walk.open()
         await walk.is_at("idle")
         await walk.type("two\rgoto fresh\rthree\r")
-        await eventually(lambda: is_told(stack, walk.sid, "You said three."))
+        await eventually(lambda: has_message_event(stack, walk.sid, "You said three."))
         await walk.type(f"goto {taken}\r")
 
         await walk.is_at("parked")
         await walk.outcome(walk.accepted.pop())
-        wanted = ["two", "You said two.", "three", "You said three."]
+        expected = ["two", "You said two.", "three", "You said three."]
         events = await stack.fleet.terminals.events(walk.sid)
-        assert [e.told["text"] for e in events if e.told["type"] == "message"] == wanted
+        assert [e.data["text"] for e in events if e.data["type"] == "message"] == expected
         lines = (await stack.fleet.records.of(walk.sid)).splitlines()
-        assert [orjson.loads(line)["text"] for line in lines] == wanted
+        assert [orjson.loads(line)["text"] for line in lines] == expected
         record, view = await walk.record(), await sessions.view(walk.sid)
-        why = (
+        reason = (
             "it went to another session's conversation, which "
             f"`remoteclaw attach {other.sid[:8]}` opens"
         )
-        assert (record.reason, record.conversation) == (why, "fresh")
+        assert (record.reason, record.conversation) == (reason, "fresh")
         assert view is not None
         assert [*view.session_ids.values()] == ["fresh"]
         stream = keys.reply_stream("console", stack.home.host_id)
-        found: Any = await stack.fleet.scripts.client.xrange(stream)
-        ((_, fields),) = found
-        said = f"The terminal is ended as soon as it rests: {why}."
-        assert orjson.loads(fields[b"reply"])["text"] == said
+        entries: Any = await stack.fleet.scripts.client.xrange(stream)
+        ((_, fields),) = entries
+        notice = f"The terminal is ended as soon as it is idle: {reason}."
+        assert orjson.loads(fields[b"reply"])["text"] == notice

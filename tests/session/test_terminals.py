@@ -1,4 +1,4 @@
-"""A terminal is a turn: opened by a drain, held by its holder, settled by the next drain."""
+"""A terminal as a turn: a drain opens it, its holder holds it, and the next drain finishes it."""
 
 import asyncio
 import contextlib
@@ -16,15 +16,15 @@ from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.terminal_state import Held, TerminalRecord
-from remoteclaw.holder.runs import listens
-from remoteclaw.holder.terminal_client import Ended, Output, TerminalClient
+from remoteclaw.fleet.terminal_state import HeldLease, TerminalRecord
+from remoteclaw.holder.runs import has_holder
+from remoteclaw.holder.terminal_client import TerminalClient, TerminalEnded, TerminalOutput
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import SessionKey, TerminalWish
-from remoteclaw.tty.renewal import Holding, end, end_unheld, renew
+from remoteclaw.tty.renewal import LeaseRenewer, end_program, end_unknown_terminals, renew_lease
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import children, marked_processes
-from tests.support.processes import is_alive as is_there
+from tests.support.processes import is_alive as is_running
 from tests.support.stack import Stack, message
 from tests.support.terminals import used_before
 from tests.support.waiting import HANG_S, eventually
@@ -33,7 +33,7 @@ HOLD_S = 600.0
 
 
 def program(stack: Stack, directory: Path, lines: str) -> None:
-    """Have a program of a few lines instead of a CLI's own."""
+    """Configure a shell script of a few lines as the terminal's program."""
     script, workspace = directory / "agent", directory / "workspace"
     script.write_text(f"#!/bin/sh\n{lines}\n")
     script.chmod(0o755)
@@ -41,13 +41,13 @@ def program(stack: Stack, directory: Path, lines: str) -> None:
     stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
 
 
-#: It says nothing, so that workers wait for it.
+#: A program without output, so that workers wait for its first screen.
 SILENT = "sleep 1000"
 STAYS = "echo here I am\nexec sleep 1000"
 
 
-async def open_terminal(stack: Stack, directory: Path) -> tuple[Accepted, Held]:
-    """Open the terminal of a program that stays; return it with who holds it."""
+async def open_terminal(stack: Stack, directory: Path) -> tuple[Accepted, HeldLease]:
+    """Open a terminal with a program that does not exit; return its entry and its lease."""
     program(stack, directory, STAYS)
     await stack.start_worker()
     accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
@@ -66,16 +66,16 @@ async def opened(stack: Stack, session: Any, *, call: str, prompt: str = "") -> 
     )
 
 
-async def held_by(stack: Stack, accepted: Accepted) -> Held:
-    """Return the session's terminal once its holder has the lease."""
+async def held_by(stack: Stack, accepted: Accepted) -> HeldLease:
+    """Wait until the terminal's holder has the lease, and return it."""
 
-    async def found() -> Held | None:
+    async def find_lease() -> HeldLease | None:
         outcome = await stack.outcome_so_far(accepted)
         assert not outcome.is_final, outcome
         held = await stack.fleet.terminals.held(stack.home.host_id)
         return next((each for each in held if each.place.turn == accepted.entry_id), None)
 
-    held: Held = await eventually(found)
+    held: HeldLease = await eventually(find_lease)
     return held
 
 
@@ -86,18 +86,18 @@ async def record_of(stack: Stack, accepted: Accepted) -> TerminalRecord:
 
 
 @contextlib.asynccontextmanager
-async def attached(held: Held) -> AsyncIterator[TerminalClient]:
-    """Read what the terminal shows, as a gateway does."""
+async def attached(held: HeldLease) -> AsyncIterator[TerminalClient]:
+    """Attach to the terminal, like a gateway."""
     client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
     assert client is not None
     yield client
     client.close()
 
 
-async def test_turn_terminal_turn_is_one_conversation(
+async def test_a_chat_and_its_terminal_share_one_conversation(
     swept: Stack, claude: AgentCli, directory: Path, model_server: ModelServerProcess
 ) -> None:
-    """A chat, its terminal, and the chat again: one id, all remembered, each message once."""
+    """A chat, its terminal, and the chat again have one id, and each message is recorded once."""
     stack, workspace = swept, directory / "workspace"
     workspace.mkdir()
     env = used_before(claude, directory / "home", workspace)
@@ -107,13 +107,13 @@ async def test_turn_terminal_turn_is_one_conversation(
     await stack.outcome(first)
     accepted = await opened(stack, first.session, call="1", prompt="and the word beta-2")
     held = await held_by(stack, accepted)
-    waiting = await stack.append("which words?", id="behind")
+    waiting = await stack.append("which words?", id="waiting")
     async with attached(held) as client:
         await printed(client, "beta-2")
     notes = Path(held.place.files) / "notes"
     await eventually(lambda: b'"Stop"' in notes.read_bytes())
 
-    await end(held)
+    await end_program(held)
 
     assert (await stack.outcome(accepted)).status == "done"
     assert (await stack.outcome(waiting)).status == "done"
@@ -125,26 +125,26 @@ async def test_turn_terminal_turn_is_one_conversation(
         held.place.conversation
     }
     last = orjson.loads(model_server.bodies().splitlines()[-1])
-    asked = orjson.dumps(last)  # the model repeats what it is asked
-    assert [asked.count(word) for word in (b"alpha-1", b"and the word beta-2")] == [2, 2]
+    request = orjson.dumps(last)  # the model repeats its messages, so each word is there twice
+    assert [request.count(word) for word in (b"alpha-1", b"and the word beta-2")] == [2, 2]
     lines = (await stack.fleet.records.of(first.session.sid)).splitlines()
-    said = [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
-    assert said == ["remember the word alpha-1", "and the word beta-2", "which words?"]
+    texts = [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
+    assert texts == ["remember the word alpha-1", "and the word beta-2", "which words?"]
     assert not (stack.home.runs / Path(held.place.path).parent).exists()
 
 
 async def printed(client: TerminalClient, text: str) -> None:
-    """Read until the program has printed a text."""
+    """Read until the program has printed `text`."""
     seen = client.output
     while text.encode() not in seen:
         match await client.read():
-            case Output(_, data):
+            case TerminalOutput(_, data):
                 seen += data
             case other:
-                raise AssertionError(f"it said {other} behind {seen[-500:]!r}")
+                raise AssertionError(f"{other} after the output {seen[-500:]!r}")
 
 
-async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
+async def test_a_worker_that_dies_while_it_opens_a_terminal_leaves_one_program(
     swept: Stack, directory: Path
 ) -> None:
     stack, go = swept, directory / "go"
@@ -153,12 +153,12 @@ async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
     session = SessionKey.of(message("hello"), agent="main")
     accepted = await opened(stack, session, call="1")
 
-    async def placed() -> int | None:
-        state = await stack.fleet.sessions.view(session.sid)
-        known = state and state.terminal and state.worker
-        return int(known.split()[2]) if known else None
+    async def opening_pid() -> int | None:
+        view = await stack.fleet.sessions.view(session.sid)
+        worker = view and view.terminal and view.worker
+        return int(worker.split()[2]) if worker else None
 
-    os.kill(await eventually(placed), signal.SIGKILL)
+    os.kill(await eventually(opening_pid), signal.SIGKILL)
     go.touch()
 
     held = await held_by(stack, accepted)
@@ -166,9 +166,7 @@ async def test_a_worker_that_dies_while_it_opens_leaves_one_program(
     assert [str(run / "holder.sock") for run in runs] == [held.place.path]
 
 
-async def test_a_holder_that_is_killed_ends_the_turn_as_crashed(
-    swept: Stack, directory: Path
-) -> None:
+async def test_a_killed_holder_ends_the_terminal_as_crashed(swept: Stack, directory: Path) -> None:
     stack = swept
     accepted, held = await open_terminal(stack, directory)
     pid = int(held.holder.split()[1])
@@ -183,12 +181,12 @@ async def test_a_holder_that_is_killed_ends_the_turn_as_crashed(
     assert are_gone(pids)
 
 
-async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
+async def test_a_program_that_exits_at_its_start_is_reported_with_its_last_output(
     swept: Stack, directory: Path
 ) -> None:
     stack = swept
-    words = "....... ▄██ *\\n\\033[31mNo conversation\\033[0m found\\n"
-    program(stack, directory, f"printf '{words}'\nexit 1")
+    output = "....... ▄██ *\\n\\033[31mNo conversation\\033[0m found\\n"
+    program(stack, directory, f"printf '{output}'\nexit 1")
     await stack.start_worker()
     accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
 
@@ -201,7 +199,7 @@ async def test_a_program_that_ends_at_its_start_is_told_in_its_words(
 
 
 async def starting(stack: Stack, directory: Path) -> list[int]:
-    """Return the program that a worker waits for, once it runs."""
+    """Wait until the program that a worker starts is running, and return its pids."""
     script = os.fsencode(directory / "agent")
 
     def programs() -> list[int]:
@@ -213,13 +211,13 @@ async def starting(stack: Stack, directory: Path) -> list[int]:
 
 
 def are_gone(programs: list[int]) -> bool:
-    return not any(map(is_there, programs))
+    return not any(map(is_running, programs))
 
 
-async def test_a_worker_that_loses_its_session_while_it_opens_leaves_no_program(
+async def test_a_worker_that_loses_its_lease_while_it_opens_leaves_no_program(
     stack: Stack, directory: Path
 ) -> None:
-    """Nobody else may know of it: of a server that has lost its last second, nobody does."""
+    """A Redis that has lost its last second does not know of the program, so the worker ends it."""
     program(stack, directory, SILENT)
     await stack.start_worker()
     accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
@@ -232,7 +230,7 @@ async def test_a_worker_that_loses_its_session_while_it_opens_leaves_no_program(
     await eventually(functools.partial(are_gone, programs))
 
 
-async def test_an_opening_that_kills_its_workers_is_given_up_for_good(
+async def test_an_opening_that_kills_its_workers_fails_without_a_dead_letter(
     swept: Stack, directory: Path
 ) -> None:
     stack = swept
@@ -252,15 +250,17 @@ async def test_an_opening_that_kills_its_workers_is_given_up_for_good(
     assert again.entry_id != accepted.entry_id
 
 
-async def test_a_stopped_terminal_is_ended_by_the_sweep(swept: Stack, directory: Path) -> None:
+async def test_a_stopped_terminal_is_ended_at_the_next_renewal(
+    swept: Stack, directory: Path
+) -> None:
     stack = swept
     accepted, _ = await open_terminal(stack, directory)
-    holding = Holding(stack.fleet.terminals, stack.home.host_id)
-    await holding.look(hold_s=HOLD_S)
+    renewer = LeaseRenewer(stack.fleet.terminals, stack.home.host_id)
+    await renewer.renew_all(hold_s=HOLD_S)
     assert (await record_of(stack, accepted)).state == "starting"
 
     await stack.fleet.sessions.stop(accepted.session.sid)
-    await holding.look(hold_s=HOLD_S)
+    await renewer.renew_all(hold_s=HOLD_S)
 
     assert (await stack.outcome(accepted)).status == "stopped"
     assert (await record_of(stack, accepted)).state == "parked"
@@ -269,34 +269,34 @@ async def test_a_stopped_terminal_is_ended_by_the_sweep(swept: Stack, directory:
 async def test_a_terminal_whose_lease_is_lost_is_ended_once_its_turn_is_over(
     swept: Stack, directory: Path
 ) -> None:
-    """Until then a server may have lost its last second, and be told again whose it is."""
+    """Before that, Redis may have lost its last second, and the holder may get its lease back."""
     stack = swept
     _, held = await open_terminal(stack, directory)
-    assert held.place.people == ["test:alice"], "on whose behalf it asks"
+    assert held.place.people == ["test:alice"], "the people on whose behalf it was opened"
     state, client = keys.state(held.sid), stack.fleet.scripts.client
     await client.hincrby(state, "epoch", 1)
 
     with pytest.raises(LeaseLost):
-        await renew(stack.fleet.terminals, held, hold_s=HOLD_S)
-    assert listens(Path(held.place.path).parent)
+        await renew_lease(stack.fleet.terminals, held, hold_s=HOLD_S)
+    assert has_holder(Path(held.place.path).parent)
 
     await client.hdel(state, "terminal")
     with pytest.raises(LeaseLost):
-        await renew(stack.fleet.terminals, held, hold_s=HOLD_S)
+        await renew_lease(stack.fleet.terminals, held, hold_s=HOLD_S)
     await eventually(lambda: not is_alive(held.holder))
 
 
-async def test_a_terminal_that_no_session_knows_is_ended(
+async def test_a_terminal_that_no_session_refers_to_is_ended(
     swept: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = swept
     _, held = await open_terminal(stack, directory)
-    monkeypatch.setattr("remoteclaw.tty.renewal.YOUNG_S", 0.0)
-    assert await end_unheld(stack.fleet.terminals, stack.home.runs) == 0
+    monkeypatch.setattr("remoteclaw.tty.renewal.STARTING_S", 0.0)
+    assert await end_unknown_terminals(stack.fleet.terminals, stack.home.runs) == 0
 
     await stack.fleet.scripts.client.flushall()
 
-    assert await end_unheld(stack.fleet.terminals, stack.home.runs) == 1
+    assert await end_unknown_terminals(stack.fleet.terminals, stack.home.runs) == 1
     async with asyncio.timeout(HANG_S):
         client = await TerminalClient.attach(Path(held.place.path), key=held.place.key)
-        assert client is None or isinstance(await client.read(), Ended)
+        assert client is None or isinstance(await client.read(), TerminalEnded)

@@ -1,4 +1,4 @@
-"""Real agent CLIs, each with the scripted model behind it."""
+"""Real agent CLIs, each connected to the scripted model server."""
 
 import contextlib
 import os
@@ -13,13 +13,14 @@ from typing import Any, Self
 import orjson
 
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
 
 ROOT = Path(__file__).parents[2]
-#: Where CI put the CLIs; read now, because tests clear our variables.
+#: The directory in which CI installs the CLIs. It is read at import, because tests clear our
+#: environment variables.
 BROUGHT = os.environ.get("REMOTECLAW_TEST_CLIS")
 
-#: The models to ask for; the others' own choice will do.
+#: The models to request, by CLI; the other CLIs use their default.
 MODELS = {"codex": "scripted", "gemini": "gemini-2.5-flash"}
 
 
@@ -33,7 +34,7 @@ class ModelServerProcess:
     @classmethod
     @contextlib.contextmanager
     def running(cls, directory: Path) -> Iterator[Self]:
-        """Have it running; it ends when its standard input does, however we end."""
+        """Run the server. It ends when its standard input is closed, however this process ends."""
         log = directory / "requests.jsonl"
         argv = [sys.executable, "-m", "tests.support.model_server", "--log", str(log)]
         with subprocess.Popen(
@@ -47,24 +48,24 @@ class ModelServerProcess:
             process.stdin.close()
 
     def requests(self) -> list[dict[str, Any]]:
-        """Return what was asked of the model so far."""
+        """Return the requests that the model has received so far."""
         return [orjson.loads(line) for line in self._log.read_bytes().splitlines()]
 
     def bodies(self) -> str:
-        """Return the last requests as they came, one a line."""
+        """Return the last requests unparsed, one per line."""
         with urllib.request.urlopen(f"{self.url}/bodies") as answer:
             return str(answer.read(), "utf-8")
 
 
 def find_cli(name: str) -> str | None:
-    """Return the CLI that CI brought, else the one on PATH."""
+    """Return the path of the CLI that CI installed, else of the one on PATH."""
     path = f"{BROUGHT}{os.pathsep}{os.environ['PATH']}" if BROUGHT else None
     return create_cli_runtime(name).find(name, path)
 
 
 @dataclass(frozen=True)
 class AgentCli:
-    """A real agent CLI, and what points it at the scripted model."""
+    """A real agent CLI, with the settings that connect it to the scripted model."""
 
     name: str
     program: str
@@ -72,7 +73,7 @@ class AgentCli:
 
     @property
     def instructs_by_prompt(self) -> bool:
-        """Whether it has no place for the system prompt but the first message."""
+        """Whether the CLI can take the system prompt only as part of the first message."""
         runtime = create_cli_runtime(self.name)
         return isinstance(runtime, AcpRuntime) and runtime.instructs_by_prompt
 
@@ -96,12 +97,12 @@ class AgentCli:
 
     @property
     def model_name(self) -> str | None:
-        """The model to ask for, where it needs to be said."""
+        """The model to request; None for the CLI's default."""
         return MODELS.get(self.name)
 
     @property
     def env(self) -> dict[str, str]:
-        """What its environment needs."""
+        """The environment variables that the CLI needs."""
         return {
             "claude": {
                 "ANTHROPIC_BASE_URL": self.model.url,
@@ -118,7 +119,7 @@ class AgentCli:
                 "GOOGLE_GEMINI_BASE_URL": self.model.url,
                 "GEMINI_API_KEY": "nobody's key",
                 "NO_COLOR": "1",
-                "NODE_COMPILE_CACHE": str(ROOT / ".cache" / "node"),  # a third of its start
+                "NODE_COMPILE_CACHE": str(ROOT / ".cache" / "node"),  # saves a third of its start
             },
             "opencode": {
                 "OPENCODE_CONFIG_CONTENT": self._opencode_config,

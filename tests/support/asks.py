@@ -1,4 +1,4 @@
-"""Agents that ask people, and requests that wait for them."""
+"""Agents that make requests to people, and open requests."""
 
 import asyncio
 import uuid
@@ -10,7 +10,7 @@ import orjson
 
 from remoteclaw import commands
 from remoteclaw.commands.answers import answer_request
-from remoteclaw.commands.call import Asked
+from remoteclaw.commands.call import CommandCall
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
@@ -24,13 +24,14 @@ from tests.support.waiting import eventually
 
 OWNER = "alice"
 
-#: Asks whether it may run the command that it is sent, and says what it is told; what it was
-#: allowed stands in the file `runs`. LONG in a command is 200 KB.
+#: An agent that asks whether it may run the command in each message, and replies with the answer.
+#: It writes allowed commands to the file `runs`. LONG in a command stands for 200 KB.
 BODY = """
 prompt = begin()
 while True:
     words = prompt['params']['prompt'][0]['text'].split(chr(10))
-    command = (words[-3] if words[-1].startswith('Exactly') else words[-1]).split(': ')[-1]
+    is_granted = words[-1].startswith('You may do exactly')
+    command = (words[-3] if is_granted else words[-1]).split(': ')[-1]
     text('I try.')
     say(jsonrpc='2.0', id=100, method='session/request_permission', params=dict(sessionId='s',
         toolCall=dict(toolCallId='1', title=command, kind='execute',
@@ -66,8 +67,8 @@ COLOURS = {
     "multiSelect": True,
     "options": [{"label": name, "description": ""} for name in ("red", "green", "blue")],
 }
-#: A claude that asks both once, and repeats what it is told; to a message that is an answer it says
-#: that.
+#: A claude that asks both questions once, and repeats the answers. If a message is an answer, it
+#: replies so.
 QUESTIONS = f"""
 while True:
     message = heard()
@@ -85,7 +86,7 @@ while True:
 
 
 async def open_request(stack: Stack) -> Request:
-    """Wait for the one request that waits."""
+    """Wait until exactly one request is open, and return it."""
     waiting: list[Request] = await eventually(stack.fleet.asks.waiting)
     return waiting[0]
 
@@ -93,13 +94,13 @@ async def open_request(stack: Stack) -> Request:
 async def asking(
     stack: Stack, text: str, **fields: Any
 ) -> tuple[Accepted, "asyncio.Task[None]", Request]:
-    """Have an agent work on a message until it asks; return the message, its drain, the request."""
+    """Run an agent on a message until it makes a request; return message, drain and request."""
     accepted = await stack.append(text, **fields)
     return accepted, drain(stack, accepted), await open_request(stack)
 
 
 def change_request(session: SessionKey) -> Request:
-    """Return a request for a change of the configuration of a host that is not there."""
+    """Return a request for a change of the configuration, on a host that does not exist."""
     change = Change(
         host="here",
         patch={"queue": {"cap": 5}},
@@ -124,7 +125,7 @@ def change_request(session: SessionKey) -> Request:
 async def put_request(
     stack: Stack, accepted: Accepted, *, tool: str, what: str, choices: Sequence[str] = ()
 ) -> Request:
-    """Make a request, of a turn about a message that no worker has."""
+    """Store a request of a turn for a message that no worker has taken."""
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="asks", host="here")
     assert lease is not None
     assert await lease.turns.begin([accepted.entry_id])
@@ -141,7 +142,7 @@ async def put_in(
     choices: Sequence[str] = (),
     is_plan: bool = False,
 ) -> Request:
-    """Make a request in a turn that runs; with `choices`, a question that takes several."""
+    """Store a request in a running turn; with `choices`, a multiple-choice question."""
     request = Request(
         id=new_id(),
         session=accepted.session,
@@ -173,7 +174,7 @@ async def put_in(
 async def answered(
     stack: Stack, request: Request, verdict: Verdict, *, by: str = OWNER, words: str = ""
 ) -> str:
-    """Answer a request as a person in the chat, and return what they are told."""
+    """Answer a request as a person in the chat, and return the reply to that person."""
     told = await answer_request(
         stack.fleet,
         stack.home,
@@ -189,10 +190,10 @@ async def answered(
 
 
 async def sooner(stack: Stack, request: Request) -> None:
-    """Have the time be over for which a turn waits."""
+    """End the time for which the turn waits for an answer."""
     client = stack.fleet.scripts.client
     await client.zadd(keys.ASKS, {request.id: 1})
-    await stack.fleet.asks.let_lapse()
+    await stack.fleet.asks.expire_due()
     await client.publish(keys.bell(request.session.sid), "")
 
 
@@ -205,14 +206,14 @@ async def newest(stack: Stack, accepted: Accepted) -> Outcome:
 
 
 async def shown(stack: Stack) -> AsyncIterator[str]:
-    """Yield what is on the chat's reply stream."""
+    """Yield the texts of the replies on the chat's reply stream."""
     client: Any = stack.fleet.scripts.client
     for _, fields in await client.xrange(keys.reply_stream("test", "default")):
         yield orjson.loads(fields[b"reply"])["text"]
 
 
 async def next_request(stack: Stack, after: Request) -> Request:
-    """Wait for the request behind another one."""
+    """Wait for the request that follows `after`."""
 
     async def there() -> list[Request]:
         return [one for one in await stack.fleet.asks.waiting() if one.id != after.id]
@@ -222,12 +223,12 @@ async def next_request(stack: Stack, after: Request) -> Request:
 
 
 async def write(stack: Stack, accepted: Accepted, text: str, reply_to: str = "") -> str | None:
-    """Write in the chat as its owner; return the answer, None if it is for the agent."""
-    taken = await commands.take(
+    """Write in the chat as its owner; return the answer, or None if the agent gets the message."""
+    taken = await commands.handle_message(
         text,
-        lambda rest: Asked(
+        lambda rest: CommandCall(
             id=uuid.uuid4().hex,
-            rest=rest,
+            arguments=rest,
             session=accepted.session,
             sender="alice",
             reply_to=reply_to,
@@ -238,11 +239,11 @@ async def write(stack: Stack, accepted: Accepted, text: str, reply_to: str = "")
         ),
         has_files=False,
     )
-    return taken.answer.text if taken.answer else None
+    return taken.reply.text if taken.reply else None
 
 
 async def cut_off(stack: Stack, accepted: Accepted, task: "asyncio.Task[None]") -> None:
-    """Have the worker of a turn die."""
+    """End the worker of a turn as if it had died."""
     task.cancel()
     await asyncio.wait((task,))
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)

@@ -1,4 +1,4 @@
-"""A conversation with a real agent CLI over a bridge, and settings that lie in its way."""
+"""A conversation with a real agent CLI over a bridge, and settings that could interfere with it."""
 
 import contextlib
 import json
@@ -40,11 +40,11 @@ class Agent:
         return await self.bridge.handle(asked, BridgeCallbacks(**callbacks))
 
     async def say(self, text: str) -> str:
-        """Ask, and return what comes back."""
+        """Send a message, and return the reply."""
         return said(await self.ask(text))
 
     async def ask_with(self, text: str, name: str, content: bytes) -> str:
-        """Ask with a file, and return what comes back."""
+        """Send a message with a file, and return the reply."""
         file = Attachment(
             name=name,
             mime_type=mime_type_of(name, content),
@@ -60,7 +60,7 @@ class Agent:
 
     @property
     def process(self) -> AgentProcess:
-        """What runs the turn, or has run the last one."""
+        """The process that runs the current turn, or ran the last one."""
         newest = self.bridge._newest
         assert newest is not None
         assert newest.agent is not None
@@ -75,28 +75,28 @@ Open = Callable[..., AbstractAsyncContextManager[Agent]]
 async def conversation(
     home: Home, cli: AgentCli, *, provider: str = "test", **options: Any
 ) -> AsyncIterator[Agent]:
-    """Have a conversation with a CLI."""
+    """Open a conversation with a CLI."""
     runtime = create_cli_runtime(cli.name)
     env = {**runtime.environment(os.environ), **cli.env}
     given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
-    given["attachments"] = OneFile(b"")  # as in the fleet: there may be files at any time
+    given["attachments"] = OneFile(b"")  # as in the fleet, where any message may have files
     async with agent_bridge(home, cli.name, **given) as (bridge, keeper, session_map):
         yield Agent(cli, bridge, keeper, session_map, home.path / "work", provider)
 
 
 def said(result: AgentDeliveryResult) -> str:
-    """Return what comes back."""
+    """Return the text of the reply."""
     return "\n\n".join(payload.text for payload in result.payloads)
 
 
 def sly_server(log: Path) -> McpServerConfig:
-    """Return a server that isn't to be believed, which notes in `log` what happens to it."""
+    """Return an MCP server that makes false claims, and that logs all calls in `log`."""
     program = ROOT / "tests" / "support" / "sly_mcp_server.py"
     return McpServerConfig(command=sys.executable, args=(str(program), str(log)))
 
 
 def own_settings(cli: AgentCli, log: Path, *, delay_s: float = 0) -> Path:
-    """Write settings of the user's own, with a server `mine`; return what nobody else writes."""
+    """Write a user's own settings with a server `mine`; return the file, which must not change."""
     server = sly_server(log)
     slowly = f"sleep {delay_s}; exec {server.command} {' '.join(server.args)}"
     program = {"command": "/bin/sh", "args": ["-c", slowly]}
@@ -106,7 +106,7 @@ def own_settings(cli: AgentCli, log: Path, *, delay_s: float = 0) -> Path:
         f"startup_timeout_sec = {HANG_S:.0f}\n"
     )
     servers = json.dumps({"mcpServers": {"mine": program}})
-    # It adds the first line itself wherever that is missing.
+    # The CLI itself adds the first line wherever it is missing.
     opencode = {"$schema": "https://opencode.ai/config.json", "mcp": {"mine": local}}
     files = {
         "claude": {".claude.json": servers, ".claude/settings.json": "{}\n"},
@@ -122,7 +122,7 @@ def own_settings(cli: AgentCli, log: Path, *, delay_s: float = 0) -> Path:
 
 
 def hostile_settings(cli: AgentCli, workspace: Path, log: Path) -> None:
-    """Have the workspace's own settings name a server, and allow everything."""
+    """Write settings into the workspace that name a server and allow everything."""
     server = sly_server(log)
     program = {"command": server.command, "args": [*server.args]}
     local = {"type": "local", "command": [server.command, *server.args]}

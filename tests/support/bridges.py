@@ -1,4 +1,4 @@
-"""A channel bridge with real agents and no Redis."""
+"""Channel bridges with real agents and without Redis."""
 
 import contextlib
 import os
@@ -19,10 +19,10 @@ from remoteclaw.session.agent import AgentKeeper
 
 
 class MemorySessionMap(dict[str, str]):
-    """A session map for one process."""
+    """A session map in memory."""
 
     async def get(self, name: str) -> str | None:  # type: ignore[override]
-        """Return the id kept under a name."""
+        """Return the id that is stored under a name."""
         return super().get(name)
 
     def __init__(self) -> None:
@@ -30,21 +30,21 @@ class MemorySessionMap(dict[str, str]):
         self.notes: dict[str, str] = {}
 
     async def note(self, name: str) -> str:
-        """Return what is noted with it."""
+        """Return the note that is stored with the id."""
         return self.notes.get(name, "")
 
     async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Keep an id."""
+        """Store an id."""
         self[name] = session_id
         self.notes[name] = note
 
     async def delete(self, name: str) -> None:
-        """Forget an id."""
+        """Delete an id."""
         self.pop(name, None)
 
 
 class OneFile:
-    """Where a file is kept that a message names."""
+    """A store with one file, for a message that names it."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -62,7 +62,7 @@ Bridge = tuple[ChannelBridge, AgentKeeper, MemorySessionMap]
 def demo_bridge(
     home: Home, *, hooks: Hooks | None = None, **options: Any
 ) -> contextlib.AbstractAsyncContextManager[Bridge]:
-    """Have a bridge to the demo agent; its agent is gone afterwards."""
+    """Open a bridge to the demo agent, and end the agent at exit."""
     return agent_bridge(home, "demo", hooks=hooks, **options)
 
 
@@ -70,7 +70,7 @@ def demo_bridge(
 async def agent_bridge(
     home: Home, name: str, *, hooks: Hooks | None = None, **options: Any
 ) -> AsyncIterator[Bridge]:
-    """Have a bridge to an agent of a runtime; its agent is gone afterwards.
+    """Open a bridge to an agent of a runtime, and end the agent at exit.
 
     `options` are fields of its `AgentSpec`, or parts of the bridge.
     """
@@ -92,7 +92,7 @@ async def agent_bridge(
 async def agent_process(
     home: Home, name: str, session_id: str | None = None, **of_agent: Any
 ) -> AsyncIterator[tuple[AgentProcess, AgentKeeper]]:
-    """Have an agent of a runtime without a bridge, for what only its process does."""
+    """Start an agent of a runtime without a bridge, to test its process alone."""
     keeper = _keeper(home)
     spec = _spec(home, create_cli_runtime(name), of_agent)
     try:
@@ -128,9 +128,9 @@ def _spec(home: Home, runtime: Runtime, of_agent: dict[str, Any]) -> AgentSpec:
 
 
 def script(directory: Path, body: str) -> tuple[str, ...]:
-    """Return the command of an agent that speaks the demo's lines as `body` says.
+    """Return the command of an agent that speaks the demo agent's protocol, scripted by `body`.
 
-    `body` sees `turn`, a function that returns the next message, and `say`.
+    `body` can use `turn`, a function that returns the next message, and `say`.
     """
     file = directory / "agent.py"
     file.write_text(
@@ -145,10 +145,10 @@ def script(directory: Path, body: str) -> tuple[str, ...]:
 
 
 def claude_script(directory: Path, body: str) -> tuple[str, ...]:
-    """Return the command of a program that speaks claude's lines as `body` says.
+    """Return the command of a program that speaks claude's protocol, scripted by `body`.
 
-    `body` sees `heard`, which returns the next line of ours of a type and takes MCP servers,
-    `echo`, which repeats a message of ours as claude does, and `result`.
+    `body` can use `heard`, which returns our next line of a type and accepts MCP servers, `echo`,
+    which repeats our message as claude does, and `result`.
     """
     words = (
         "def heard(kind='user'):\n"
@@ -168,10 +168,10 @@ def claude_script(directory: Path, body: str) -> tuple[str, ...]:
 
 
 def acp_script(directory: Path, body: str) -> tuple[str, ...]:
-    """Return the command of a program that speaks the Agent Client Protocol as `body` says.
+    """Return the command of a program that speaks the Agent Client Protocol, scripted by `body`.
 
-    `body` sees `asked`, which returns the next line of ours of a method, `answer`, `update`, and
-    `begin`, which does what stands before a first prompt and returns that.
+    `body` can use `asked`, which returns our next line for a method, `answer`, `update`, and
+    `begin`, which does the handshake before the first prompt and returns that prompt.
     """
     words = (
         "def asked(method=None):\n"

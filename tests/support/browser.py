@@ -1,4 +1,4 @@
-"""A real browser: Chromium, as it is installed or as a variable says."""
+"""A real browser: an installed Chromium, or the one that a variable names."""
 
 import asyncio
 import contextlib
@@ -16,26 +16,26 @@ from tests.support.doors import Door
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
-#: The variable that names a Chromium, and what one is called that is installed.
+#: The variable with the path of a Chromium, and the names of an installed one.
 VARIABLE, NAMES = "REMOTECLAW_TEST_CHROMIUM", ("chromium", "chromium-browser", "google-chrome")
-#: What it names; a test with a state directory of its own has no such variables any more.
+#: The value of `VARIABLE`, read at import: tests with their own state directory clear it.
 NAMED = os.environ.get(VARIABLE)
 DESK: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 800}
-#: It runs in no sandbox of its own: tests run as root in containers, and it sees our page alone.
+#: Chromium runs without its sandbox: tests run as root in containers, and it loads only our page.
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 expect.set_options(timeout=HANG_S * 1000)
 
 
 def installed() -> str | None:
-    """Return where a Chromium is."""
+    """Return the path of a Chromium; None if there is none."""
     return NAMED or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextlib.asynccontextmanager
 async def launched() -> AsyncIterator[Browser]:
-    """Have a browser run; without one, the test is skipped."""
+    """Run a browser; skip the test if none is installed."""
     path = installed()
     if path is None:
         pytest.skip(f"no Chromium is installed, and {VARIABLE} names none")
@@ -59,7 +59,7 @@ async def logged_in(
     scope: Scope = "admin",
     **options: Any,
 ) -> AsyncIterator[Page]:
-    """Open the page by a link; nothing may fail in it."""
+    """Open the page with a login link, and fail if the page reports an error."""
     context = await browser.new_context(**{"viewport": DESK, **options})
     context.set_default_timeout(HANG_S * 1000)
     problems: list[str] = []
@@ -80,7 +80,7 @@ async def write(page: Page, text: str) -> None:
 
 
 async def faults_of(page: Page) -> AsyncIterator[str]:
-    """Yield what axe finds wrong with what is shown."""
+    """Yield the accessibility faults that axe finds in the shown page."""
     await page.set_viewport_size(PHONE)
     await page.emulate_media(color_scheme="dark")
     for _ in range(2):

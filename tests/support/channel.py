@@ -1,11 +1,11 @@
-"""The test platform as a channel that `remoteclaw channel run` runs, as another package's is.
+"""The test platform as a channel of another package, run by `remoteclaw channel run`.
 
     channel = TestChannel.installed(monkeypatch, stack)   # the entry point, and [channels.test]
     channel.platform.say("42", "bo", "hi")                # a person writes there
     process = channel.start()                             # `remoteclaw channel run`
 
-Who writes in a chat that is called as they are is alone with the bot; any other chat is a group.
-What the platform is asked is in its journal: each poll as `polled`, with the process that asks.
+A chat with the name of its sender is a direct chat; any other chat is a group. The journal of the
+platform has all calls: each poll is `polled`, with the process that makes it.
 """
 
 import asyncio
@@ -26,33 +26,33 @@ from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.profiles import Channel
-from remoteclaw.protocols import Batch, ChannelProfile, Identity, Incoming, IncomingFile
+from remoteclaw.protocols import ChannelProfile, Identity, Incoming, IncomingFile, PollResult
 from tests.support.agents import ROOT
 from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import Stack
 
-#: Where the metadata of the package that brings the channel is.
+#: The directory with the metadata of the package that has the channel.
 PACKAGES = Path(__file__).with_name("packages")
-#: How long a poll waits, in seconds.
+#: How long a poll waits for messages, in seconds.
 POLL_S = 30.0
 
 
 class PlatformAccount(AccountConfig):
-    """An account there."""
+    """The settings of an account on the platform."""
 
     directory: Annotated[str, BY_PEOPLE]
-    """Where the platform is."""
+    """The directory of the platform."""
 
 
 class PlatformConfig(PlatformAccount, ChannelConfig):
-    """The settings of the channel `test`, as far as it runs."""
+    """The settings of the channel `test` for its adapter."""
 
     accounts: Annotated[dict[str, PlatformAccount], BY_PEOPLE] = Field(default_factory=dict)
 
 
 class Account(PlatformAdapter):
-    """Both sides of an account there."""
+    """The adapter of an account: receives and sends."""
 
     def __init__(self, settings: PlatformAccount) -> None:
         super().__init__(Path(settings.directory))
@@ -62,7 +62,7 @@ class Account(PlatformAdapter):
         await self._stop("connect after")
         return Identity("the_bot")
 
-    async def poll(self, position: str | None) -> Batch:
+    async def poll(self, position: str | None) -> PollResult:
         self._journal.add("polled", by=os.getpid(), position=position)
         await self._behaviour("poll", str(os.getpid()))
         begin = int(position or 0)
@@ -72,9 +72,9 @@ class Account(PlatformAdapter):
             said = [event for event in events[begin:] if event["event"] == "said"]
             if said:
                 await self._stop("poll after")
-                return Batch(str(len(events)), tuple(map(_incoming, said)))
+                return PollResult(str(len(events)), tuple(map(_incoming, said)))
             await asyncio.sleep(0.01)
-        return Batch(str(begin))
+        return PollResult(str(begin))
 
     async def fetch(self, file: IncomingFile) -> bytes:
         await self._behaviour("fetch", file.name)
@@ -126,7 +126,7 @@ CHANNEL = Channel(
 
 
 class TestChannel:
-    """The platform, and the processes that run an account there."""
+    """The platform, with the processes that run an account on it."""
 
     __test__ = False
 
@@ -140,13 +140,13 @@ class TestChannel:
     def installed(
         cls, monkeypatch: pytest.MonkeyPatch, stack: Stack, **settings: Any
     ) -> "TestChannel":
-        """Have the package that brings it on the path of this process and of those to come."""
+        """Put the channel's package on the path of this process and of later ones."""
         monkeypatch.syspath_prepend(str(PACKAGES))
         path = os.pathsep.join(
             filter(None, (str(PACKAGES), str(ROOT), os.environ.get("PYTHONPATH")))
         )
         monkeypatch.setenv("PYTHONPATH", path)
-        # A cache of its own: what this process found so is forgotten with the path.
+        # The cache of entry points belongs to the path, so the test's end drops both.
         look = functools.cache(profiles._installed.__wrapped__)
         monkeypatch.setattr(profiles, "_installed", look)
         directory = stack.home.path / "platform"
@@ -160,9 +160,9 @@ class TestChannel:
         self._stack.configure(channels={"test": about})
 
     def start(self, *names: str, url: str = "", claim_ms: int = 0) -> Process:
-        """Start `remoteclaw channel run`, perhaps with a Redis at another address.
+        """Start `remoteclaw channel run`, with the Redis at `url` if it is given.
 
-        Its claims may last shorter than they do, for a test that waits for their end.
+        `claim_ms` shortens its claims, for a test that waits until they expire.
         """
         env = {"REMOTECLAW__REDIS__URL": url} if url else {}
         run = [__name__, str(claim_ms)] if claim_ms else [REMOTECLAW]
@@ -176,11 +176,11 @@ class TestChannel:
         return self._stack.home.logs / "channel.log"
 
     def pollers(self) -> list[int]:
-        """Return the processes that have polled, in order."""
+        """Return the ids of the processes that have polled, in order."""
         return [event["by"] for event in self.platform.did("polled")]
 
     def texts(self, chat: str) -> list[str]:
-        """Return what the bot has said in a chat."""
+        """Return the texts of the bot in a chat."""
         return [post.text for post in self.platform.chat(chat) if post.by == "agent"]
 
     def end(self) -> None:

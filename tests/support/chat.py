@@ -1,4 +1,4 @@
-"""A chat in a terminal, with a gateway and a worker behind it, and no more of `up`."""
+"""A chat in a terminal, with a gateway and a worker but without the rest of `up`."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ __all__ = ["chatting", "demo"]
 
 
 def demo(command: tuple[str, ...]) -> dict[str, Any]:
-    """Return an agent of a test's own."""
+    """Return the configuration of an agent that a test has written."""
     return {"runtime": "demo", "command": list(command)}
 
 
@@ -25,7 +25,7 @@ async def chatting(
     colour: dict[str, str] | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[Terminal, Process]]:
-    """Have a chat with an agent, and its gateway; `up` would start four more programs."""
+    """Open a chat with an agent, with a gateway; `up` would start four more programs."""
     stack.configure(agent)
     await stack.start_worker()
     async with gateway_process(stack) as (_, gateway):

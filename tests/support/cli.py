@@ -1,4 +1,4 @@
-"""Commands on a test's own state directory, and what a refused one prints."""
+"""Commands on a test's own state directory, and checks of their errors."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def run(
 
 @contextlib.contextmanager
 def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Have a command running; it is killed at the end if it still runs."""
+    """Run a command, and kill it at exit if it is still running."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [REMOTECLAW, *arguments], env=stack.env(), stdout=pipe, stderr=pipe, text=True
@@ -33,7 +33,7 @@ def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def without_stack(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command on a state directory that may not be there yet."""
+    """Run a command on a state directory that may not exist yet."""
     return run_command(
         *arguments,
         env={
@@ -46,7 +46,7 @@ def without_stack(home: Path, *arguments: str, **env: str) -> subprocess.Complet
 
 
 def loaded_by(*arguments: str, env: Mapping[str, str] | None = None) -> set[str]:
-    """Run a command; return the modules that it has loaded at its end."""
+    """Run a command, and return the modules that are loaded when it ends."""
     program = (
         "import sys\nfrom remoteclaw.cli import main\n"
         "try: main.main()\nfinally: print(*sys.modules, file=sys.stderr)"
@@ -63,7 +63,7 @@ def loaded_by(*arguments: str, env: Mapping[str, str] | None = None) -> set[str]
 
 
 def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1) -> None:
-    """See that a command failed with one line that says why."""
+    """Check that a command has failed, and that its error is one line that contains `why`."""
     assert result.returncode == code
     assert result.stderr.startswith("remoteclaw: ")
     assert result.stderr.count("\n") == 1, result.stderr
@@ -72,7 +72,7 @@ def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1
 
 
 async def give_up(stack: Stack, *messages: Accepted) -> None:
-    """Have messages that killed their workers three times, and a worker."""
+    """Make dead letters of messages, as if each had killed three workers, and start a worker."""
     leases = stack.fleet.leases
     for accepted in messages:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A cockpit of one's own: what it asks over HTTP, and the streams that it reads."""
+"""A client like a user's own cockpit: its HTTP requests, and the event streams that it reads."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tests.support.waiting import HANG_S
 
 @dataclass(frozen=True)
 class Told:
-    """One event."""
+    """One event of a stream."""
 
     name: str
     data: Any
@@ -31,7 +31,7 @@ class Told:
 
 @dataclass
 class SseStream:
-    """A stream that is read."""
+    """An open event stream."""
 
     response: aiohttp.ClientResponse
     comments: int = 0
@@ -62,7 +62,7 @@ class SseStream:
                         return Told(name, orjson.loads(data), self.last_id)
 
     async def ended(self) -> list[Told]:
-        """Read until it ends; return what came."""
+        """Read the stream to its end, and return its events."""
         found = []
         with contextlib.suppress(EOFError, aiohttp.ClientError):
             while True:
@@ -72,7 +72,7 @@ class SseStream:
 
 @dataclass
 class Cockpit:
-    """Who asks, with a token."""
+    """An HTTP client with a token."""
 
     door: Door
     token: str | None
@@ -99,7 +99,7 @@ class Cockpit:
 
 
 async def tell(stack: Stack, session: SessionKey, **event: Any) -> str:
-    """Tell something of a session, as the terminal's gateway does; return its id."""
+    """Publish an event of a session, as a terminal's gateway does; return the event's id."""
     client = stack.fleet.scripts.client
     log = keys.terminal_events(session.sid)
     made = await client.xadd(log, {"event": orjson.dumps({"type": "message", **event})})
@@ -108,7 +108,7 @@ async def tell(stack: Stack, session: SessionKey, **event: Any) -> str:
 
 
 class Terminals:
-    """Handlers that answer with what they were asked, whatever there is."""
+    """Handlers that answer with their parameters, whether or not a terminal exists."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any], str]] = []
@@ -117,7 +117,7 @@ class Terminals:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of terminals, and all others as they are."""
+        """All handlers; those of terminals are replaced."""
         mine = {method.name: self._answer for method in contract.METHODS}
         return {**HANDLERS, **mine}
 

@@ -1,8 +1,8 @@
-"""Programs of ours, each time in a process of its own, without the cost of starting Python.
+"""Our programs, each run in a process of its own, without the cost of starting Python.
 
-A program that is started imports for up to a second of processor time. Here a fork server has
+A new program imports modules for up to a second of processor time. Here, a fork server has already
 imported all of `remoteclaw` and RQ.
-What is about the start itself uses `REMOTECLAW` or `RQ` and `subprocess`.
+A test of the start itself uses `REMOTECLAW` or `RQ` with `subprocess`.
 """
 
 import atexit
@@ -26,13 +26,14 @@ from tests.support.waiting import HANG_S
 ROOT = Path(__file__).parents[2]
 REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 RQ = str(Path(sys.executable).with_name("rq"))
-#: Their modules; any other program is one.
+#: The modules of these programs; any other program is named by its module.
 MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
-#: Where the processes of a run get the one that forks.
+#: The variable by which the processes of a test run find their common fork server.
 _SHARED = "TESTS_FORK_SERVER"
-#: The processes that fork, by what else they have loaded, and where each takes orders.
+#: The fork servers, by the libraries that each has also loaded, with the socket for orders.
 _SERVERS: dict[tuple[str, ...], tuple["subprocess.Popen[bytes]", socket.socket]] = {}
-#: What the tests themselves take long to load; not pytest's plugins, whose asserts it rewrites.
+#: Libraries that tests need and that load slowly. Pytest's plugins are not among them, because
+#: pytest rewrites their asserts.
 _LIBRARIES = [
     *("aiohttp.test_utils", "cryptography.hazmat.primitives.asymmetric.ec", "jsonschema"),
     *(
@@ -44,15 +45,15 @@ _LIBRARIES = [
         "telegram",
     ),
 ]
-#: Programs, and what only a chat in a terminal needs.
+#: Modules that are programs, or that only a chat in a terminal needs.
 _NOT_IMPORTED = (
-    *("/__main__.py", "/demo_agent.py", "/console.py", "/editor.py"),
+    *("/__main__.py", "/demo/agent.py", "/console.py", "/editor.py"),
     *(f"/holder/{name}.py" for name in ("output", "pipes", "program", "terminal", "tree")),
 )
 
 
 class Process:
-    """A program that runs; a `subprocess.Popen` as far as tests need one."""
+    """A running program, with the part of `subprocess.Popen` that tests need."""
 
     def __init__(self, told: socket.socket) -> None:
         self._told = told
@@ -61,27 +62,27 @@ class Process:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return its exit status, minus its signal, or None while it runs."""
+        """Return the exit status, or minus the signal; None while the program runs."""
         return self._ended(0)
 
     def wait(self, timeout: float = HANG_S) -> int:
-        """Wait until it has ended; return its exit status, or minus its signal."""
+        """Wait for the end of the program; return its exit status, or minus its signal."""
         code = self._ended(timeout)
         assert code is not None, f"process {self.pid} still runs after {timeout} s"
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
+        """Send a signal to the program if it is still running."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def _ended(self, within_s: float) -> int | None:
@@ -92,7 +93,7 @@ class Process:
 
 
 def start_program(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Process:
-    """Start `REMOTECLAW`, `RQ` or a module with some arguments; it writes to the end of a file."""
+    """Start `REMOTECLAW`, `RQ` or a module with arguments; its output is appended to `log`."""
     with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:
         return _start(argv, env, nothing, file, file)
 
@@ -100,14 +101,14 @@ def start_program(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> 
 def run_command(
     *arguments: str, env: Mapping[str, str], stdin: bytes = b""
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `remoteclaw` with some arguments and see what comes of it."""
+    """Run `remoteclaw` with arguments to its end, and return status and output."""
     return run_program((REMOTECLAW, *arguments), env=env, stdin=stdin)
 
 
 def run_program(
     argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b""
 ) -> "subprocess.CompletedProcess[str]":
-    """Run one of these and see what comes of it."""
+    """Run `REMOTECLAW`, `RQ` or a module to its end, and return status and output."""
     with TemporaryFile() as source, TemporaryFile() as output, TemporaryFile() as errors:
         source.write(stdin)
         source.seek(0)
@@ -127,14 +128,14 @@ def _start(argv: Sequence[str], env: Mapping[str, str], *streams: IO[bytes]) -> 
 
 
 def fork_worker(code: str) -> Process:
-    """Run the code of a worker of the tests, with what they use loaded, in the place of this."""
+    """Run the code of a pytest-xdist worker in a fork that has the tests' libraries loaded."""
     streams = [stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr)]
     server = _shared_server(_LIBRARIES)
     return Process(fork(server, "tests.support.worker", [code], env=os.environ, streams=streams))
 
 
 def share_servers() -> None:
-    """Have the processes that are started from here share those that fork."""
+    """Let all processes that are started from here use the same fork servers."""
     directory = TemporaryDirectory(prefix="rc-", dir="/tmp")
     atexit.register(directory.cleanup)
     listener = socket.socket(socket.AF_UNIX)
@@ -153,7 +154,7 @@ def share_servers() -> None:
 
 @functools.cache
 def _server() -> socket.socket:
-    """Return where the process takes orders that forks: the one of all, or our own."""
+    """Return the socket for orders of the fork server: the shared one, or our own."""
     return _shared_server(["rq.cli"]) if _SHARED in os.environ else _start_server("rq.cli")
 
 
@@ -166,9 +167,10 @@ def _shared_server(libraries: Sequence[str]) -> socket.socket:
 
 
 def _start_server(*libraries: str) -> socket.socket:
-    """Start a process that forks, unless it runs; return where it takes orders.
+    """Start a fork server unless it runs; return its socket for orders.
 
-    It ends with this one. What a program does in the order of a set is another one than here.
+    It ends with this process. A server for RQ's programs has a hash seed of its own, so that they
+    iterate over sets in another order than this process.
     """
     if (known := _SERVERS.get(libraries)) and known[0].poll() is None:
         return known[1]

@@ -1,4 +1,4 @@
-"""A connector that a test talks to line by line, and a gateway that says what the test wants."""
+"""A connector that a test drives line by line, and a gateway whose answers a test scripts."""
 
 import asyncio
 import contextlib
@@ -35,17 +35,17 @@ class Pipes:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.errors = ""
-        """What it said on standard error, once it has ended."""
+        """The output on standard error, once the connector has ended."""
 
     @classmethod
     @contextlib.asynccontextmanager
     async def of(
         cls, url: str, env: Mapping[str, str] | None = None, *, patience_s: float | None = None
     ) -> AsyncIterator[Self]:
-        """Have a connector running; whatever it is told, it may not show its token or a traceback.
+        """Run a connector, and check that it never prints its token or a traceback.
 
-        With `patience_s` it waits so long and no longer for any answer.
-        It is ended as agents do it: by closing its input.
+        `patience_s` limits how long it waits for an answer. At exit, its input is closed, as agents
+        do it.
         """
         launch = connector_launch()
         if patience_s is not None:
@@ -66,7 +66,7 @@ class Pipes:
             await pipes.end()
 
     async def end(self) -> None:
-        """Close its input and wait until it is gone."""
+        """Close the connector's input, and wait until it has ended."""
         assert self.process.stdin
         self.process.stdin.close()
         async with asyncio.timeout(HANG_S):
@@ -76,13 +76,13 @@ class Pipes:
         assert TOKEN not in self.errors
 
     async def write(self, data: bytes) -> None:
-        """Write something raw."""
+        """Write raw bytes."""
         assert self.process.stdin
         self.process.stdin.write(data)
         await self.process.stdin.drain()
 
     async def say(self, *messages: Any) -> None:
-        """Write messages, one a line."""
+        """Write messages, one per line."""
         await self.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
     async def hear(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Pipes:
         return await self.ask("tools/call", number, name=name, arguments=arguments)
 
     async def begin(self) -> dict[str, Any]:
-        """Shake hands; returns the result."""
+        """Do the handshake, and return its result."""
         client = {"name": "test", "version": "1"}
         version = "2025-06-18"
         params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
@@ -117,10 +117,10 @@ class Pipes:
 
 @dataclass
 class Exchange:
-    """One HTTP request as it arrived, and where its answer goes."""
+    """One HTTP request, with the connection for its answer."""
 
     connection: int
-    """Which of the connections it came over, counted from 0."""
+    """The number of its connection, counted from 0."""
     head: str
     message: dict[str, Any]
     writer: asyncio.StreamWriter
@@ -136,7 +136,7 @@ class Exchange:
 
 
 def answer(exchange: Exchange, result: Any = None) -> bytes:
-    """Return a whole, proper HTTP answer to a request."""
+    """Return a complete HTTP response to a request."""
     message = {"jsonrpc": "2.0", "id": exchange.message.get("id"), "result": result or {}}
     body = json.dumps(message).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -145,7 +145,7 @@ def answer(exchange: Exchange, result: Any = None) -> bytes:
 
 @dataclass
 class ScriptedGateway:
-    """A server on loopback that does with each request what a test says."""
+    """A server on loopback that handles each request as a test scripts it."""
 
     script: Callable[[Exchange], Awaitable[None]]
     seen: list[Exchange] = field(default_factory=list)
@@ -154,12 +154,12 @@ class ScriptedGateway:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's URL."""
         return f"http://127.0.0.1:{self.port}"
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        """Listen."""
+        """Listen until exit."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**27)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -187,7 +187,7 @@ class ScriptedGateway:
                 self.seen.append(exchange)
                 await self.script(exchange)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the other side has gone
+            pass  # the client has closed the connection
         finally:
             writer.close()
             with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""Conversations with an agent that says what it was asked, and what it knew before."""
+"""Conversations with an agent that repeats its messages, the current one and the earlier ones."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-#: An agent that says what it was asked, and what it knew before, and notes every prompt. Asked to
-#: wait, it does, and hears what comes meanwhile, or with `deaf` doesn't; told to die, it does.
-#: Asked beside its turn, it says what the message begins with: `answered two` is answered. Behind
-#: `untagged`, it forgets the tag, behind `forged` it repeats one that is not its own, and behind
-#: `silent` it says nothing; `slow` is answered behind the turn, once it may; `failed` fails, and
-#: `fatal` ends the agent.
+#: An agent that replies with its message and the earlier ones, and writes each prompt to a file.
+#: `wait` makes it wait for the file `go` and read messages meanwhile, `deaf` makes it wait without
+#: reading, and `die` ends it. An aside begins with the verdict that the agent gives, as in
+#: `answered two`, or with a fault: `untagged` (no tag), `forged` (a wrong tag), `silent` (no
+#: answer), `slow` (an answer after the turn, once the file `later` exists), `failed`, or `fatal`
+#: (the agent ends).
 AGENT = """
 import re, select
 late = []
@@ -106,7 +106,7 @@ async def answers(stack: Stack, *accepted: Accepted) -> list[str]:
 
 
 async def talk(stack: Stack, *texts: str, **fields: Any) -> list[str]:
-    """Have messages answered, one after another; return the replies."""
+    """Send messages one after another, and return the replies."""
     replies = []
     for text in texts:
         accepted = await stack.append(text, **fields)
@@ -116,7 +116,7 @@ async def talk(stack: Stack, *texts: str, **fields: Any) -> list[str]:
 
 
 async def busy(stack: Stack, text: str = "wait") -> tuple[Accepted, "asyncio.Task[None]"]:
-    """Have a turn running that ends when it is told to go on."""
+    """Start a turn that runs until the test lets it go on; return its message and its drain."""
     first = await stack.append(text)
     task = drain(stack, first)
     await stack.reached(first, "output")
@@ -125,9 +125,9 @@ async def busy(stack: Stack, text: str = "wait") -> tuple[Accepted, "asyncio.Tas
 
 @contextlib.asynccontextmanager
 async def dying(stack: Stack, first: Accepted, *rest: Accepted, **how: Any) -> AsyncIterator[Lease]:
-    """Serve a session as a worker does that is killed in a turn about some messages.
+    """Serve a session like a worker that is killed during a turn for the messages.
 
-    `how` is for `begin()`. The lease ends behind the block.
+    `how` are arguments of `begin()`. The lease ends at exit.
     """
     lease = await stack.fleet.leases.acquire(first.session.sid, worker="dead", host="here")
     assert lease is not None
@@ -143,18 +143,18 @@ def go(stack: Stack) -> None:
 
 
 def prompts(stack: Stack) -> str:
-    """Return all that agents were told."""
+    """Return all prompts that agents have received."""
     return (stack.home.path / "workspaces" / "main" / "prompts").read_text()
 
 
 async def recorded(stack: Stack, accepted: Accepted) -> list[str]:
-    """Return what people said, as it is recorded."""
+    """Return the texts of people in the record."""
     lines = (await stack.fleet.records.of(accepted.session.sid)).splitlines()
     return [line["text"] for line in map(json.loads, lines) if line["role"] == "user"]
 
 
 async def ended(stack: Stack, accepted: Accepted) -> list[str]:
-    """Return what people said in the conversations that are archived, newest first."""
+    """Return the texts of people in the archived conversations, newest first."""
     client, name = stack.fleet.scripts.client, keys.archive(accepted.session.sid)
     lines: Any = await client.lrange(name, 0, -1)
     records: Any = [await client.get(f"{name}:{line.decode().split()[0]}") for line in lines]
@@ -162,7 +162,7 @@ async def ended(stack: Stack, accepted: Accepted) -> list[str]:
 
 
 async def renewed(stack: Stack, accepted: Accepted, *, times: int) -> None:
-    """Wait until a session's lease was renewed so often."""
+    """Wait until a session's lease was renewed `times` times."""
     seen: set[object] = set()
 
     async def is_renewed() -> bool:
@@ -177,7 +177,7 @@ IDLE_2_H = {"sessions": {"reset": {"idle_minutes": 120}}}
 
 
 async def passed(stack: Stack, accepted: Accepted, hours: float) -> None:
-    """Have it been so long since a person was heard in a session."""
+    """Move a session's last message from a person back by `hours`."""
     client, name = stack.fleet.scripts.client, keys.state(accepted.session.sid)
     heard: Any = await client.hget(name, "last_heard_ms")
     await client.hset(name, "last_heard_ms", int(heard) - int(hours * 3_600_000))

@@ -1,4 +1,4 @@
-"""The cron jobs of a fleet, and its one scheduler, as tests use them."""
+"""A fleet's cron jobs and scheduler, for tests."""
 
 import asyncio
 import functools
@@ -16,20 +16,20 @@ def cron_of(fleet: Fleet) -> Cron:
 
 
 def calls_of(fleet: Fleet) -> CronCalls:
-    """Return what calls ask for of a fleet's cron jobs."""
+    """Return the gateway's access to a fleet's cron jobs."""
     return CronCalls(fleet.calls)
 
 
 @functools.cache
 def scheduler_of(fleet: Fleet) -> Scheduler:
-    """Return a fleet's scheduler, the same at each call: it remembers what it has seen."""
+    """Return a fleet's scheduler, the same one at each call, because it has state."""
     return Scheduler(fleet.scripts, fleet.waker)
 
 
 async def look_together(
     first: Fleet, second: Fleet, failpoint: Failpoint, what_happens: str
 ) -> None:
-    """Stop one scheduler while another looks; then it is killed, goes on late, or is cut off."""
+    """Hold a scheduler in its tick while another ticks; then kill, release or cut off the first."""
     looking = asyncio.create_task(scheduler_of(first).tick())
     await failpoint.wait()
     if what_happens == "killed":

@@ -1,4 +1,4 @@
-"""A day at the terminal: an agent that answers with all that Markdown has, and what would annoy."""
+"""An agent whose answers use all of Markdown, and checks for faults in the shown output."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from tests.support.bridges import script
 from tests.support.terminal import Terminal
 from tests.support.waiting import HANG_S
 
-#: What the indicator ends with.
+#: The end of the indicator's line.
 SIGN = "Ctrl-C stops\n"
 
 EXPLAINED = """\
@@ -41,8 +41,8 @@ What I would do:
 
 Shall I?"""
 
-#: Where a person would wait for it, it waits for a file of the test's directory.
-#: Meanwhile, it answers beside its turn what begins with `how`; anything else waits.
+#: The agent: where a real one would take time, it waits for a file in the test's directory.
+#: During its turn, it answers messages that begin with `how` as asides; others wait.
 _AGENT = """
 import re, select
 pipe = open(0, 'rb', buffering=0, closefd=False)
@@ -95,18 +95,18 @@ while True:
     say(type='done')
 """
 
-#: What nobody wants to see: Markdown that is not rendered, and pieces of escapes.
+#: Output that must not be shown: unrendered Markdown, and parts of escape sequences.
 _RAW = re.compile(r"\*\*|```|\]\(|^#+ |\|-|\[\[|\x1b|\\u001b|\^\[|\[\d*[mKJ]|\?2004", re.MULTILINE)
 
 
 def day_agent(directory: Path) -> tuple[str, ...]:
-    """Return the command of the agent; the files that it waits for are in `directory`."""
+    """Return the command of the agent, which waits for files in `directory`."""
     body = _AGENT.replace("DIRECTORY", str(directory)).replace("EXPLAINED", repr(EXPLAINED))
     return script(directory, body)
 
 
 def at_rest(screen: Terminal) -> str:
-    """Wait until nothing goes on; return what is shown, of which a person has no complaint."""
+    """Wait until the chat is idle; return the screen, which has no unrendered output."""
     until = time.monotonic() + HANG_S
     while not _rests(shown := screen.shown(), screen):
         assert time.monotonic() < until, f"no rest\n{shown}"
@@ -117,7 +117,7 @@ def at_rest(screen: Terminal) -> str:
 
 
 def whole_words(markdown: str, shown: str) -> None:
-    """See that no word of a Markdown text is broken in what is shown of it."""
+    """Check that `shown` breaks no word of the Markdown text."""
     words = re.findall(
         r"[A-Za-z]{3,}", re.sub(r"```.*?```|\]\(.*?\)", "", markdown, flags=re.DOTALL)
     )

@@ -1,11 +1,11 @@
-"""Deeds of the audit."""
+"""Entries of the audit log."""
 
 from typing import Any
 
-from remoteclaw.fleet.audit import Deed
+from remoteclaw.fleet.audit import AuditEntry
 
 
-def deed(who: str, **more: Any) -> Deed:
-    """Return what somebody did."""
+def deed(who: str, **more: Any) -> AuditEntry:
+    """Return an entry of the audit log."""
     told = {"at_ms": 1, "did": "open", "session": "0" * 32, "outcome": "ok", "is_forced": False}
-    return Deed(who=who, **{**told, **more})
+    return AuditEntry(who=who, **{**told, **more})

@@ -1,4 +1,4 @@
-"""Dialogs of programs in terminals."""
+"""Dialogs of agents' programs in terminals."""
 
 import asyncio
 import contextlib
@@ -6,16 +6,16 @@ import contextlib
 from tests.support.tty import PAUSE_S, Tty
 from tests.support.waiting import eventually
 
-#: Has codex ask for a command. It asks by itself for one that its sandbox has refused, but on a
-#: busy machine it doesn't always see that one was: then the model is told that it has failed.
+#: Makes codex ask for permission to run a command. Codex also asks after its sandbox has refused a
+#: command, but on a busy machine it may miss that, and report a failure to the model.
 ESCALATED = 'TOOL:exec_command:{"cmd":"touch x","sandbox_permissions":"require_escalated"}'
 
-#: Lines that are commands where each is sent by itself, and what would end a paste.
+#: Lines that are commands if each is sent alone, and a sequence that would end a paste.
 HOSTILE = "\n!touch x\n/clear\x1b[201~\r!touch x\r/clear"
 
 
 async def ignores_pastes(tty: Tty) -> None:
-    """Paste into a dialog and give it another size: nothing but keys answers it."""
+    """Paste into a dialog and resize it, and check that only keys answer it."""
     for text in ("no, do not do that\n", "1\n", "y\n", f"no{HOSTILE}"):
         await tty.paste(text)
     tty.resize()
@@ -24,7 +24,7 @@ async def ignores_pastes(tty: Tty) -> None:
 
 
 async def confirm(tty: Tty) -> None:
-    """Press Enter until the program is ready: one that is drawn may not read keys yet."""
+    """Press Enter until the program is ready: it may not read keys while it is being drawn."""
     while not tty.watch.is_ready:
         await tty.type("\r")
         with contextlib.suppress(AssertionError):

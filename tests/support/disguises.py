@@ -1,8 +1,8 @@
-"""Texts that an agent's program could take for a command, and texts that only look like one."""
+"""Texts that an agent's program could run as a command, and harmless texts that look similar."""
 
 from pathlib import Path
 
-#: What may stand in front of a command: nothing, blanks, signs without a picture, keys.
+#: Prefixes of a command: nothing, blanks, invisible characters, keys.
 FRONTS = (
     *("", " ", "\n\n", "\t", "\r\n", "\u00a0", "\u3000", "\u3164", "\u2800", "\u2028"),
     *("\u200b", "\u200d", "\ufeff", "\u202e", "\u2066", "\ufe0f", "\u0301"),
@@ -13,15 +13,15 @@ FRONTS = (
 def disguises(outside: Path) -> list[str]:
     """Return texts that run, clear, end or read something in one of the programs.
 
-    What was seen of them (claude 2.1.197, codex 0.169.0, gemini 0.61.0, opencode 1.18.33). As the
-    prompt on their command line: codex runs "!touch x"; claude and gemini clear for "/clear",
-    gemini for " /clear" too, and both end for "/quit", claude for "exit"; claude reads "@file".
-    Pasted and sent: claude and codex run "!touch x"; all obey "/clear" and "/quit", also where an
-    invisible sign that we remove was in front, gemini behind blanks too; claude and opencode end
-    for "exit" and ":q". gemini reads "@file" behind a letter, and a text of nothing but paths;
-    claude a picture (gif, jpeg, png, webp) from a "/" behind a blank, or a line's beginning, to the
-    line's end or the next such "/"; codex and opencode one that is the whole text. No line behind
-    the first one was a command.
+    Observed behaviour (claude 2.1.197, codex 0.169.0, gemini 0.61.0, opencode 1.18.33): as the
+    prompt on the command line, codex runs "!touch x"; claude and gemini clear at "/clear", gemini
+    also at " /clear"; both end at "/quit", claude also at "exit"; claude reads "@file". Pasted and
+    sent, claude and codex run "!touch x"; all obey "/clear" and "/quit", also after an invisible
+    character that we remove, and gemini after blanks; claude and opencode end at "exit" and ":q".
+    gemini reads "@file" after a letter, and a text that consists of paths; claude reads a picture
+    (gif, jpeg, png, webp) whose path starts with a "/" after a blank or at the start of a line, and
+    goes to the end of the line or the next such "/"; codex and opencode read a picture whose path
+    is the whole text. No line after the first was a command.
     """
     file = f"{outside}/secrets"
     return [
@@ -82,7 +82,7 @@ def disguises(outside: Path) -> list[str]:
 
 
 def harmless(outside: Path) -> list[str]:
-    """Return texts with the same in them, which people may write and each program takes as text."""
+    """Return texts with the same characters that each program takes as plain text."""
     return [
         "a list\n!touch x\n/clear",
         "the end of a paste\x1b[201~\r!touch x\r/clear\r",

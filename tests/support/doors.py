@@ -1,4 +1,4 @@
-"""A gateway that really listens, and clients that really ask it."""
+"""A gateway that listens on real sockets, and clients that connect to it."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ from tests.support.waiting import HANG_S, eventually
 
 @dataclass(frozen=True)
 class Answer:
-    """What came over HTTP."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """The error's code, or ok."""
+        """The code of the error; `ok` if there is none."""
         return "ok" if self.json["ok"] else str(self.json["error"]["code"])
 
 
@@ -65,7 +65,7 @@ class RpcClient:
     socket: ClientConnection
     hello: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    """The events that came while something else was waited for."""
+    """The events that arrived while the client waited for something else."""
     _ids: Any = field(default_factory=itertools.count)
 
     async def frame(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class RpcClient:
             return found
 
     async def event(self, name: str) -> dict[str, Any]:
-        """Return the payload of the next event of a kind; others are kept."""
+        """Return the payload of the next event called `name`; other events are kept."""
         for event in self.events:
             if event["event"] == name:
                 self.events.remove(event)
@@ -92,13 +92,13 @@ class RpcClient:
         return frame_id
 
     async def answer(self, frame_id: str) -> dict[str, Any]:
-        """Return the response to a request; events that come before are kept."""
+        """Return the response to a request; events that arrive before it are kept."""
         while (frame := await self.frame()).get("id") != frame_id:
             self.events.append(frame)
         return frame
 
     async def call(self, method: str, params: Any = None, **more: Any) -> Any:
-        """Call a method; raises `Refused`."""
+        """Call a method and return its result. Raises `Refused`."""
         answer = await self.answer(await self.begin(method, params, **more))
         if not answer["ok"]:
             raise Refused(answer["error"])
@@ -113,7 +113,7 @@ class RpcClient:
 
 @dataclass
 class Door:
-    """Where a gateway is, and how it is asked."""
+    """A gateway's address, with ways to call it."""
 
     url: str
     http: aiohttp.ClientSession
@@ -155,20 +155,20 @@ class Door:
 
     @contextlib.asynccontextmanager
     async def socket(self, **more: Any) -> AsyncIterator[RpcClient]:
-        """Open a WebSocket; nothing is said yet."""
+        """Open a WebSocket, without the handshake."""
         async with self.socket_at(self.ws_url, **more) as client:
             yield client
 
     @contextlib.asynccontextmanager
     async def socket_at(self, url: str, **more: Any) -> AsyncIterator[RpcClient]:
-        """Open a WebSocket at an address of the test's own."""
+        """Open a WebSocket at `url`."""
         options = {"compression": None, "max_size": None, **more}
         async with connect(url, **options) as socket:
             yield RpcClient(socket)
 
     @contextlib.asynccontextmanager
     async def connected(self, token: str, **params: Any) -> AsyncIterator[RpcClient]:
-        """Open a WebSocket and say who we are; raises `Refused`."""
+        """Open a WebSocket and do the handshake with `token`. Raises `Refused`."""
         async with self.socket() as client:
             challenge = await client.frame()
             assert challenge["event"] == "connect.challenge"
@@ -177,21 +177,21 @@ class Door:
 
 
 def own_token(stack: Stack) -> str:
-    """Return the gateway's own token, made if it isn't there yet."""
+    """Return the gateway's own token; create it if it does not exist."""
     TokenFile(stack.home.path).create()
     return TokenFile(stack.home.path).read()
 
 
 @dataclass(frozen=True)
 class Calling:
-    """An agent whose turn runs, without a CLI."""
+    """An agent with a running turn, without a CLI."""
 
     token: str
     lease: Lease
     accepted: Accepted
 
     async def finish(self) -> None:
-        """End its turn."""
+        """End the turn."""
         await self.lease.turns.finish("done", reply=[{"text": "done", "is_error": False}])
 
 
@@ -199,7 +199,7 @@ class Calling:
 async def calling(
     stack: Stack, *, tools: Collection[str] = tuple(TOOLS), **fields: Any
 ) -> AsyncIterator[Calling]:
-    """Have a turn of the test's own run, whose agent has a token and may call `tools`."""
+    """Run a turn whose agent has a token and may call `tools`."""
     accepted = await stack.append("hello", **fields)
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
@@ -210,7 +210,7 @@ async def calling(
 
 
 def hello(token: str, **params: Any) -> dict[str, Any]:
-    """Return the parameters of connect."""
+    """Return the parameters of the method `connect`."""
     who = {"id": "test", "version": "1", "platform": "linux", "mode": "cli"}
     return {
         **{"minProtocol": 3, "maxProtocol": 3, "client": who, "auth": {"token": token}},
@@ -227,9 +227,9 @@ async def opened(
     is_private: bool = False,
     fleet: Fleet | None = None,
 ) -> AsyncIterator[Door]:
-    """Have a gateway answer in this process, with the methods that have a handler.
+    """Run a gateway in this process, with the methods of `handlers`.
 
-    If it `is_private`, commands find it, too. It may have a `fleet` of its own.
+    If it `is_private`, commands find it too. `fleet` replaces the fleet of the stack.
     """
     config = load_config(stack.home.config_file)
     offered = methods or {name: one for name, one in METHODS.items() if name in handlers}
@@ -249,7 +249,7 @@ async def opened(
 async def gateway_process(
     stack: Stack, *arguments: str, **env: str
 ) -> AsyncIterator[tuple[Door, Process]]:
-    """Have `remoteclaw gateway` running; it is killed at the end if it still runs."""
+    """Run `remoteclaw gateway`, and kill it at exit if it is still running."""
     log = stack.home.logs / "gateway.log"
     before = log.stat().st_size if log.exists() else 0
     process = start_program([REMOTECLAW, "gateway", *arguments], env=stack.env(**env), log=log)
@@ -269,7 +269,7 @@ async def gateway_process(
 
 
 async def raw(door: Door, data: bytes) -> bytes:
-    """Send bytes as they are; return what comes until the gateway closes the connection."""
+    """Send raw bytes; return what the gateway sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
     with contextlib.closing(writer):
         writer.write(data)

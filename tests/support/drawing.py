@@ -1,4 +1,4 @@
-"""Pictures for docs/pictures: what real processes show in a terminal and in Telegram."""
+"""Pictures for docs/pictures, drawn from what real processes show in a terminal and in Telegram."""
 
 import html
 import re
@@ -21,9 +21,9 @@ from tests.support.waiting import eventually_sync
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 
-#: The size of a character, in pixels, and the room around all of them.
+#: The width and height of a character, and the margin of the picture, in pixels.
 WIDTH, HEIGHT, MARGIN = 8.4, 19, 14
-#: The sixteen colours of a terminal, as far as the chat uses them.
+#: Those of a terminal's sixteen colours that the chat uses.
 COLOURS = {
     "default": "#d7dae0",
     "black": "#1b1e24",
@@ -35,16 +35,16 @@ COLOURS = {
     "cyan": "#56b6c2",
     "white": "#d7dae0",
 }
-#: The indicator, and how it stands in a picture.
+#: The indicator, and its fixed form in a picture.
 MOVING, STILL = re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] \d+ s"), "⠹ 4 s"
-#: The directory of the agent, and the id of a request: as long as in a picture.
+#: The agent's directory, and the id of a request; both are replaced by texts of the same length.
 WORK, ID = re.compile(r"/tmp/rc-[a-z0-9_]{8}/shop"), re.compile(r"(?<=/deny )[a-z2-9]{8}")
 SHOWN_WORK, SHOWN_ID = "/home/me/sources/shop", "k7m2q9xa"
-#: The characters of a line of a Telegram message.
+#: The maximum length of a line of a Telegram message, in characters.
 LINE = 52
 
 ASKED = "Publish 2.1."
-#: Asks whether it may publish.
+#: An agent that asks whether it may publish.
 _AGENT = """
 while True:
     echo(heard())
@@ -57,7 +57,7 @@ while True:
 
 
 def screen_picture(screen: Terminal, first: str, last: str) -> str:
-    """Return a picture of the lines from the first with one text to the last with another one."""
+    """Return a picture of the lines from the first one with `first` to the last one with `last`."""
     rows = screen.rows()
     texts = ["".join(cell.data for cell in row) for row in rows]
     start = next(number for number, text in enumerate(texts) if first in text)
@@ -82,10 +82,10 @@ def screen_picture(screen: Terminal, first: str, last: str) -> str:
 
 
 def message_picture(message: Mapping[str, Any]) -> str:
-    """Return a picture of a message of a bot: its text, the look of it, and its buttons."""
+    """Return a picture of a bot's message: its text with its styles, and its buttons."""
     text = message["text"]
     looks = [""] * len(text)
-    for one in message.get("entities", ()):  # no character here takes two units
+    for one in message.get("entities", ()):  # no character here takes two UTF-16 units
         for at in range(one["offset"], one["offset"] + one["length"]):
             looks[at] = one["type"]
     drawn, y, width = [], MARGIN + 14, LINE * WIDTH + 2 * MARGIN
@@ -120,7 +120,7 @@ def message_picture(message: Mapping[str, Any]) -> str:
 
 
 def _lines(text: str, looks: list[str]) -> list[tuple[str, list[str]]]:
-    """Return the lines of a message, broken where they are too long, with the look of each."""
+    """Return the lines of a message, wrapped at `LINE`, with the style of each character."""
     lines, at = [], 0
     for paragraph in text.split("\n"):
         for line in textwrap.wrap(paragraph, LINE, drop_whitespace=False) or [""]:
@@ -131,7 +131,7 @@ def _lines(text: str, looks: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def _still(text: str) -> str:
-    """Return a text without what differs from time to time."""
+    """Return a text with everything fixed that differs between runs."""
     return MOVING.sub(STILL, ID.sub(SHOWN_ID, WORK.sub(SHOWN_WORK, text)))
 
 
@@ -147,7 +147,7 @@ def _picture(width: float, height: float, fill: str, drawn: list[str]) -> str:
 
 
 def request_pictures(telegram: Telegram) -> dict[str, str]:
-    """Return how a request is shown: the pictures of a terminal and of a Telegram message."""
+    """Return the pictures of a request in a terminal and in a Telegram message."""
     with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made:
         directory, bot = Path(made), telegram.bot()
         home, work, token = Home(directory / "home").create(), directory / "shop", directory / "t"

@@ -1,6 +1,6 @@
-"""Output of programs that has harmed terminals or those who read them, by its class."""
+"""Output that has harmed terminals or their users, by its kind."""
 
-#: Sequences that have harmed terminals or those who read them.
+#: Sequences that have harmed terminals or their users, by kind.
 ESCAPES = {
     "title of two lines": b"\x1b]0;one\ntwo\x1b[31m\x07\x1b]2;\xc2\x9b31m\xe2\x80\xae\x07",
     "title reported back": b"\x1b]0;;rm -rf ~;\x07\x1b[21t\x1b[20t",

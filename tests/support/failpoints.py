@@ -1,9 +1,9 @@
-"""Failpoints: a process that talks to Redis stops at a named step; what is tested is unchanged.
+"""Failpoints: stop a process at a named step of its talk with Redis, without changes to the code.
 
-A proxy stands between a process and its Redis and reads the commands that pass.
-A failpoint names a step ("begin", "finish", …) and a side of it: "before" holds the command back,
-so Redis has not seen it; "after" holds the reply back, so Redis has done it and no caller knows.
-While something is held, the test kills or freezes the process, appends a message, or ends Redis.
+A proxy between a process and its Redis reads the commands that pass.
+A failpoint names a step ("begin", "finish", …) and a side of it. "before" holds the command, so
+Redis has not received it. "after" holds the reply: Redis has run the command, and no caller knows.
+While the process is held, the test kills or freezes it, appends a message, or ends Redis.
 """
 
 import asyncio
@@ -30,33 +30,33 @@ _SCRIPTS = {
 
 @dataclass
 class Failpoint:
-    """A step at which a process is stopped the first time that it gets there."""
+    """A step at which the first process that reaches it is held."""
 
     step: str
     side: Side
     pid: int = 0
-    """The process that is held."""
+    """The id of the held process."""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     _go_on: asyncio.Event = field(default_factory=asyncio.Event)
     _is_cut: bool = False
 
     async def wait(self) -> int:
-        """Wait until a process is held here; return its id."""
+        """Wait until a process is held, and return its id."""
         async with asyncio.timeout(HANG_S):
             await self.reached.wait()
         return self.pid
 
     def release(self) -> None:
-        """Let what is held go on, as if nothing had been."""
+        """Pass on what is held, as if there were no failpoint."""
         self._go_on.set()
 
     def cut(self) -> None:
-        """Close the connection instead: the command, or the reply, is lost."""
+        """Close the connection, so that the held command or reply is lost."""
         self._is_cut = True
         self._go_on.set()
 
     async def held(self, pid: int) -> bool:
-        """Hold a process; return whether it may go on."""
+        """Hold a process until the test decides; return whether to pass on what is held."""
         self.pid = pid
         self.reached.set()
         await self._go_on.wait()
@@ -64,7 +64,7 @@ class Failpoint:
 
 
 class Proxy:
-    """Passes commands to a Redis and replies back."""
+    """Passes commands on to a Redis, and its replies back."""
 
     def __init__(self, server: Path, path: Path) -> None:
         self._server = server
@@ -75,11 +75,11 @@ class Proxy:
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._listener = await asyncio.start_unix_server(self._connected, str(self.path))
 
     async def stop(self) -> None:
-        """Close every connection."""
+        """Stop listening, and close every connection."""
         self._listener.close()
         ending = [task for task in self._connections.values() if task]
         for writer in self._connections:
@@ -87,17 +87,17 @@ class Proxy:
         await asyncio.gather(*ending)
 
     def arm(self, step: str, side: Side) -> Failpoint:
-        """Hold the next process that comes to a step."""
+        """Hold the next process that reaches a step."""
         failpoint = Failpoint(step, side)
         self._armed.append(failpoint)
         return failpoint
 
     def cut(self, step: str, side: Side) -> None:
-        """Lose each command, or reply, of a step, until `disarm()`."""
+        """Lose every command or reply of a step, until `disarm()`."""
         self._cut = step, side
 
     def disarm(self) -> None:
-        """Pass everything on."""
+        """Remove all failpoints and cuts."""
         self._armed.clear()
         self._cut = None
 
@@ -163,7 +163,7 @@ class Proxy:
         awaited: list[str | None],
     ) -> None:
         while data := await server.read(65536):
-            # A client waits for each reply before its next command, so this is the step's.
+            # A client waits for each reply before its next command, so this is the step's reply.
             is_unknown = data.startswith(b"-NOSCRIPT")
             failpoint = None if is_unknown else self._take(awaited[0], "after")
             if failpoint and not await failpoint.held(pid):
@@ -172,17 +172,17 @@ class Proxy:
 
 
 def _step(arguments: list[bytes]) -> str | None:
-    """Return the name of the step that a command is, if it has one."""
+    """Return the name of the step that a command belongs to; None if it belongs to none."""
     name = arguments[0].upper()
     if name == b"EVALSHA":
         return _SCRIPTS.get(arguments[1])
     if name == b"XADD" and arguments[1] == keys.WAKE.encode():
-        return "hint"  # in the middle of its transaction: EXEC has not come yet
+        return "hint"  # inside the transaction, before its EXEC
     return None
 
 
 async def _command(reader: asyncio.StreamReader) -> tuple[bytes, list[bytes]]:
-    """Read one command as clients send them: an array of bulk strings."""
+    """Read one command, an array of bulk strings."""
     head = await reader.readuntil(b"\r\n")
     raw, arguments = [head], []
     for _ in range(int(head[1:])):

@@ -1,4 +1,4 @@
-"""Agents and terminals in holders of their own, and what terminals' clients see."""
+"""Agents and terminals in holders of their own, and clients of terminals."""
 
 import asyncio
 import json
@@ -7,18 +7,24 @@ from pathlib import Path
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.client import HolderClient, HolderLaunch
-from remoteclaw.holder.terminal_client import Ended, Output, Replaced, TerminalClient, end_terminal
+from remoteclaw.holder.terminal_client import (
+    Replaced,
+    TerminalClient,
+    TerminalEnded,
+    TerminalOutput,
+    end_terminal,
+)
 from remoteclaw.holder.terminal_launch import TerminalLaunch
 from tests.support.waiting import HANG_S, eventually
 
 FAR = 3600.0
 KEY = "the-key"
-#: A program with a child in a session of its own, as agents' shells have, and another behind that.
+#: A program with a child in a session of its own, like agents' shells, and a grandchild in another.
 TREE = "setsid sh -c 'setsid sleep 1001 & exec sleep 1002' & echo ready; exec sleep 1003"
 
 
 async def parked_agent(run_dir: Path) -> HolderClient:
-    """Return an agent that waits for its next turn."""
+    """Return an agent that is parked."""
     run_dir.mkdir(mode=0o700)
     env = {"PATH": os.environ["PATH"]}
     held = HolderLaunch(argv=["/bin/cat"], env=env, cwd="/", run_dir=run_dir, key=KEY)
@@ -58,21 +64,21 @@ async def attach(terminal: TerminalClient) -> TerminalClient:
 
 
 async def end(*clients: TerminalClient) -> None:
-    """End a terminal, and close what was connected to it."""
+    """End a terminal, and close its clients."""
     assert await end_terminal(clients[0].path, key=KEY)
     for client in clients:
         client.close()
 
 
 async def remains(directory: Path) -> dict[str, object]:
-    """Wait until a terminal has ended; return what it has left."""
+    """Wait until a terminal has ended; return the content of its file `ended`."""
     await eventually((directory / "ended").exists)
     found: dict[str, object] = json.loads((directory / "ended").read_text())
     return found
 
 
 class Reader:
-    """What one client has seen, from its first byte on without a gap."""
+    """Reads all output for one client, and fails if there is a gap."""
 
     def __init__(self, terminal: TerminalClient) -> None:
         self.terminal = terminal
@@ -80,20 +86,20 @@ class Reader:
         self.end = terminal.output_offset + len(terminal.output)
 
     async def until(self, wanted: bytes) -> bytes:
-        """Read until something has been written; return all that was."""
+        """Read until the output contains `wanted`; return all of it."""
         async with asyncio.timeout(HANG_S):
             while wanted not in self.seen:
                 event = await self.terminal.read()
-                assert isinstance(event, Output), (event, self.seen[-500:])
+                assert isinstance(event, TerminalOutput), (event, self.seen[-500:])
                 assert event.offset == self.end, "there is a gap"
                 self.seen += event.data
                 self.end += len(event.data)
         return self.seen
 
-    async def rest(self) -> Ended | Replaced:
-        """Read until the end."""
+    async def rest(self) -> TerminalEnded | Replaced:
+        """Read the rest, and return the event that ends it."""
         async with asyncio.timeout(HANG_S):
-            while isinstance(event := await self.terminal.read(), Output):
+            while isinstance(event := await self.terminal.read(), TerminalOutput):
                 self.seen += event.data
                 self.end = event.offset + len(event.data)
         return event

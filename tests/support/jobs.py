@@ -1,4 +1,4 @@
-"""Cron jobs of tests: stored as the gateway does, under a clock that can be set."""
+"""Cron jobs for tests, stored as the gateway stores them, with a clock that tests can set."""
 
 import itertools
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
-from remoteclaw.cron.store import Run
+from remoteclaw.cron.store import JobRun
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey
@@ -24,16 +24,17 @@ def ms(text: str) -> int:
 
 
 async def set_clock(fleet: Fleet, at_ms: int) -> None:
-    """Set the clock that the scripts see."""
+    """Set the clock of the Redis scripts."""
     seconds, micros = await fleet.scripts.client.time()
     shift = at_ms - (seconds * 1000 + micros // 1000)
     await fleet.scripts.client.set("test:shift", shift)
 
 
 async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
-    """Store a job, as the gateway does; one that repeats does so from now, or from `next_ms` on.
+    """Store a job, as the gateway does. A job that repeats is anchored now, or at `next_ms`.
 
-    Without an anchor it would be due again at the next full minute or hour, whenever that is.
+    Without an anchor it would be due at the next full minute or hour, so that the time of the test
+    mattered.
     """
     now_ms = await fleet.scripts.now_ms()
     if schedule.every_s and schedule.anchor_ms is None:
@@ -63,7 +64,7 @@ async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
 
 
 async def job_of(fleet: Fleet, job_id: str) -> Job:
-    """Return a job as it is kept now."""
+    """Return a job as it is stored now."""
     found = await cron_of(fleet).job(job_id)
     assert found is not None
     return found
@@ -74,19 +75,19 @@ async def entries(fleet: Fleet, session: SessionKey = SESSION) -> list[Entry]:
     return [decode_entry(*entry) for entry in found]
 
 
-def fired(runs: list[Run]) -> list[int]:
-    """Return the due times that were given to their session."""
+def fired(runs: list[JobRun]) -> list[int]:
+    """Return the due times of the runs that were sent to their session."""
     return [run.due_ms for run in runs if run.run_id is not None]
 
 
-def statuses(runs: list[Run]) -> list[str]:
+def statuses(runs: list[JobRun]) -> list[str]:
     return [run.status for run in runs]
 
 
 async def work(
     fleet: Fleet, session: SessionKey = SESSION, *, status: str = "done", category: str = ""
 ) -> int:
-    """Do what waits in a session, as a worker does; return how many turns that took."""
+    """Run a session's waiting turns, as a worker does; return the number of turns."""
     error = {"category": category, "detail": "a secret of the CLI"} if category else None
     lease = await fleet.leases.acquire(session.sid, worker="test", host="here")
     turns = 0

@@ -1,4 +1,4 @@
-"""Kills of workers in the middle of their work."""
+"""Kills workers during their work."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 
 async def kill_all(stack: Stack) -> None:
-    """Kill every work-horse, and let their sessions be taken over at once."""
+    """Kill every work-horse, and end their leases, so that other workers take over at once."""
     horses = [horse for worker in stack.workers for horse in children(worker.pid)]
     for horse in horses:
         os.kill(horse, signal.SIGKILL)

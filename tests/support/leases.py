@@ -1,4 +1,4 @@
-"""Sessions at the moments that tests of the fleet begin with: accepted, leased, begun, idle."""
+"""Sessions in the states with which tests of the fleet begin: accepted, leased, begun, idle."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.stack import message
 
 
 async def accept(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
-    """Have a message accepted."""
+    """Append a message to its session."""
     return await fleet.inbound.append(message(text, **fields), agent="main")
 
 
@@ -24,7 +24,7 @@ async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
 
 
 async def begun(fleet: Fleet, text: str = "hello", **fields: object) -> tuple[Lease, Accepted]:
-    """Have a message accepted, and its turn begun."""
+    """Append a message and begin its turn; return the lease and the message."""
     accepted = await accept(fleet, text, **fields)
     lease = await acquire(fleet, accepted)
     assert await lease.turns.begin([accepted.entry_id])
@@ -32,7 +32,7 @@ async def begun(fleet: Fleet, text: str = "hello", **fields: object) -> tuple[Le
 
 
 async def idle(fleet: Fleet, text: str = "hello", **fields: object) -> tuple[Lease, Accepted]:
-    """Have a message answered; its lease is still held, and no hint waits."""
+    """Append and answer a message. The lease is still held, and no hint waits."""
     lease, accepted = await begun(fleet, text, **fields)
     await lease.turns.finish("done", reply=[])
     await fleet.scripts.client.delete("rq:queue:agents")
@@ -40,7 +40,7 @@ async def idle(fleet: Fleet, text: str = "hello", **fields: object) -> tuple[Lea
 
 
 async def answered(fleet: Fleet, text: str, *files: Attachment, **fields: object) -> Accepted:
-    """Have a message answered with its own text, on the reply stream; its session is idle."""
+    """Append a message and answer it with its own text; the session is idle afterwards."""
     lease, accepted = await begun(fleet, text, **fields)
     payload = reply_payload(
         lease.session.place,
@@ -59,7 +59,7 @@ async def answered(fleet: Fleet, text: str, *files: Attachment, **fields: object
 async def started_task(
     fleet: Fleet, parent: SessionKey, task: ChannelMessage, *, call: str, **options: Any
 ) -> tuple[SessionKey, str]:
-    """Have a session start a task; return the task's session and entry."""
+    """Start a task from a session; return the task's session and its entry's id."""
     child, entry_id, _ = await fleet.calls.spawn(
         options.pop("caller", None),
         call,
@@ -77,19 +77,19 @@ async def started_task(
 
 
 async def hints(fleet: Fleet) -> int:
-    """Return how many hints wait."""
+    """Return the number of waiting hints."""
     return await fleet.workers.waiting()
 
 
 async def let_pass(fleet: Fleet, milliseconds: int) -> None:
-    """Move the clock that the scripts of the fixture `fleet` see."""
+    """Move the clock of the scripts of the fixture `fleet` forward."""
     await fleet.scripts.client.incrby("test:shift", milliseconds)
 
 
 async def postpone(fleet: Fleet, lease: Lease, milliseconds: int) -> int:
-    """Have a turn wait for so long; return until when."""
+    """Postpone a turn; return the end of the pause, in milliseconds."""
     until_ms = await fleet.scripts.now_ms() + milliseconds
-    what = Postponement(until_ms, why="retryable", tries=1, told="retryable", detail="busy")
+    what = Postponement(until_ms, why="retryable", tries=1, last_notice="retryable", detail="busy")
     (*_, (newest, _)) = await lease.entries()
     assert await lease.turns.postpone(what, newest=newest.decode()) == "postponed"
     return until_ms

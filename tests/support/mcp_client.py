@@ -1,4 +1,4 @@
-"""The official MCP client at a gateway that listens."""
+"""The official MCP client, connected to a gateway that listens."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.support.waiting import HANG_S
 async def agents_client(
     stack: Stack, **options: Any
 ) -> AsyncIterator[tuple[ClientSession, Calling]]:
-    """Have a gateway, and an agent's client connected whose turn runs."""
+    """Run a gateway and connect the client of an agent with a running turn."""
     async with (
         opened(stack) as door,
         calling(stack, **options) as agent,
@@ -28,7 +28,7 @@ async def agents_client(
 
 @contextlib.asynccontextmanager
 async def client(door: Door, token: str) -> AsyncIterator[ClientSession]:
-    """Have the official client connected."""
+    """Connect the official client."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=HANG_S) as http,

@@ -1,4 +1,4 @@
-"""A gateway as far as MCP clients see it: the real `mcp` server over HTTP, stateless, on loopback.
+"""A stand-in for the gateway's MCP side: the real `mcp` server over HTTP, stateless, on loopback.
 
 As a program (`python -m tests.support.mcp_gateway`) it prints its port and serves until
 its standard input ends.
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually_sync
 
 TOKEN = "a-token-of-the-tests"
 
-#: As many as the product has, with descriptions and schemas of usual size.
+#: As many tools as the product has, with descriptions and schemas of usual size.
 TOOLS = [
     types.Tool(
         name=name,
@@ -41,26 +41,26 @@ TOOLS = [
 
 
 def call_id(message: dict[str, Any]) -> str | None:
-    """Return the id by which a message's call is recognised."""
+    """Return the id that identifies the call in a message; None if it is no call."""
     found: str | None = message.get("params", {}).get("_meta", {}).get("remoteclaw/callId")
     return found
 
 
 @dataclass
 class McpGateway:
-    """The server, what arrived at it, and what its tools are to do."""
+    """The server, with the messages that it received and the behaviour of its tools."""
 
     port: int = 0
     received: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     connections: set[int] = field(default_factory=set)
-    """The ports of the clients' sides."""
+    """The clients' ports."""
     side_effects: list[dict[str, Any]] = field(default_factory=list)
-    """What the tool `send` says that it has done."""
+    """The side effects that the tool `send` reports."""
     waiting: set[str] = field(default_factory=set)
-    """The messages of the calls of `wait` that have not returned."""
+    """The messages of unfinished calls of the tool `wait`."""
     released: threading.Event = field(default_factory=threading.Event)
-    """Set: the tool `wait` returns."""
+    """Set when the tool `wait` may return."""
 
     def __post_init__(self) -> None:
         server = Server("remoteclaw", on_list_tools=self._list, on_call_tool=self._call)
@@ -72,12 +72,12 @@ class McpGateway:
 
     @property
     def url(self) -> str:
-        """Where it is, as a connector is told."""
+        """The address for a connector."""
         return f"ws://127.0.0.1:{self.port}"
 
     @property
     def methods(self) -> list[str]:
-        """The methods of what arrived."""
+        """The methods of the messages that arrived."""
         return [message["method"] for message in self.received]
 
     @contextlib.contextmanager
@@ -95,7 +95,7 @@ class McpGateway:
             thread.join()
 
     def _guard(self, app: ASGIApp) -> ASGIApp:
-        """Return the application behind a look at the token."""
+        """Return the application behind a check of the token."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -110,7 +110,7 @@ class McpGateway:
             async def heard() -> Message:
                 message = await receive()
                 if body := message.get("body"):
-                    with contextlib.suppress(ValueError):  # a part of a large one
+                    with contextlib.suppress(ValueError):  # a part of a large message
                         self.received.append(json.loads(body))
                 return message
 

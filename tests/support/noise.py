@@ -1,4 +1,4 @@
-"""Output without end and without sense: python -m tests.support.noise WORK FILES."""
+"""Endless and random output for screens: python -m tests.support.noise WORK FILES."""
 
 import json
 import random
@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from remoteclaw.tty.screen import Screen
-from remoteclaw.tty.snapshot import PICTURE
+from remoteclaw.tty.snapshot import MAX_SNAPSHOT_BYTES
 
-#: Strings with the sequence that ends them; a line and a list of parameters, too.
+#: Sequences that can be endless, with the sequence that ends each: strings, a line, parameters.
 ENDLESS = {
     b"\x1b]0;": b"\x07",
     b"\x1b]52;c;": b"\x07",
@@ -23,7 +23,7 @@ ENDLESS = {
     b"\x1b[": b"m",
     b"": b"",
 }
-#: Parts of sequences.
+#: Parts of escape sequences.
 PARTS = [
     *(
         b"\x1b[",
@@ -44,7 +44,7 @@ PARTS = [
 
 
 def flood(mb: int = 4) -> dict[str, float]:
-    """Feed what never ends, then links and styles that differ; return the memory it took."""
+    """Feed endless sequences, then different links and styles; return the memory that it took."""
     screen = Screen(120, 32)
     screen.frame(None)
     before, most = _memory(), 0.0
@@ -53,7 +53,7 @@ def flood(mb: int = 4) -> dict[str, float]:
         for _ in range(16 * mb):
             screen.feed(b"41;;" * 16384)
         most = max(most, _memory() - before)
-        assert len(screen.picture()) <= PICTURE
+        assert len(screen.snapshot()) <= MAX_SNAPSHOT_BYTES
         screen.feed(end)
     for row in range(5000):
         link = b"\x1b]8;;http://a/%d\x07" % row
@@ -67,7 +67,7 @@ def flood(mb: int = 4) -> dict[str, float]:
 
 
 def noise(recordings: list[bytes], turns: int = 12, seed: int = 7) -> dict[str, float]:
-    """Feed noise of several kinds to screens of all sizes; return how much."""
+    """Feed several kinds of noise to screens of all sizes; return the amounts."""
     generator = random.Random(seed)
     fed = 0
     for _ in range(turns):
@@ -82,8 +82,8 @@ def noise(recordings: list[bytes], turns: int = 12, seed: int = 7) -> dict[str, 
             frame = screen.frame(revision)
             revision = frame["revision"] if frame else revision
             screen.history(0, 20)
-            if generator.random() < 0.3 and (picture := screen.picture()):
-                assert len(picture) <= PICTURE
+            if generator.random() < 0.3 and (picture := screen.snapshot()):
+                assert len(picture) <= MAX_SNAPSHOT_BYTES
                 screen.close()
                 size = generator.randrange(1, 200), generator.randrange(1, 80)
                 screen = Screen.restored(picture, *size)
@@ -107,7 +107,7 @@ def _noise(generator: random.Random, recordings: list[bytes]) -> bytes:
 
 
 def _memory() -> float:
-    """Return what is resident, in MB."""
+    """Return the resident memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 

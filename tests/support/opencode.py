@@ -1,4 +1,4 @@
-"""What an opencode says on its port and keeps in its database, without one."""
+"""A stand-in for opencode: the server on its port, and its database."""
 
 import asyncio
 import base64
@@ -8,21 +8,21 @@ from typing import Any
 
 import orjson
 
-#: The conversation that its events and its parts are of, unless another one is named.
+#: The conversation of events and parts if no other one is named.
 MAIN = "ses_main"
 
 
 class Server:
-    """What opencode's port says, without one."""
+    """A stand-in for the server on opencode's port."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {"/session/status": {}, "/permission": [], "/question": []}
-        """The answers by their paths; of others there are none."""
+        """The answers by path; other paths have none."""
         self.posted: list[tuple[str, Any]] = []
         self.unanswered = 0
-        """How many connections are left without an answer."""
+        """The number of next connections that get no answer."""
         self.refused = 0
-        """How many were refused for their password."""
+        """The number of connections that were refused because of a wrong password."""
         self._streams: list[asyncio.StreamWriter] = []
         self.password = ""
 
@@ -69,7 +69,7 @@ class Server:
 
 
 class Store:
-    """Opencode's database, as version 1.18.33 has it, as far as it is read."""
+    """The part of opencode's database that we read, as in version 1.18.33."""
 
     def __init__(self, home: Path) -> None:
         file = home / ".local" / "share" / "opencode" / "opencode.db"

@@ -1,4 +1,4 @@
-"""A terminal that is open, as a client of its gateway uses it."""
+"""An open terminal, used by a client of its gateway."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.support.waiting import eventually
 
 
 async def becomes(client: RpcClient, sid: str, activity: str) -> dict[str, Any]:
-    """Wait until the program says that it is at something."""
+    """Wait until the program reports `activity`; return the terminal's record."""
 
     async def told() -> dict[str, Any] | None:
         terminal: dict[str, Any] = await client.call("terminals.get", {"sid": sid})
@@ -22,12 +22,12 @@ async def becomes(client: RpcClient, sid: str, activity: str) -> dict[str, Any]:
 
 
 async def shows(client: RpcClient, sid: str, text: str) -> None:
-    """Wait until it has a text on its screen."""
+    """Wait until the screen shows a text."""
 
     async def is_shown() -> bool:
         try:
             screen = await client.call("terminals.screen", {"sid": sid})
-        except Refused:  # it is being started
+        except Refused:  # the terminal is still starting
             return False
         return text in screen["text"]
 
@@ -35,13 +35,13 @@ async def shows(client: RpcClient, sid: str, text: str) -> None:
 
 
 async def submit(client: RpcClient, sid: str, text: str) -> None:
-    """Give it a text as soon as it is idle: it may be busy with itself at its start."""
+    """Submit a text as soon as the program is idle: it may be busy at its start."""
 
     async def is_submitted() -> bool:
         try:
             await client.call("terminals.input", {"sid": sid, "text": text})
         except Refused as refused:
-            if refused.code == "TIMEOUT":  # it stands there: a person sends it
+            if refused.code == "TIMEOUT":  # the text is in the composer, so only Enter is missing
                 await client.call("terminals.key", {"sid": sid, "key": "enter"})
                 return True
             if "nothing was typed" not in str(refused):

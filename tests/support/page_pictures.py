@@ -1,7 +1,7 @@
-"""Pictures of the page for docs/pictures: what a real browser shows of a real agent's turns.
+"""Pictures of the page for docs/pictures, taken in a real browser during turns of a scripted agent.
 
-Browsers of two versions draw one page differently, so beside each picture stands its text, which
-is what a test compares.
+Two versions of a browser draw a page differently, so each picture is stored with its text, and
+tests compare only the text.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ What I would do:
 3. add a test for an empty basket
 
 Shall I?"""
-#: In a terminal, it draws a dialog of its own, and says by claude's hooks that it waits.
+#: The agent's program in a terminal: draws a dialog, and reports by claude's hooks that it waits.
 _PROGRAM = r"""
 if sys.stdin.isatty():
     import subprocess, tty
@@ -59,7 +59,7 @@ if sys.stdin.isatty():
     hook('PermissionRequest', tool_name='Bash', tool_input=dict(command='pytest -q shop'))
     while os.read(0, 1000): pass
 """
-#: Answers with a tool's help, then asks whether it may push.
+#: An agent that answers with a tool's help, and then asks whether it may push.
 _AGENT = """
 def use(id, name, output, **input):
     call = dict(type='tool_use', id=id, name=name, input=input)
@@ -81,8 +81,8 @@ while True:
     heard('control_response')
     result('Pushed.')
 """
-#: Has the clock stand still, and the agent work in a directory of everyday; returns what is read
-#: there, in the same step: what comes meanwhile tells its own time.
+#: Replaces all shown times and directories by fixed ones, and returns the page's text. It is one
+#: step, because a message that arrived in between would show its own time.
 _STILL = """(work) => {
   const still = {
     "main time": "10:24 AM", "aside time": "1 minute ago",
@@ -101,19 +101,19 @@ _STILL = """(work) => {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture, and what can be read in it."""
+    """A picture with its text."""
 
     png: bytes
     text: str
 
     def keep(self, name: str) -> None:
-        """Write both to the documentation."""
+        """Write picture and text to the documentation."""
         (PICTURES / f"{name}.png").write_bytes(self.png)
         (PICTURES / f"{name}.txt").write_text(self.text)
 
 
 async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict[str, Picture]:
-    """Return the pictures by their names, of a scripted agent."""
+    """Return the pictures by name."""
     (work := directory / "shop").mkdir()
     command = claude_script(directory, _PROGRAM + _AGENT.replace("ANSWER", repr(ANSWER)))
     stack.configure({"runtime": "claude", "workspace": str(work), "command": list(command)})
@@ -150,8 +150,9 @@ async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict
         page = await phone.new_page()
         await page.goto(door.url)
         await expect(page.get_by_role("button", name="Deny")).to_be_visible()
-        # Live text and message may stand there together for a moment.
+        # Live text and the message may both be shown for a moment.
         await expect(page.get_by_text("all 31 tests pass")).to_have_count(1)
+        await expect(page.locator("li.live")).to_be_visible()  # the turn goes on
         pictures["page-request"] = await _taken(page, work)
         await wide.close()
         await phone.close()
@@ -162,7 +163,7 @@ async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict
 
 
 async def _taken(page: Page, work: Path) -> Picture:
-    await page.locator("h1").first.hover()  # no button of a message is shown for the mouse
+    await page.locator("h1").first.hover()  # the mouse leaves the messages, whose buttons hide then
     await expect(page.locator(".tool-use.over")).to_have_count(2)
     text = await page.evaluate(_STILL, str(work))
     return Picture(await page.screenshot(), f"{text}\n")

@@ -1,4 +1,4 @@
-"""The page, as a browser asks for it."""
+"""The page's requests, made as a browser makes them."""
 
 import contextlib
 from collections.abc import AsyncIterator

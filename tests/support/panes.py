@@ -1,7 +1,7 @@
-"""A stand-in for terminals behind a real gateway: frames of the test's own, for the real page.
+"""A stand-in for terminals behind a real gateway: sends the test's frames to the real page.
 
-It is asked through the gateway's real doors, which check parameters, scopes and results; it has one
-keyboard, and notes what it was asked.
+Calls go through the gateway's real doors, which check parameters, scopes and results. The stand-in
+has one keyboard, and records all calls.
 """
 
 import asyncio
@@ -48,33 +48,33 @@ def frame(
 
 @dataclass
 class Pane:
-    """One terminal, of whatever session is asked for."""
+    """One terminal, which answers for every session."""
 
     record: dict[str, Any] | None = None
     screen: dict[str, Any] = field(default_factory=frame)
     past: list[Runs] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    """What it was asked, in order, without the terminal."""
+    """The calls in order, without the parameter that names the terminal."""
     asked_by: dict[str, set[str]] = field(default_factory=dict)
-    """Who has called each method."""
+    """The callers of each method."""
     refuses: dict[str, CallRefused] = field(default_factory=dict)
-    """What is refused, by the method."""
+    """The errors to raise, by method."""
     may_open: asyncio.Event = field(default_factory=asyncio.Event)
-    """Until it is set, an opening takes its time."""
+    """An opening waits until this is set."""
     viewers: dict[Any, None] = field(default_factory=dict)
     typist: Any = None
 
     def __post_init__(self) -> None:
-        """Have openings take no time."""
+        """Let openings succeed at once."""
         self.may_open.set()
 
     def calls(self, *methods: str) -> list[dict[str, Any]]:
-        """Return with what methods were called."""
+        """Return the parameters of all calls of `methods`."""
         return [params for name, params in self.asked if name in methods]
 
     @property
     def typed(self) -> list[Any]:
-        """What was typed and pasted, in order."""
+        """The input that was typed and pasted, in order."""
         return [
             one
             for each in self.calls("terminals.type", "terminals.paste")
@@ -82,22 +82,22 @@ class Pane:
         ]
 
     def live(self, **fields: Any) -> None:
-        """Have it live, and tell who watches."""
+        """Set the terminal's state to live, and notify its viewers."""
         self.change(**{"state": "live", "reason": "", **fields})
 
     def change(self, **fields: Any) -> None:
-        """Change its record, and tell who watches."""
+        """Change the terminal's record, and notify its viewers."""
         self.record = {**(self.record or dict(_RECORD)), **fields}
-        self.tell("terminal.state", self.told().told())
+        self.tell("terminal.state", self.told().to_json())
 
     def show(self, **frame_of: Any) -> None:
-        """Tell who watches a frame, as it is."""
+        """Send a frame unchanged to all viewers."""
         self.tell("terminal.screen", {**frame_of})
 
     def tell(self, event: str, payload: dict[str, Any]) -> None:
-        """Tell all who watch."""
+        """Send an event to all viewers."""
         for viewer in list(self.viewers):
-            viewer.tell(event, {"sid": (self.record or _RECORD)["sid"], **payload})
+            viewer.send_event(event, {"sid": (self.record or _RECORD)["sid"], **payload})
 
     def told(self) -> contract.Terminal:
         """Return the record as it is told."""
@@ -106,7 +106,7 @@ class Pane:
         return contract.Terminal(**self.record)
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return what answers the methods."""
+        """Return the handlers of the terminals' methods."""
         return {method.name: self._handler(method.name) for method in contract.METHODS}
 
     def _handler(self, name: str) -> Handler:
@@ -138,7 +138,7 @@ class Pane:
             raise CallRefused("CONFLICT", "It is not open.")
         events: Any = call.events
         self.viewers[events] = None
-        events.tell("terminal.screen", {"sid": record.sid, **self.screen, "since": None})
+        events.send_event("terminal.screen", {"sid": record.sid, **self.screen, "since": None})
         return record
 
     async def _leave(self, call: Call, _params: contract.TerminalParams) -> Result:
@@ -151,7 +151,7 @@ class Pane:
     async def _screen(self, _call: Call, _params: contract.TerminalParams) -> Result:
         return contract.TerminalScreen(sid=self.told().sid, frame=self.screen, text="")
 
-    async def _history(self, _call: Call, params: contract.HistoryParams) -> Result:
+    async def _history(self, _call: Call, params: contract.TerminalHistoryParams) -> Result:
         rows = self.past[params.start : params.start + params.count]
         sid = self.told().sid
         return contract.HistoryRows(sid=sid, start=params.start, total=len(self.past), rows=rows)
@@ -172,7 +172,7 @@ class Pane:
 
     async def _park(self, _call: Call, _params: contract.ParkParams) -> Result:
         self.change(state="parked", resumable=True, writer="")
-        self.tell("terminal.gone", {"record": self.told().told()})
+        self.tell("terminal.gone", {"record": self.told().to_json()})
         self.viewers.clear()
         return self.told()
 
@@ -194,7 +194,7 @@ _RECORD: dict[str, Any] = {
 
 @contextlib.asynccontextmanager
 async def pane_opened(stack: Stack, pane: Pane) -> AsyncIterator[Door]:
-    """Have a gateway answer whose terminals the test stands in for."""
+    """Run a gateway whose terminals are played by `pane`."""
     methods = {name: one for name, one in METHODS.items() if name in HANDLERS}
     methods |= {method.name: replace(method) for method in contract.METHODS}
     async with opened(stack, {**HANDLERS, **pane.handlers()}, methods=methods) as door:
@@ -202,13 +202,13 @@ async def pane_opened(stack: Stack, pane: Pane) -> AsyncIterator[Door]:
 
 
 async def terminal_shown(page: Page) -> None:
-    """Go from the conversation to its terminal."""
+    """Click from the conversation to its terminal."""
     await page.get_by_role("button", name="Terminal", exact=True).click()
-    await expect(page.locator(".terminal .tty-state")).not_to_have_text("Looking…")
+    await expect(page.locator(".terminal .tty-state")).not_to_have_text("Loading…")
 
 
 async def session_shown(page: Page, door: Door, session: SessionKey) -> None:
-    """Go to the terminal of a session, which is idle."""
+    """Open the terminal of an idle session on the page."""
     await page.goto(f"{door.url}/#/s/{quote(str(session), safe='')}")
     await terminal_shown(page)
     await expect(page.locator(".tty-state")).to_have_text("Live · waits for you to write")

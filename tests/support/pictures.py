@@ -1,11 +1,11 @@
-"""Pictures for tests, made as needed."""
+"""Generated pictures for tests."""
 
 import struct
 import zlib
 
 
 def png(width: int = 3, height: int = 2) -> bytes:
-    """Return a red picture."""
+    """Return a red PNG picture."""
     row = b"\0" + b"\xff\0\0" * width
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(row * height)), (b"IEND", b""))

@@ -1,19 +1,19 @@
-"""A small chat platform, and the adapter of an account there, in this process or its own one.
+"""A small chat platform with an adapter, which runs in this process or in one of its own.
 
-All that happens there is in a directory, so that a test sees the same from each process:
+The platform's state is in a directory, so that all processes share it:
 
     platform = Platform(directory)
-    platform.tell(refuses="There is no such chat.")       # from now on; `tell()` for all well
-    async with platform.served(fleet): …                  # by a task of the test
-    process = platform.start_process(redis_url)           # or by a process, to kill
+    platform.tell(refuses="There is no such chat.")       # `tell()` makes it work again
+    async with platform.served(fleet): …                  # runs an adapter as a task
+    process = platform.start_process(redis_url)           # runs one as a process, to kill
 
-    platform.delivered            what was sent, each time that it was, in order
-    platform.chat("42")           the messages of a chat as people see it by now
-    platform.say("42", "bo", "hi")    another person writes there
-    platform.events               all that was asked of it, also what it refused
+    platform.delivered            all sent messages in order, repetitions included
+    platform.chat("42")           the messages that people see in a chat now
+    platform.say("42", "bo", "hi")    another person writes in the chat
+    platform.events               all calls, refused ones included
 
-Its account is `test/default` unless a test says otherwise. Messages are called m1, m4, …: each
-event has a number.
+The account is `test/default` unless a test names another one. Message ids are m1, m4, …, because
+every event has a number.
 
     python -m tests.support.platform URL DIRECTORY PROVIDER ACCOUNT TOKEN CLAIM_MS
 """
@@ -32,7 +32,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.channels.relay import relay
-from remoteclaw.channels.task_progress import ShowsWork
+from remoteclaw.channels.task_progress import ToolDetailOf
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -48,34 +48,34 @@ from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
-#: The line in front of what an agent sends to another chat than its turn's.
+#: The first line of a message that an agent sends to another chat than its turn's.
 _ATTRIBUTION = re.compile(r"\A\(From (.+, by \w+):\)\n?")
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a test can tell the platform."""
+    """The behaviour of the platform, which a test sets with `Platform.tell()`."""
 
     refuses: str = ""
-    """Refuses everything for good, in these words."""
+    """Refuses every call permanently, with this message."""
     breaks: bool = False
-    """Fails as a platform does that is away."""
+    """Fails like a platform that is down."""
     is_held: bool = False
-    """Does nothing before it is told otherwise; what it was asked is among the events."""
+    """Answers no call until the behaviour changes; the calls are among the events."""
     holds: str = ""
-    """The one chat where it does nothing before it is told otherwise."""
+    """The chat whose calls are not answered until the behaviour changes."""
     busy_s: dict[str, float] = field(default_factory=dict)
-    """By chat, when it may be asked again: it is asked too often there."""
+    """Rate limits: by chat, the seconds after which a call is allowed again."""
     answers: bool = True
-    """Whether it says what it has done; else it does it, and the connection is lost."""
+    """Whether calls are answered; if not, they take effect and the connection is lost."""
     stops: str = ""
-    """Stops at a call and a side of it ("send before", "edit after") until it is told otherwise."""
+    """Holds calls at a step ("send before", "edit after") until the behaviour changes."""
     revoked: str = ""
-    """Refuses the account, in these words."""
+    """Refuses the account, with this message."""
     lacks: tuple[str, ...] = ()
-    """The operations that it doesn't have."""
+    """The operations that the platform lacks."""
     effects: tuple[str, ...] = ()
-    """The effects that it has."""
+    """The message effects that the platform has."""
     keeps_files: bool = True
     """Whether files can be sent."""
 
@@ -90,18 +90,18 @@ class Post:
     thread: str | None = None
     quotes: str | None = None
     files: dict[str, str] = field(default_factory=dict)
-    """Their contents, by name."""
+    """The contents of its files, by name."""
     effect: str | None = None
     reaction: str = ""
     is_pinned: bool = False
     key: str = ""
-    """What the adapter called it; nothing if another person wrote it."""
+    """The key that the adapter gave; empty if another person wrote the message."""
     came_from: str = ""
-    """The chat and agent that the message says it comes from; that is no part of `text`."""
+    """The chat and agent named in the message's first line, which is no part of `text`."""
 
 
 class Platform:
-    """What a test sees of a platform."""
+    """The platform, for a test."""
 
     def __init__(self, directory: Path, provider: str = "test", account: str = "default") -> None:
         directory.mkdir(exist_ok=True)
@@ -113,7 +113,7 @@ class Platform:
         self.tell()
 
     def tell(self, **behaviour: Any) -> None:
-        """Have it behave like this from now on, and well in all else."""
+        """Set the behaviour; everything that is not named works."""
         told = self._directory / "told.json"
         told.with_suffix(".new").write_bytes(orjson.dumps(asdict(Behaviour(**behaviour))))
         told.with_suffix(".new").replace(told)
@@ -125,12 +125,12 @@ class Platform:
         *,
         only_sends: bool = False,
         claim_ms: int = CLAIM_MS,
-        shows_work: ShowsWork | None = None,
+        shows_work: ToolDetailOf | None = None,
     ) -> AsyncIterator["asyncio.Task[None]"]:
-        """Have an adapter at work, with operations or, if it `only_sends`, without.
+        """Run an adapter, with operations unless it `only_sends`.
 
-        It is there when this is entered. Like every adapter's, its place is taken for 10 s after
-        it was cut off, but not for the next one here.
+        It has its claim when the block begins. The claim of an adapter that was cut off lasts for
+        10 s, but does not keep out the next one here.
         """
         adapter = PlatformAdapter(self._directory)
         reader = fleet.replies.reader(
@@ -148,9 +148,10 @@ class Platform:
     def start_process(
         self, redis_url: str, *, token: str = "the platform's", claim_ms: int = CLAIM_MS
     ) -> Process:
-        """Start an adapter in a process of its own; `is_read()` says when it is at work.
+        """Start an adapter in a process of its own; `is_read()` tells whether it has its claim.
 
-        Those of one `token` don't wait for each other's claims to end; without, it has its own.
+        Adapters with the same `token` take over each other's claims at once. The default is a token
+        of its own.
         """
         whose = [str(self._directory), self._provider, self._account, token, str(claim_ms)]
         argv = [__name__, redis_url, *whose]
@@ -159,7 +160,7 @@ class Platform:
         return process
 
     def log(self) -> str:
-        """Return what the processes have logged."""
+        """Return the log of the processes."""
         return (self._directory / "log").read_text()
 
     def end(self) -> None:
@@ -169,51 +170,51 @@ class Platform:
             process.wait()
 
     async def is_read(self, fleet: Fleet) -> bool:
-        """Whether an adapter is at work."""
-        return (await fleet.replies.readers()).is_there(self._provider, self._account)
+        """Whether an adapter reads the account's reply stream."""
+        return (await fleet.replies.readers()).is_read(self._provider, self._account)
 
     def say(self, chat: str, by: str, text: str, **more: Any) -> str:
-        """Have another person write to a chat; return their message's id.
+        """Send a message of another person to a chat, and return its id.
 
-        There may be `more` of it, by the fields of `Incoming`, and `files` by name.
+        `more` are fields of `Incoming`, and `files` by name.
         """
         return self._journal.add("said", chat=chat, by=by, text=text, **more)
 
     def delete(self, chat: str, message_id: str) -> None:
-        """Have a person delete a message."""
+        """Delete a message, as a person does."""
         self._journal.add("delete", chat=chat, messageId=message_id)
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All that was asked of it, in order."""
+        """All calls, in order."""
         return self._journal.read()
 
     @property
     def delivered(self) -> list[dict[str, Any]]:
-        """Every message that it was sent and took, as often as it was."""
+        """Every accepted message, in order, repetitions included."""
         return [event for event in self.events if event["event"] == "delivered"]
 
     @property
     def texts(self) -> list[str]:
-        """The texts of those, without the line that says where one comes from."""
+        """The texts of the delivered messages, without the line that names another chat."""
         return [_ATTRIBUTION.sub("", event["text"], count=1) for event in self.delivered]
 
     def did(self, name: str) -> list[dict[str, Any]]:
-        """Every operation of a kind that it did."""
+        """Every operation called `name` that was done."""
         return [event for event in self.events if event["event"] == name]
 
     def chat(self, chat: str) -> list[Post]:
-        """Return the messages of a chat as people see it by now."""
+        """Return the messages that people see in a chat now."""
         return _posts(self.events, chat)
 
 
 class Recipient:
-    """An adapter without a platform: what is sent goes to `take()`."""
+    """An adapter without a platform: hands each part to `take()`."""
 
     has_keys = False
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the text, and each file behind it; nothing of the mere end of a turn."""
+        """Return the text, and then each file; an empty last message has no parts."""
         contents: list[tuple[str, Attachment | None]] = [(reply.text, None)] if reply.text else []
         contents += [("", file) for file in reply.attachments]
         return [Part(index, text, file) for index, (text, file) in enumerate(contents)]
@@ -221,17 +222,17 @@ class Recipient:
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Hand one part on."""
+        """Hand one part to `take()`."""
         del is_again
         await self.take(reply, part, content)
         return Sent()
 
     async def take(self, reply: Reply, part: Part, content: bytes | None) -> None:
-        """Do with a part what the test needs."""
+        """Handle one part; a subclass overrides this."""
 
 
 class PlatformAdapter(Recipient):
-    """The adapter of one account there."""
+    """The adapter of one account on the platform."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -240,7 +241,7 @@ class PlatformAdapter(Recipient):
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Take one part; its files belong to the message of its text."""
+        """Send one part; files become part of the message with the text."""
         reply = replace(reply, channel_id=self._now(reply.channel_id))
         if reply.channel_id == "nowhere":
             raise PlatformRefused("There is no such chat.")
@@ -270,10 +271,10 @@ class PlatformAdapter(Recipient):
         )
         return await self._answer(what, Sent(message_id, has_effect))
 
-    # What stands there while a turn runs.
+    # Previews, which exist while a turn runs.
 
     async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
-        """Show how far a turn has come."""
+        """Show a turn's live text."""
         place = Place(self._now(place.chat), place.thread)
         doing = " · ".join(filter(None, (words.activity, words.plan)))
         text = "\n".join(filter(None, (words.text, doing)))
@@ -294,7 +295,7 @@ class PlatformAdapter(Recipient):
         return message_id
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
-        """Make a preview an answer."""
+        """Replace a preview by the answer."""
         reply = replace(reply, channel_id=self._now(reply.channel_id))
         await self._behaviour("replace", part.content, reply.channel_id)
         self._there(reply.channel_id, message_id)
@@ -320,14 +321,14 @@ class PlatformAdapter(Recipient):
         await self._stop("remove after", message_id)
 
     async def typing(self, place: Place) -> None:
-        """Show that somebody types."""
+        """Show that the agent types."""
         place = Place(self._now(place.chat), place.thread)
         await self._behaviour("typing", "", place.chat)
         self._journal.add("typing", chat=place.chat, thread=place.thread)
         await self._stop("typing after")
 
     def _now(self, chat: str) -> str:
-        """Return the id that a chat has by now."""
+        """Return the current id of a chat, which may have changed."""
         for event in self._journal.read():
             if event.get("moved_to") and event["chat"] == chat:
                 chat = str(event["moved_to"])
@@ -338,20 +339,20 @@ class PlatformAdapter(Recipient):
             raise PlatformRefused("There is no such message.")
 
     async def _stop(self, where: str, about: str | None = "") -> None:
-        """Wait at a call and a side of it, if that was told."""
+        """Hold the call at a step if the test has set that."""
         if self._told().stops == where:
             self._journal.add("held", what=where, about=about)
             await eventually(lambda: self._told().stops != where)
 
     async def _answer(self, what: str, sent: Sent) -> Sent:
-        """Say what was done, if that is to be said."""
+        """Return the answer of a call, unless the behaviour says that it is lost."""
         await self._stop(f"{what} after", sent.message_id)
         if not self._told().answers:
             raise PlatformUnknown("The connection was lost.")
         return sent
 
     async def _behaviour(self, what: str, about: str, chat: str = "") -> Behaviour:
-        """Return how to behave, once it may be done; raises what it was told to."""
+        """Record a call and wait while it is held; return the behaviour, or raise its error."""
         await self._stop(f"{what} before", about)
         behaviour = self._told()
         if behaviour.is_held or (chat and behaviour.holds == chat):
@@ -400,7 +401,7 @@ class PlatformAdapter(Recipient):
 
 
 class _Sender:
-    """An adapter that can send and nothing else."""
+    """An adapter that can only send."""
 
     has_keys = False
 
@@ -409,31 +410,31 @@ class _Sender:
 
 
 class _Journal:
-    """All that happened, one line of JSON each."""
+    """The platform's journal, a file with one JSON object per event."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "journal"
         self._events: list[dict[str, Any]] = []
         self._size = 0
-        """How much of it was read."""
+        """The size of the part that was read, in bytes."""
 
     def add(self, event: str, *, id: str = "", **more: Any) -> str:
-        """Add a line; return the name of what it is about."""
+        """Add an event; return the id of its message."""
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # two processes never give the same number
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # so that two processes never use the same number
         name = id or f"m{len(self.read()) + 1}"
         os.write(descriptor, orjson.dumps({"event": event, "id": name, **more}) + b"\n")
         os.close(descriptor)
         return name
 
     def read(self) -> list[dict[str, Any]]:
-        """Return every line."""
+        """Return all events."""
         if self._file.exists() and self._file.stat().st_size > self._size:
             with self._file.open("rb") as file:
                 file.seek(self._size)
                 lines = file.read().splitlines(keepends=True)
             if lines and not lines[-1].endswith(b"\n"):
-                del lines[-1]  # it is being written
+                del lines[-1]  # this line is still being written
             self._events += map(orjson.loads, lines)
             self._size += sum(map(len, lines))
         return list(self._events)

@@ -1,7 +1,7 @@
 """Prompt prefixes: the part of a request that a model's provider can read from its cache.
 
-Providers keep what they have read of a prompt by its beginning: tools, then system prompt, then
-messages. One byte that differs has everything behind it read again, at full price.
+Providers cache a prompt from its beginning: tools, then system prompt, then messages. After the
+first byte that differs, everything is read again at full price.
 """
 
 import json
@@ -10,19 +10,19 @@ from typing import Any
 
 from tests.support.agents import ModelServerProcess
 
-#: Where each API keeps the conversation.
+#: The field that has the conversation, by API.
 _CONVERSATIONS = ("messages", "input", "contents")
-#: What no cache looks at: ids of turns and processes, for the provider's own statistics.
+#: Fields that no cache considers: ids of turns and processes, for the provider's statistics.
 _STATISTICS = ("metadata", "client_metadata")
 
 
 def word(text: str) -> str:
-    """Return a text that no other request has: tests share the model, and so its last requests."""
+    """Return a text that is unique among all requests, because tests share the model server."""
     return f"{text}-{uuid.uuid4().hex[:8]}"
 
 
 def asked(model: ModelServerProcess, text: str) -> dict[str, Any]:
-    """Return the first of the last requests that has this `word`: the one that asked it."""
+    """Return the first of the last requests that contains `text`, a result of `word()`."""
     found: dict[str, Any] = next(
         json.loads(line) for line in model.bodies().split("\n") if text in line
     )
@@ -30,10 +30,9 @@ def asked(model: ModelServerProcess, text: str) -> dict[str, Any]:
 
 
 def added(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages that a request has beyond an earlier one, and nothing else differs.
+    """Return the messages that a request adds to an earlier one; fail if anything else differs.
 
-    Only the marks of what is to be cached (`cache_control`) may move, and the ids of codex' own
-    instructions differ: they are no part of it.
+    The cache marks (`cache_control`) may move, and the ids of codex' own instructions may differ.
     """
     (name,) = (name for name in _CONVERSATIONS if name in before)
     old, new = _unmarked(before), _unmarked(after)

@@ -1,4 +1,4 @@
-"""Processes that a test has caused."""
+"""Processes that a test has started, directly or indirectly."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ def marked_processes(home: Home) -> list[int]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            # Behind each test all processes of the machine are looked at.
+            # After each test, this reads all processes of the machine, so it must be fast.
             environment, command = _read(f"/proc/{name}/environ"), _read(f"/proc/{name}/cmdline")
             if b"REMOTECLAW_HOLDER=" not in environment and b"program.main()" not in command:
                 continue
@@ -30,7 +30,7 @@ def _read(path: str) -> bytes:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be collected does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -39,23 +39,23 @@ def is_alive(pid: int) -> bool:
 
 
 def is_killed(pid: int) -> bool:
-    """Whether a process is gone, or has got a SIGKILL and goes.
+    """Whether a process has ended, or has received SIGKILL and is ending.
 
-    To be asked once instead of waited for: what killed holders leave behind is killed some time
-    later by every `up` of this machine, those of other tests included.
+    Check this once instead of waiting for it: any `up` on this machine, also one of another test,
+    later kills what killed holders have left.
     """
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return True
     pending = int(status.partition("SigPnd:")[2].split()[0], 16)
-    # Once it has taken the signal it is pending no more, and its memory goes before itself.
+    # A signal that was taken is not pending any more; a process that ends frees its memory first.
     is_ending = "VmSize:" not in status
     return is_ending or not is_alive(pid) or bool(pending >> signal.SIGKILL - 1 & 1)
 
 
 def children(pid: int) -> list[int]:
-    """Return a process's children."""
+    """Return the ids of a process's children."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -67,12 +67,12 @@ def children(pid: int) -> list[int]:
 
 
 def everything(pid: int) -> list[int]:
-    """Return a process and all processes below it."""
+    """Return the ids of a process and all its descendants."""
     return [pid, *(below for child in children(pid) for below in everything(child))]
 
 
 def proportional_mb(pid: int) -> float:
-    """Return the memory of a process, what it shares counted in part."""
+    """Return the proportional memory of a process in MB: shared pages are counted in part."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -81,6 +81,6 @@ def proportional_mb(pid: int) -> float:
 
 
 def parent(pid: int) -> int:
-    """Return a process's parent: of an agent, its holder."""
+    """Return the id of a process's parent; that of an agent is its holder."""
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return int(fields[1])

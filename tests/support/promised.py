@@ -1,7 +1,7 @@
-"""Everything that is promised of the gateway's methods and tools: one row for each.
+"""What the gateway's methods and tools promise, one row for each.
 
-It stands here as a table and is not computed, so that a mistake in a declaration or in the policy
-can't be in both.
+The table is written by hand and not computed, so that a mistake in a declaration or in the policy
+is not repeated here.
 """
 
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from typing import Any
 
 from remoteclaw.tools.base import Method
 
-#: The principals of `Promise.rights`, in its order: scopes of operators, and whom an agent is for.
+#: The principals of `Promise.rights`, in their order: scopes of operators, and senders of a turn.
 OPERATORS = ("read", "write", "terminal", "admin")
 AGENTS = ("owner", "stranger", "limited", "idle")
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised of one method."""
+    """The promise of one method."""
 
     tool: str | None
-    """Its name as a tool."""
+    """Its name as a tool; None if it is no tool."""
     parameters: str
-    """The names of its parameters; a ? marks one that may be left out."""
+    """The names of its parameters; `?` marks optional ones."""
     rights: str
-    """What comes of a call by an operator with the scope read, write, terminal, admin; and by an
-    agent: in a turn of the owner, a stranger, a person with the profile `limited`, and between
-    turns. Y: answered. F: forbidden. T: no turn runs."""
+    """The result of a call by an operator with the scope read, write, terminal or admin, and by an
+    agent in a turn of the owner, of a stranger, of a person with the profile `limited`, and between
+    turns. Y: answered. F: forbidden. T: refused, because no turn is running."""
 
 
 #: Every method by its name.
@@ -152,7 +152,7 @@ def schema_of(method: Method) -> dict[str, Any]:
 
 
 def good_params(method: Method) -> dict[str, Any]:
-    """Return parameters that a method takes: those alone that it needs."""
+    """Return valid parameters for a method, only the required ones."""
     schema = schema_of(method)
     return {
         name: _example(name, schema["properties"][name], schema)
@@ -160,7 +160,7 @@ def good_params(method: Method) -> dict[str, Any]:
     }
 
 
-#: What is told by a parameter's name: a pattern, or what an object of that name has.
+#: Values of parameters that their schema alone does not determine, by name.
 _EXAMPLES: dict[str, Any] = {
     "baseHash": "0" * 64,
     "before": "1-1",
@@ -185,7 +185,7 @@ _EXAMPLES: dict[str, Any] = {
 
 
 def _example(name: str, part: dict[str, Any], root: dict[str, Any]) -> Any:
-    """Return a value that a parameter takes."""
+    """Return a valid value for a parameter."""
     if part.get("type") == "array":
         return [_example(name, part["items"], root)]
     return _EXAMPLES.get(name, "0123456789abcdef")

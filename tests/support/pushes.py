@@ -1,4 +1,4 @@
-"""A push service of the tests' own, and the browser that it is for."""
+"""A push service for tests, and the browser that has subscribed to it."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ AUTH = bytes(range(16))
 
 @dataclass
 class PushService:
-    """What it was sent, in the clear; it answers with a status."""
+    """A push service: decrypts the messages that it receives, and answers with a status."""
 
     url: str = ""
     status: int = 201
@@ -39,10 +39,10 @@ class PushService:
     heads: list[dict[str, str]] = field(default_factory=list)
     told: asyncio.Queue[dict[str, str]] = field(default_factory=asyncio.Queue)
     answers: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while it answers at all."""
+    """Set while the service answers."""
 
     def subscription(self, name: str = "secret") -> dict[str, str]:
-        """Return what a browser tells of itself that has subscribed here."""
+        """Return the subscription of a browser, as the page sends it."""
         point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
         return {
             "endpoint": f"{self.url}/{name}",
@@ -51,12 +51,12 @@ class PushService:
         }
 
     async def next(self) -> dict[str, str]:
-        """Wait for the next message; return it."""
+        """Wait for the next message and return it."""
         async with asyncio.timeout(HANG_S):
             return await self.told.get()
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Take a message, as a push service does and then its browser."""
+        """Receive a message like a push service, and decrypt it like a browser."""
         await self.answers.wait()
         if self.status == 201:
             self.heads.append(dict(request.headers))
@@ -65,7 +65,7 @@ class PushService:
         return web.Response(status=self.status, headers={"Location": f"{self.url}/elsewhere"})
 
     def check_signature(self, public: str) -> dict[str, Any]:
-        """Return what the last message's signature says, by the key that was subscribed with."""
+        """Return the claims of the last message's signature, verified with the public key."""
         scheme, token, key = self.heads[-1]["Authorization"].replace(",", "").split()
         assert (scheme, token[:2], key) == ("vapid", "t=", f"k={public}")
         point = base64.urlsafe_b64decode(public + "==")
@@ -79,7 +79,7 @@ def text_of(data: bytes) -> str:
 
 
 def opened_by(key: ec.EllipticCurvePrivateKey, auth: bytes, message: bytes) -> bytes:
-    """Return what a message says, as the browser with these keys reads it (RFC 8291)."""
+    """Return a message decrypted with a browser's keys (RFC 8291)."""
     salt, size, rest = message[:16], message[20], message[21:]
     theirs, content = rest[:size], rest[size:]
     ours = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
@@ -96,7 +96,7 @@ def opened_by(key: ec.EllipticCurvePrivateKey, auth: bytes, message: bytes) -> b
 
 
 def on_loopback(address: Address, port: int) -> bool:
-    """Let a test's own service be reached, and nothing else."""
+    """Allow connections to loopback only."""
     return str(address) == "127.0.0.1"
 
 
@@ -104,7 +104,7 @@ def on_loopback(address: Address, port: int) -> bool:
 async def push_service(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[PushService]:
-    """Have a push service on loopback, which counts as a public address."""
+    """Run a push service on loopback, and let loopback count as a public address."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     command = ("openssl", "req", "-x509", "-nodes", "-subj", "/CN=localhost")
     names = ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")

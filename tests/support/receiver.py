@@ -1,4 +1,4 @@
-"""A program that gets webhooks: a real HTTP server that keeps what it is sent."""
+"""A program that receives webhooks: a real HTTP server that records the messages."""
 
 import contextlib
 import json
@@ -15,21 +15,21 @@ from remoteclaw.channels.webhook.signing import is_signed
 
 @dataclass
 class Receiver:
-    """What it was sent, and what it answers next."""
+    """The recorded messages, and the next answers."""
 
     token: str
     url: str = ""
     messages: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     answers: deque[tuple[int, dict[str, str], bytes]] = field(default_factory=deque)
-    """Statuses, headers and bodies of its next answers; a status of 0 stands for none."""
+    """Status, headers and body of the next answers; status 0 stands for no answer."""
     is_away: bool = False
     forgets: bool = False
-    """Whether it takes what comes, and closes the connection without an answer."""
+    """Whether it records messages, but closes the connection without an answer."""
     came: threading.Condition = field(default_factory=threading.Condition)
 
     def wait(self, count: int, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """Return what it was sent, once that many messages have come."""
+        """Wait until `count` messages have arrived, and return all messages."""
         with self.came:
             assert self.came.wait_for(lambda: len(self.messages) >= count, timeout_s), self.messages
             return list(self.messages)
@@ -37,7 +37,7 @@ class Receiver:
     @classmethod
     @contextlib.contextmanager
     def running(cls, token: str) -> Iterator["Receiver"]:
-        """Have it listen at a port of its own."""
+        """Listen on a free port."""
         receiver = cls(token)
 
         class Handler(BaseHTTPRequestHandler):
@@ -69,7 +69,7 @@ class Receiver:
                 self.wfile.write(answer)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

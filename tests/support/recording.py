@@ -1,10 +1,10 @@
-"""Recordings of what real CLIs print, for replays without them.
+"""Recordings of real CLIs, for replays without them.
 
     python -m tests.support.recording [CLI …]
 
-records what is installed (scripts/record); git shows what has changed.
-A recording is a file of JSON lines: `to` and `from` the CLI, in their order, and `event` for what
-we made of them. Directories and addresses are written as they never are on anybody's machine.
+records the installed CLIs (scripts/record); git shows the changes.
+A recording is a file of JSON lines in order: `to` and `from` the CLI, and `event` for what our
+runtime made of them. Directories and addresses are replaced by fixed ones.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from remoteclaw.up.agents import version_of
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 
 DIRECTORY = Path(__file__).parents[1] / "recordings"
-#: Where a recorded agent works, and has its run directory, its home and its model.
+#: The replaced workspace, run directory, home directory and model address.
 WORKSPACE, RUN, USER, MODEL = "/work", "/run/agent", "/home/me", "http://model.invalid"
-#: What is asked, one turn after the other.
+#: The messages of a recording, one for each turn.
 PROMPTS = (
     "SAY:hello from the model",
     "THINK:pondering\nSAY:an answer",
@@ -42,12 +42,12 @@ PROMPTS = (
     "HTTP:401",
     "SAY:fine again",
 )
-#: Ids that each process makes up by itself.
+#: Ids that each process generates.
 _ID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27}$")
 
 
 def spec_of(name: str, workspace: str = WORKSPACE, **more: Any) -> AgentSpec:
-    """Return what a recorded agent is like."""
+    """Return the specification of a recorded agent."""
     fields: dict[str, Any] = {"command": (name,), "env": {}, **more}
     return AgentSpec(
         runtime=name, workspace=workspace, system_prompt="You are being recorded.", **fields
@@ -55,7 +55,7 @@ def spec_of(name: str, workspace: str = WORKSPACE, **more: Any) -> AgentSpec:
 
 
 async def conversation(process: AgentProcess) -> AsyncIterator[AgentEvent]:
-    """Ask everything, and deny what is asked for; yield what the agent says."""
+    """Send all messages and deny all permissions; yield the agent's events."""
     for prompt in PROMPTS:
         async for event in process.turn(prompt):
             if isinstance(event, PermissionEvent):
@@ -63,12 +63,14 @@ async def conversation(process: AgentProcess) -> AsyncIterator[AgentEvent]:
             yield event
 
 
-#: What a request for a permission does not have, or is told only by the bridge.
-_UNSET = re.compile(r", (?:(?:shown|where|whole)=''|questions=\(\)|plan=None|awaits_edits=False)")
+#: Fields of a permission request that are empty, or that only the bridge sets.
+_UNSET = re.compile(
+    r", (?:(?:(?:full_)?description|workspace)=''|questions=\(\)|plan=None|awaits_edits=False)"
+)
 
 
 def described(event: AgentEvent) -> str:
-    """Return an event as a line of a recording: as its runtime makes it, in short."""
+    """Return an event of a runtime in the short form of a recording."""
     return _UNSET.sub("", repr(event))
 
 
@@ -76,7 +78,7 @@ def described(event: AgentEvent) -> str:
 
 
 class Tap(LinePipes):
-    """Pipes that write down what goes through them."""
+    """Pipes that record all lines."""
 
     lines: list[tuple[str, bytes]]
 
@@ -155,7 +157,7 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Record the CLIs that are named, or all that are installed."""
+    """Record the named CLIs, or all installed ones."""
     DIRECTORY.mkdir(exist_ok=True)
     for name in names or CLIS:
         program = find_cli(name)
@@ -178,22 +180,22 @@ def main(names: list[str]) -> None:
 
 
 class Replay:
-    """Pipes that answer as a recorded CLI did, and see that it is asked the same."""
+    """Pipes that answer like the recorded CLI, and check that it receives the same lines."""
 
     is_clean = True
 
     def __init__(self, file: Path) -> None:
         lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
         self.events = [line["event"] for line in lines if "event" in line]
-        """What was made of it when it was recorded."""
+        """The events of the recording."""
         self._lines = [line for line in lines if "event" not in line]
         self._position = 0
         self._moved = asyncio.Event()
         self._ids: dict[str, str] = {}
-        """The ids of ours that were recorded, and those of now."""
+        """Our ids in the recording, and our ids now."""
 
     async def read(self) -> bytes | None:
-        """Return the next line of the CLI's, once it was asked what it had been asked before."""
+        """Return the CLI's next line, once the recorded lines before it were written."""
         while self._position < len(self._lines):
             if "from" in (line := self._lines[self._position]):
                 self._position += 1
@@ -203,7 +205,7 @@ class Replay:
         return None
 
     def take_unread(self) -> list[bytes]:
-        """Return what had arrived between two turns."""
+        """Return the lines that had arrived between two turns."""
         unread = []
         while self._position < len(self._lines) and "unread" in self._lines[self._position]:
             unread.append(self._now(self._lines[self._position]["unread"]))
@@ -211,7 +213,7 @@ class Replay:
         return unread
 
     async def write(self, line: bytes) -> None:
-        """Compare what is asked with what was asked."""
+        """Check that a line is the same as in the recording."""
         sent = orjson.loads(line)
         recorded = self._lines[self._position].get("to")
         self._position += 1
@@ -220,14 +222,14 @@ class Replay:
         assert orjson.loads(self._now(recorded)) == sent
 
     def last_errors(self) -> str:
-        """Return nothing: none was recorded."""
+        """Return nothing, because errors are not recorded."""
         return ""
 
     def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
-        """Do nothing: its lines were recorded among the others."""
+        """Do nothing: the log's lines were recorded among the others."""
 
     def event(self, recorded: str) -> str:
-        """Return a recorded event with the ids of now."""
+        """Return a recorded event with our ids of this run."""
         for old, new in self._ids.items():
             recorded = recorded.replace(old, new)
         return recorded
@@ -237,7 +239,7 @@ class Replay:
 
 
 def _made_up(recorded: Any, sent: Any) -> Iterator[tuple[str, str]]:
-    """Yield ids of the same place, that of the recording and that of now."""
+    """Yield pairs of ids in the same place: the recorded one, and the one of this run."""
     if isinstance(recorded, dict) and isinstance(sent, dict):
         for name in recorded.keys() & sent.keys():
             yield from _made_up(recorded[name], sent[name])

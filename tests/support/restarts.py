@@ -1,4 +1,4 @@
-"""Restarts of a gateway's process, and what is in their way."""
+"""Restarts of a gateway's process, and obstacles to them."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ def starts(stack: Stack) -> int:
 
 
 async def restart(stack: Stack, door: Door) -> dict[str, Any]:
-    """Ask for a restart; return what the gateway answers."""
+    """Request a restart, and return the gateway's answer."""
     answer = await door.invoke(own_token(stack), "gateway_restart")
     assert answer.status == 200, answer.body
     return dict(answer.json["result"])
@@ -22,7 +22,7 @@ BROKEN = "[agents.main]\nenv = 'canary'\n"
 
 
 def take_away(file: Path, how: Literal["empty", "gone", "broken"]) -> None:
-    """Leave a file as an editor leaves it for a moment, or a person with a mistake."""
+    """Leave a file as an editor does while it saves, or as a user does by mistake."""
     if how == "gone":
         file.unlink()
     else:

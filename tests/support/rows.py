@@ -1,4 +1,4 @@
-"""Many rows of one test, in one go."""
+"""Many rows of parameters in one test."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -9,10 +9,10 @@ from typing import Any
 def for_each(
     names: str | Sequence[str], rows: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Try a test with each row; a failure names it.
+    """Run a test's body with each row; a failure names the row.
 
-    This is `pytest.mark.parametrize` for what takes less time than the milliseconds that pytest
-    takes for a test, and leaves nothing behind that the next row could see.
+    It replaces `pytest.mark.parametrize` for tests that take less time than pytest's own
+    milliseconds per test, and that leave no state behind for the next row.
     """
     every = [names] if isinstance(names, str) else list(names)
     table = [(row,) if isinstance(names, str) else row for row in rows]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-#: Values of every kind.
+#: Values for each JSON type.
 VALUES: dict[str, Any] = {
     "string": "text",
     "integer": 7,
@@ -15,7 +15,7 @@ VALUES: dict[str, Any] = {
 
 
 def kinds(schema: dict[str, Any], root: dict[str, Any]) -> set[str]:
-    """Return the JSON types that a part of a schema takes."""
+    """Return the JSON types that a part of a schema accepts."""
     if "$ref" in schema:
         return kinds(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if "anyOf" in schema:

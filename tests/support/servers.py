@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 
-from remoteclaw.up.embedded import ServerProgram, bundled_server, fit_name, server_command
+from remoteclaw.up.embedded import ServerProgram, bundled_server, server_command, suitable_name
 from tests.support.waiting import eventually_sync
 
 
@@ -26,7 +26,7 @@ class Server:
         *,
         appendfsync: str = "always",
     ) -> None:
-        """What a test that kills Redis finds afterwards must not depend on how busy the disk is."""
+        """Prepare a server that syncs each write, so that kills lose the same on a busy disk."""
         self.program = program
         self.directory = directory
         self.socket = directory / "s"
@@ -41,7 +41,7 @@ class Server:
             self.program, self.directory, self.socket, appendfsync=self._appendfsync
         )
         with (self.directory / "log").open("ab") as log:
-            # Like a write to a full disk, one beyond its limit must not end it.
+            # A write beyond the limit must fail like one to a full disk, not end the server.
             self._process = subprocess.Popen(
                 [*command, *self._extra], stdout=log, stderr=log, restore_signals=False
             )
@@ -55,7 +55,7 @@ class Server:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Have it take commands and run none meanwhile."""
+        """Freeze the server: it accepts commands, but runs none until exit."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -64,11 +64,11 @@ class Server:
             self._process.send_signal(signal.SIGCONT)
 
     def written(self) -> int:
-        """Return how long its append-only file is."""
+        """Return the size of the append-only file, in bytes."""
         return self._aof.stat().st_size
 
     def lose(self, size: int) -> None:
-        """Have it lose, after its end, what stands in that file behind a size."""
+        """Cut the append-only file of an ended server to `size`, as a power failure does."""
         os.truncate(self._aof, size)
 
     @property
@@ -78,7 +78,7 @@ class Server:
 
     @contextlib.contextmanager
     def no_space(self) -> Iterator[None]:
-        """Have none of its files grow meanwhile."""
+        """Let no file of the server grow until exit."""
         assert self._process is not None
         _, most = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, most))
@@ -94,19 +94,19 @@ class Server:
 
 
 def installed_servers() -> list[ServerProgram]:
-    """Return the server that comes with us, those on PATH, and those that CI brings."""
+    """Return the embedded server, those on PATH, and those that CI installs."""
     more = os.environ.get("REMOTECLAW_TEST_SERVERS", "").split(":")
     on_path = (shutil.which("redis-server"), shutil.which("valkey-server"))
     found = {}
     for path in (bundled_server(), *on_path, *more):
-        if path and (name := fit_name(path)):
+        if path and (name := suitable_name(path)):
             found[name] = ServerProgram(path, name)
     return list(found.values())
 
 
 @contextlib.contextmanager
 def running_server(program: ServerProgram, directory: Path, *extra: str) -> Iterator[Server]:
-    """Have a server running, with more options than ours behind them."""
+    """Run a server with our options, followed by `extra`."""
     server = Server(program, directory, extra)
     server.start()
     try:

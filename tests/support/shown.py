@@ -1,6 +1,6 @@
-"""A small program in a terminal, as an agent's own: it says what it does, and keeps a transcript.
+"""A small program like an agent's own: runs in a terminal, reports activity, writes a transcript.
 
-Tests of what all terminals have in common start it instead of a CLI, in a real holder.
+Tests of behaviour that all terminals share run it in a real holder instead of a CLI.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
 from remoteclaw.events import PermissionEvent
-from remoteclaw.fleet.terminal_state import Held, TerminalPlace, TerminalTurn
+from remoteclaw.fleet.terminal_state import HeldLease, TerminalPlace, TerminalTurn
 from remoteclaw.holder.runs import run_name
-from remoteclaw.holder.terminal_client import ENDED, TerminalClient, end_terminal
+from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, end_terminal
 from remoteclaw.holder.terminal_launch import TerminalLaunch
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, TranscriptItem
-from remoteclaw.runtimes.demo import DemoRuntime
+from remoteclaw.runtimes.demo.runtime import DemoRuntime
 from tests.support.stack import Stack
 
-#: What programs ask the terminal, and what an answer of it is.
+#: The queries that programs send to the terminal, and the pattern of an answer.
 QUERIES = "\x1b[c\x1b[>c\x1b[>q\x1b[5n\x1b[6n\x1b[?2026$p\x1b[?u\x1b]10;?\x1b\\\x1b]11;?\x1b\\"
 ANSWER = re.compile(rb"\x1b\[[?>]?[\d;]*\$?[a-zA-Z]|\x1b[]P][^\x07\x1b]*(?:\x07|\x1b\\)")
-#: Its composer is its last row. From `quiz` on it asks the terminal before each answer of its own,
-#: and takes none for typed. `ask` opens a dialog that any Enter answers, `work` works until
-#: the next key, `flood` prints much, `goto X` goes to the conversation X, `exit` ends it;
-#: everything else is answered.
+#: The program. Its composer is the last row. After `quiz`, it queries the terminal before each of
+#: its answers, and ignores the replies. `ask` opens a dialog that any Enter answers, `work` works
+#: until the next key, `flood` prints much output, `goto X` opens the conversation X, and `exit`
+#: ends the program. It answers any other input.
 PROGRAM = (
     f"QUERIES, ANSWER = {QUERIES!r}, {ANSWER.pattern!r}"
     + r"""
@@ -118,25 +118,25 @@ while True:
 
 
 class Nobody:
-    """Has ears for nothing."""
+    """A listener that ignores everything."""
 
-    def drawn(self) -> None: ...
+    def screen_changed(self) -> None: ...
 
-    def changed(self) -> None: ...
+    def status_changed(self) -> None: ...
 
-    def rang(self) -> None: ...
+    def bell_rang(self) -> None: ...
 
-    def offered(self, text: str) -> None: ...
+    def clipboard_offered(self, text: str) -> None: ...
 
 
 @dataclass(eq=False)
 class Transcript:
-    """What its notes say."""
+    """The transcript that the program writes."""
 
     path: Path
 
     @property
-    def is_there(self) -> bool:
+    def is_resumable(self) -> bool:
         return self.path.exists()
 
     def read(self, position: str) -> tuple[list[TranscriptItem], str]:
@@ -151,7 +151,7 @@ class Transcript:
 
 
 class Watch:
-    """What it says of itself."""
+    """The activity that the program reports."""
 
     def __init__(self, path: Path, conversation: str = "conversation") -> None:
         self._path, self._conversation = path, conversation
@@ -180,7 +180,7 @@ class Watch:
 
     @property
     def _notes(self) -> Path:
-        """Those of the conversation that is open now."""
+        """The file of the conversation that is open now."""
         now = Path(f"{self._path}.now")
         return Path(now.read_text()) if now.exists() else self._path
 
@@ -203,7 +203,7 @@ class Watch:
 
 
 class ShownTerminal:
-    """The program, started and watched as CLIs are."""
+    """The program as a terminal of a runtime, started and watched like a CLI."""
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
@@ -232,14 +232,14 @@ class ShownTerminal:
 
 
 class ShownRuntime(DemoRuntime):
-    """The demo, with this program for terminals."""
+    """The demo runtime, with this program in terminals."""
 
     terminal = ShownTerminal()
 
 
 @contextlib.asynccontextmanager
-async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIterator[Held]:
-    """Have the program held as a drain leaves it, in a session of the console; it ends with us."""
+async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIterator[HeldLease]:
+    """Run the program in a holder as a drain leaves it, in a console session; end it at exit."""
     host = stack.home.host_id
     session = SessionKey("main", "console", host, "console", "ada", thread)
     wish = TerminalWish(by="Ada", cols=60, rows=10)
@@ -259,7 +259,7 @@ async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIter
         path=str(run_dir / "holder.sock"),
         key=uuid.uuid4().hex,
         files=str(files),
-        ended=str(files / ENDED),
+        ended=str(files / ENDED_FILE),
         runtime="demo",
         workspace=str(files),
         cwd=str(files),

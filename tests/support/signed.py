@@ -1,4 +1,4 @@
-"""JSON Web Tokens as another cockpit signs them, and as it should not."""
+"""JSON Web Tokens of another cockpit, valid and invalid ones."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ def part(value: bytes) -> str:
 
 
 def secret_file(directory: Path, name: str = "cockpit", secret: bytes | None = None) -> Path:
-    """Write a secret as `openssl rand -hex 32 > FILE` does, for its owner alone."""
+    """Write a secret like `openssl rand -hex 32 > FILE`, readable by its owner only."""
     path = directory / f"{name}.secret"
     path.write_bytes(secret if secret is not None else secrets.token_hex(32).encode() + b"\n")
     os.chmod(path, 0o600)
@@ -26,9 +26,9 @@ def secret_file(directory: Path, name: str = "cockpit", secret: bytes | None = N
 
 
 def signed(path: Path, header: dict[str, Any] | None = None, **claims: Any) -> str:
-    """Return a token for Ada, good for a minute, signed with the secret of a file.
+    """Return a token for Ada, valid for a minute, signed with the secret in a file.
 
-    A claim or a part of the header that is `...` is left out.
+    A claim or header field whose value is `...` is left out.
     """
     now = int(time.time())
     told = {"aud": "remoteclaw", "sub": "ada", "scope": "write", "iat": now, "exp": now + 60}

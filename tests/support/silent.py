@@ -6,7 +6,7 @@ import orjson
 
 
 class SilentPipes:
-    """Pipes that lead nowhere."""
+    """Pipes that discard all lines and return none."""
 
     is_clean = True
 
@@ -14,7 +14,7 @@ class SilentPipes:
         return None
 
     async def write(self, line: bytes) -> None:
-        orjson.loads(line)  # what we send can be read
+        orjson.loads(line)  # fails if the line is not JSON
 
     def take_unread(self) -> list[bytes]:
         return []
@@ -23,4 +23,4 @@ class SilentPipes:
         return ""
 
     def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
-        """No log is kept."""
+        """Do nothing: there is no log."""

@@ -1,7 +1,7 @@
-"""An MCP server that is not to be believed: `python sly_mcp_server.py LOG`.
+"""An MCP server that makes false claims: `python sly_mcp_server.py LOG`.
 
-`look` says that it only reads. `confirm` asks the person a question of its own, in the words with
-which codex asks for a permission, and says what was answered. What happens is noted in the log.
+The tool `look` claims to be read-only. The tool `confirm` asks the user a question of its own, in
+the words with which codex asks for a permission, and returns the answer. The server logs all calls.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A small RemoteClaw for one test: its own Redis, stock `rq worker`s, and a fleet to look with."""
+"""A small RemoteClaw for one test: its own Redis, stock `rq worker`s, and a fleet for access."""
 
 import asyncio
 import contextlib
@@ -31,17 +31,17 @@ from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 
-#: What the adapter of the test's channel has still to deliver.
+#: The stream of the undelivered replies of the test's channel.
 REPLIES = keys.reply_stream("test", "default")
 
-#: The session of replies that a test puts on a stream itself.
+#: The session of the replies that a test itself puts on a stream.
 SID = "0" * 32
-#: Longer than a test waits for anything, so that no repair at the end of a lease helps it.
+#: The lease, in seconds: longer than any wait of a test, so that no expired lease repairs a fault.
 LEASE_S = 5 * HANG_S
 
 
 class Stack:
-    """What a test starts and kills."""
+    """The processes that a test starts and kills, with access to their Redis."""
 
     def __init__(self, home: Home, *, appendfsync: str = "always") -> None:
         self.home = home
@@ -58,7 +58,7 @@ class Stack:
     async def put_reply(
         self, provider: str, account: str, text: str, *, index: int = 0, chat: str, **more: Any
     ) -> None:
-        """Put a message of the session of `SID` on an account's reply stream."""
+        """Put a reply of the session `SID` on an account's reply stream."""
         await self.put_replies(provider, account, (text,), index=index, chat=chat, **more)
 
     async def put_replies(
@@ -71,7 +71,7 @@ class Stack:
         chat: str,
         **more: Any,
     ) -> None:
-        """Put several there at once, so that none is read without the others."""
+        """Put several replies on the stream at once, so that they are read together."""
         place = ChatPlace(provider, account, chat)
         async with self.fleet.scripts.client.pipeline() as pipeline:
             for number, text in enumerate(texts, index):
@@ -91,7 +91,7 @@ class Stack:
         self.open_lifeline()
 
     def open_lifeline(self) -> None:
-        """As `up` does: what is warm ends with us."""
+        """Open the lifeline, as `up` does, so that warm agents end with this process."""
         self._lifeline = os.open(self.lifeline, os.O_RDWR | os.O_NONBLOCK)
 
     def reopen(self) -> None:
@@ -99,20 +99,20 @@ class Stack:
         self.fleet = Fleet.open(self.redis.url, lease_s=self.lease_s)
 
     async def proxied(self) -> Proxy:
-        """Return a proxy before Redis, which ends with the test."""
+        """Return a proxy in front of Redis, which ends with the test."""
         proxy = Proxy(self.redis.socket, self.home.path / "proxy")
         await proxy.start()
         self._exits.push_async_callback(proxy.stop)
         return proxy
 
     def open_at(self, url: str) -> Fleet:
-        """Return a further fleet, which ends with the test."""
+        """Return another fleet, which is closed with the test."""
         fleet = Fleet.open(url, lease_s=self.lease_s)
         self._exits.push_async_callback(fleet.aclose)
         return fleet
 
     async def stop(self) -> None:
-        """End everything, and see that nothing of it is left."""
+        """End everything, and check that no process is left."""
         await self.end_processes()
         await self._exits.aclose()
         await self.fleet.aclose()
@@ -148,10 +148,8 @@ class Stack:
     ) -> None:
         """Write the configuration; workers that are started later read it.
 
-        `agents` are those beside `main`.
-
-        Unless `queue` says otherwise, each message gets a turn of its own, at once; unless
-        `channels` does, alice is the owner of the channel `test`.
+        `agents` are the agents other than `main`. By default, each message gets a turn of its own
+        at once (`queue`), and alice is the owner of the channel `test` (`channels`).
         """
         tree: dict[str, Any] = {
             "gateway": {"port": 0, **(gateway or {})},
@@ -169,13 +167,13 @@ class Stack:
         self.home.config_file.write_text(f"[redis]\nurl = {url}\n\n{_toml(json.dumps(tree))}")
 
     async def start_worker(self, **env: str) -> Process:
-        """Start a stock `rq worker` and wait until it takes work."""
+        """Start a stock `rq worker`, and wait until it is ready."""
         log = self.home.logs / f"worker-{len(self.workers)}.log"
         worker = self._start(worker_command(), log, **env)
 
         async def is_ready() -> bool:
             assert worker.poll() is None, f"the worker ended: {log.read_text()}"
-            with contextlib.suppress(RedisUnavailable):  # a list is asked for within two seconds
+            with contextlib.suppress(RedisUnavailable):  # the call has a time limit
                 return any(view.pid == worker.pid for view in await self.fleet.workers.list())
             return False
 
@@ -183,7 +181,7 @@ class Stack:
         return worker
 
     async def start_stranger(self) -> Process:
-        """Start a worker on our queue as an operator would who knows only RQ."""
+        """Start a worker on our queue like an operator who knows only RQ."""
         log = self.home.logs / "stranger.log"
         worker = self._start([RQ, "worker", "--url", self.redis.url, "agents"], log)
         await eventually(lambda: "subscribing" in log.read_text())
@@ -195,7 +193,7 @@ class Stack:
         return worker
 
     def env(self, **more: str) -> dict[str, str]:
-        """Return the environment of what the test starts."""
+        """Return the environment for programs that the test starts."""
         kept = {
             name: os.environ[name]
             for name in ("PATH", "HOME", "LANG", "PYTHONPATH")
@@ -211,7 +209,7 @@ class Stack:
         """Return everything that workers have printed."""
         return "".join(file.read_text() for file in sorted(self.home.logs.glob("worker-*.log")))
 
-    # -- talking -------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------
 
     async def append(
         self, text: str, *, lane: Lane = "agents", is_shared: bool = False, **fields: Any
@@ -230,7 +228,7 @@ class Stack:
         deliver: Deliver = "caller",
         **fields: Any,
     ) -> str:
-        """Put an entry on a session's stream that no adapter has accepted; return its id."""
+        """Put an entry directly on a session's stream, without acceptance; return its id."""
         entry = encode_entry(message(text, **fields), deliver, origin)
         effects = self.fleet.calls
         _, made = await effects.perform(
@@ -252,7 +250,7 @@ class Stack:
         return outcome
 
     async def outcome_so_far(self, accepted: Accepted) -> Outcome:
-        """Return what is known of a message's outcome by now."""
+        """Return a message's current outcome, which may not be final."""
         outcome = await self.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
         assert outcome is not None
         return outcome
@@ -263,7 +261,7 @@ class Stack:
         return said(outcome)
 
     async def until_idle(self, accepted: Accepted) -> None:
-        """Wait until no worker holds the session: its agent is parked then."""
+        """Wait until no worker holds the session; its agent is parked then."""
 
         async def is_idle() -> bool:
             view = await self.fleet.sessions.view(accepted.session.sid)
@@ -283,7 +281,7 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def running_stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
-    """Have a stack run, also for what is called in this process."""
+    """Run a stack; code in this process uses its state directory, too."""
     stack = Stack(home)
     monkeypatch.setenv("REMOTECLAW_LIFELINE", str(stack.lifeline))
     await stack.start()
@@ -293,13 +291,13 @@ async def running_stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 
 @functools.cache
 def _toml(tree: str) -> str:
-    """Return settings as TOML; most tests have the same, and tomlkit takes its time."""
+    """Return settings as TOML. Cached, because tomlkit is slow and most tests have the same."""
     return tomlkit.dumps(json.loads(tree))
 
 
 @functools.cache
 def _new_server() -> ServerProgram:
-    """Return the server that new state directories get; a search starts each that it finds."""
+    """Return the server for new state directories. Cached, because a search starts each server."""
     return find_server(Path(os.devnull))
 
 

@@ -1,8 +1,8 @@
-"""One conversation that an agent has in turns and in terminals, and keeps in one file, as CLIs do.
+"""An agent with one conversation in turns and in terminals, stored in one file, as CLIs do it.
 
     python -m tests.support.talk PROGRAM [ARGUMENT …]
 
-runs a program of ours in which this is the runtime `demo`: a worker, a gateway.
+runs one of our programs, such as a worker or a gateway, with this runtime as `demo`.
 """
 
 import json
@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from remoteclaw.protocols import AgentSpec, Launch
 from remoteclaw.runtimes import RUNTIMES
-from remoteclaw.runtimes.demo import DemoRuntime
+from remoteclaw.runtimes.demo.runtime import DemoRuntime
 from tests.support.bridges import script
 from tests.support.command import MODULES
 from tests.support.shown import PROGRAM, ShownTerminal, Transcript, Watch
 
-#: A turn's agent: it notes what it is asked, and says what it knew.
+#: The agent of turns: stores its messages, and replies with the earlier ones.
 _AGENT = """
 file = sys.argv[2] + '.talk'
 while True:
@@ -39,12 +39,12 @@ while True:
 
 
 class TalkTerminal(ShownTerminal):
-    """The program of `shown.py`, whose conversations outlive it."""
+    """The program of `shown.py`, with conversations that outlive it."""
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:
-        """Return how to start it."""
+        """Return the launch of the program."""
         known = session_id or uuid.uuid4().hex
         argv = [sys.executable, "-c", PROGRAM, str(_file(spec.workspace, known))]
         argv += [prompt] if prompt else []
@@ -53,25 +53,25 @@ class TalkTerminal(ShownTerminal):
     def watch(
         self, *, run_dir: Path, workspace: str, env: Mapping[str, str], conversation: str | None
     ) -> Watch:
-        """Return what follows it."""
+        """Return the watch of the program."""
         assert conversation is not None, "it is chosen"
         return Watch(_file(workspace, conversation), conversation)
 
     def transcript(
         self, conversation: str, *, workspace: str, env: Mapping[str, str]
     ) -> Transcript:
-        """Return what was said."""
+        """Return the transcript of the program."""
         return Transcript(_file(workspace, conversation))
 
 
 class TalkRuntime(DemoRuntime):
-    """The demo, with both."""
+    """The demo runtime, with this agent and this terminal."""
 
     terminal = TalkTerminal()
 
 
 def agent_of(directory: Path) -> dict[str, Any]:
-    """Return the configuration of the agent, whose files are in a directory."""
+    """Return the configuration of the agent; its files are in `directory`."""
     workspace = directory / "workspace"
     workspace.mkdir(exist_ok=True)
     command = list(script(directory, _AGENT))
@@ -79,7 +79,7 @@ def agent_of(directory: Path) -> dict[str, Any]:
 
 
 def said_in(directory: Path) -> list[dict[str, str]]:
-    """Return what the agent has noted, of all conversations in their order."""
+    """Return all messages that the agent has stored, in order."""
     files = sorted((directory / "workspace").glob("*.talk"), key=lambda file: file.stat().st_ctime)
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 

@@ -1,4 +1,4 @@
-"""A turn of Alice's, whose worker is the test: what it shows, says and ends with."""
+"""A turn for a message of Alice, with the test as its worker: live text, messages and end."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 
 @dataclass(frozen=True)
 class Talk:
-    """A turn that runs."""
+    """A running turn."""
 
     lease: Lease
     entry_id: str
@@ -28,13 +28,13 @@ class Talk:
         chat: str = "chat-1",
         by: str = "alice",
     ) -> Self:
-        """Have a message accepted, and its turn begun."""
+        """Append a message and begin its turn."""
         who: dict[str, Any] = {"provider": provider, "channel_id": chat, "from_": by}
         lease, accepted = await begun(fleet, text, **who)
         return cls(lease, accepted.entry_id, chat)
 
     async def show(self, text: str, index: int = 0, **more: Any) -> None:
-        """Show how far a message has come."""
+        """Publish live text of a message."""
         told: dict[str, Any] = {
             "sid": self.lease.sid,
             "channel_id": self.chat,
@@ -47,14 +47,14 @@ class Talk:
             "plan": [],
         }
         told |= more
-        await self.lease.turns.show(told, for_chat=told)
+        await self.lease.turns.publish_live_text(told, for_chat=told)
 
     async def say(self, text: str, index: int = 0) -> None:
-        """Say something while the turn goes on."""
+        """Send a message before the end of the turn."""
         await self.lease.turns.publish(index, self._payload(text, index, is_last=False))
 
     async def end(self, text: str, index: int = 0, **more: Any) -> None:
-        """End the turn with a last message; the session is idle then."""
+        """End the turn with a last message; the session is idle afterwards."""
         last = self._payload(text, index, is_last=True, **more)
         await self.lease.turns.finish("done", reply=[], payloads=[last], first_index=index)
         await self.lease.close()
@@ -72,8 +72,8 @@ class Talk:
         )
 
 
-async def heard(fleet: Fleet, provider: str = "test") -> None:
-    """Wait until an adapter hears live text."""
+async def wait_for_live_text_listener(fleet: Fleet, provider: str = "test") -> None:
+    """Wait until an adapter receives live text."""
     client: Any = fleet.scripts.client
     channel = keys.live_of(provider, "default")
 

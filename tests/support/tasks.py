@@ -1,4 +1,4 @@
-"""Sessions that start others for tasks: calls, and turns of the test's own."""
+"""Sessions that start tasks: tool calls, and turns that a test runs itself."""
 
 from typing import Any
 
@@ -33,20 +33,20 @@ async def refused(stack: Stack, caller: Turn | Operator, tool: str, **params: An
 
 
 async def entries(stack: Stack, session: SessionKey | str) -> list[Entry]:
-    """Return what stands on a session's stream."""
+    """Return the entries on a session's stream."""
     sid = SessionKey.parse(session).sid if isinstance(session, str) else session.sid
     found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
     return [decode_entry(*entry) for entry in found]
 
 
 async def work(stack: Stack, session: str) -> None:
-    """Have a session's task done, as a work-horse would."""
+    """Run a task's session, as a work-horse does."""
     config = load_config(stack.home.config_file, {})
     await Drain(stack.fleet, config, stack.home, Hooks()).run(SessionKey.parse(session).sid)
 
 
 async def take_up(stack: Stack, session: SessionKey | str) -> Turn:
-    """Have a session's oldest entry taken up by a turn of the test's own."""
+    """Begin a turn for a session's oldest entry, with the test as its worker."""
     key = SessionKey.parse(session) if isinstance(session, str) else session
     first = (await entries(stack, key))[0]
     lease = await stack.fleet.leases.acquire(key.sid, worker="test", host=stack.home.host_id)
@@ -60,7 +60,7 @@ async def take_up(stack: Stack, session: SessionKey | str) -> Turn:
 
 
 def may(stack: Stack, **sections: Any) -> None:
-    """Let spawned sessions do what they are denied by default."""
+    """Configure rights that spawned sessions do not have by default."""
     agent = {
         "runtime": "demo",
         "warm_s": 0,
@@ -72,7 +72,7 @@ def may(stack: Stack, **sections: Any) -> None:
 
 
 async def take_over(stack: Stack, turn: Turn) -> Turn:
-    """Have another worker begin a turn again."""
+    """Begin a turn again, as another worker does."""
     client: Any = stack.fleet.scripts.client
     await client.hset(keys.state(turn.lease.sid), "lease_until_ms", 0)
     lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="two", host=stack.home.host_id)
@@ -80,5 +80,5 @@ async def take_over(stack: Stack, turn: Turn) -> Turn:
     batch = await lease.turns.begin([turn.id])
     assert batch is not None
     assert batch.attempt == 2
-    await lease.grant("7" * 64, {"sessions_spawn"})  # to another process
+    await lease.grant("7" * 64, {"sessions_spawn"})  # the grant of another process
     return Turn(turn.id, lease, Agent(lease.sid, "7" * 64), turn.gateway)

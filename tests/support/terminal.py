@@ -1,4 +1,4 @@
-"""A program in a terminal: typed to like a person would, read as the screen shows it."""
+"""A program in a terminal: input as a user types it, and output as the screen shows it."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from tests.support.waiting import HANG_S
 
 
 def env(home: Home, **more: str) -> dict[str, str]:
-    """Return the environment of a user with nothing installed and nothing configured."""
+    """Return the environment of a user without installed CLIs and without configuration."""
     directory = Path(REMOTECLAW).parent
     path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
     return {
@@ -27,7 +27,7 @@ def env(home: Home, **more: str) -> dict[str, str]:
         "REMOTECLAW_HOME": str(home.path),
         "REMOTECLAW__FLEET__WORKERS": "1",
         "REMOTECLAW__GATEWAY__PORT": "0",
-        "REMOTECLAW__TERMINALS__MAX_LOAD": "0",  # tests make a machine busy
+        "REMOTECLAW__TERMINALS__MAX_LOAD": "0",  # tests keep the machine busy
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
         **more,
     }
@@ -43,7 +43,7 @@ class Terminal:
         self.raw = b""
         """Everything that the program has written."""
         self._shown: str | None = None
-        """What `shown()` returns, until there is more of it."""
+        """The cached result of `shown()`; None after new output."""
 
     @classmethod
     @contextlib.contextmanager
@@ -55,7 +55,7 @@ class Terminal:
         columns: int = 100,
         rows: int = 40,
     ) -> Iterator["Terminal"]:
-        """Have a program running in a terminal; it is killed at the end if it still runs."""
+        """Run a program in a terminal, and kill it at exit if it is still running."""
         child = pexpect.spawn(
             command[0],
             list(command[1:]),
@@ -69,7 +69,7 @@ class Terminal:
             yield cls(child, columns, rows)
         finally:
             if child.isalive():
-                # pexpect's own close gives a process a tenth of a second to go, then fails.
+                # pexpect's own close waits a tenth of a second for the process, and then fails.
                 child.kill(signal.SIGKILL)
                 child.wait()
             child.close()
@@ -81,7 +81,7 @@ class Terminal:
 
     @property
     def is_sane(self) -> bool:
-        """Whether what is typed is shown by the terminal itself, as before the program."""
+        """Whether the terminal echoes input itself, as it did before the program."""
         return bool(self._child.getecho())
 
     def type(self, text: str | bytes) -> None:
@@ -89,7 +89,7 @@ class Terminal:
         self._child.send(text)
 
     def see(self, text: str) -> str:
-        """Wait until a text is on the screen, or above it; return all of it."""
+        """Wait until a text is on the screen or above it; return both."""
         until = time.monotonic() + HANG_S
         while text not in (shown := self.shown()):
             if time.monotonic() > until:
@@ -98,18 +98,18 @@ class Terminal:
         return shown
 
     def see_words(self, words: str, times: int = 1) -> None:
-        """Wait until words are shown so many times, wherever their lines are broken."""
+        """Wait until words are shown `times` times, wherever lines are wrapped."""
         until = time.monotonic() + HANG_S
         while (count := self.words().count(words)) != times:
             assert time.monotonic() < until, f"{count} times {words!r}\n{self.shown()}"
             self.read()
 
     def words(self) -> str:
-        """Return what `shown()` returns with single blanks instead of all white space."""
+        """Return `shown()` with single spaces instead of all white space."""
         return " ".join(self.shown().split())
 
     def see_gone(self, text: str, *, within_s: float = 20.0) -> str:
-        """Wait until a text is on the screen no more; return what is there."""
+        """Wait until a text is gone from the screen; return the screen."""
         until = time.monotonic() + within_s
         while text in (shown := self.shown()):
             if time.monotonic() > until:
@@ -118,7 +118,7 @@ class Terminal:
         return shown
 
     def see_so_often(self, pattern: str, count: int) -> None:
-        """Wait until so many places of the screen, and above it, match a pattern."""
+        """Wait until a pattern matches `count` times on the screen and above it."""
         until = time.monotonic() + HANG_S
         while len(re.findall(pattern, shown := self.shown(), re.MULTILINE)) != count:
             if time.monotonic() > until:
@@ -126,7 +126,7 @@ class Terminal:
             self.read()
 
     def see_match(self, pattern: str) -> str:
-        """Wait until a place of the screen, or above it, matches a pattern; return all of it."""
+        """Wait until a pattern matches on the screen or above it; return both."""
         until = time.monotonic() + HANG_S
         while re.search(pattern, shown := self.shown(), re.MULTILINE) is None:
             if time.monotonic() > until:
@@ -135,25 +135,25 @@ class Terminal:
         return shown
 
     def see_none(self, text: str, *, for_s: float) -> None:
-        """See that a text does not come onto the screen for a time."""
+        """Check that a text does not appear on the screen for a time."""
         until = time.monotonic() + for_s
         while time.monotonic() < until:
             self.read()
             assert text not in self.shown()
 
     def see_still(self, text: str, *, for_s: float) -> None:
-        """See that a text stays on the screen for a time."""
+        """Check that a text stays on the screen for a time."""
         until = time.monotonic() + for_s
         while time.monotonic() < until:
             self.read()
             assert text in self.shown()
 
     def look(self) -> None:
-        """Read what has been written, or wait a moment for it."""
+        """Read new output, or wait briefly for it."""
         self.read()
 
     def shown(self) -> str:
-        """Return what the screen shows and what has scrolled out of it, line by line."""
+        """Return the lines of the screen, after those that have scrolled out of it."""
         if self._shown is None:
             on_screen = map(self._screen.buffer.__getitem__, range(self._screen.lines))
             lines = [_text(line) for line in (*self._screen.history.top, *on_screen)]
@@ -163,7 +163,7 @@ class Terminal:
     def narrow(self, columns: int) -> None:
         """Make the screen narrower, which wraps its lines again as most terminals do.
 
-        The program is stopped meanwhile: what it has written before is for the screen before.
+        The program is stopped until this is done, because its earlier output is for the old width.
         """
         self.kill(signal.SIGSTOP)
         before = -1
@@ -194,12 +194,12 @@ class Terminal:
 
     @property
     def cursor(self) -> tuple[str, int]:
-        """The row that the cursor is in, and its column."""
+        """The text of the cursor's row, and the cursor's column."""
         cursor = self._screen.cursor
         return _text(self._screen.buffer[cursor.y]), int(cursor.x)
 
     def rows(self) -> list[list[pyte.screens.Char]]:
-        """Return what `shown()` returns as characters with their looks."""
+        """Return `shown()` as characters with their styles."""
         lines = [
             *self._screen.history.top,
             *map(self._screen.buffer.__getitem__, range(self._screen.lines)),
@@ -207,7 +207,7 @@ class Terminal:
         return [[line[column] for column in range(self._screen.columns)] for line in lines]
 
     def leave(self) -> int:
-        """Wait until the program has ended; return its exit status, or minus its signal."""
+        """Wait for the end of the program; return its exit status, or minus its signal."""
         until = time.monotonic() + HANG_S
         while self._child.isalive():
             if time.monotonic() > until:
@@ -218,7 +218,7 @@ class Terminal:
         return -int(self._child.signalstatus or 0) if status is None else int(status)
 
     def hang_up(self) -> None:
-        """Close the terminal, as its window does: the program gets SIGHUP and can't write."""
+        """Close the terminal like its window: the program gets SIGHUP, and can't write any more."""
         self._child.ptyproc.fileobj.close()
 
     def kill(self, number: signal.Signals) -> None:
@@ -226,7 +226,7 @@ class Terminal:
         os.kill(self.pid, number)
 
     def read(self) -> None:
-        """Take what the program has written, or wait for a moment."""
+        """Read what the program has written, or wait briefly."""
         if self._child.ptyproc.fileobj.closed:
             time.sleep(0.01)
             return
@@ -238,6 +238,6 @@ class Terminal:
 
 
 def _text(line: Mapping[int, pyte.screens.Char]) -> str:
-    """Return the text of a row of a screen; behind a wide character there is an empty one."""
+    """Return the text of a screen's row; the cell after a wide character is empty."""
     columns = range(max(line, default=-1) + 1)
     return "".join(line[column].data if column in line else " " for column in columns).rstrip()

@@ -1,4 +1,4 @@
-"""Hosts as processes: all that runs on each, and what becomes of a terminal when one is gone."""
+"""Hosts as groups of processes, and tests of a terminal whose host is killed."""
 
 import asyncio
 import contextlib
@@ -18,17 +18,17 @@ from tests.support.talk import agent_of, said_in
 from tests.support.terminal_kills import TALK, Walk, Watchman
 from tests.support.waiting import eventually
 
-#: The shortest time that a terminal's lease may have.
+#: The minimum time of a terminal's lease, in seconds.
 HOLD_S = 5.0
 
 
 class Host(Walk):
-    """All that runs on one host, each in a process of its own."""
+    """The processes of one host."""
 
     sweeper: Process
 
     async def start(self) -> None:
-        """Start worker, gateway and sweep."""
+        """Start a worker, a gateway and a sweeper."""
         self.stack.configure(
             agent_of(self.directory),
             terminals={"hold_s": HOLD_S, "handover_s": 3600, "opens_per_minute": 600},
@@ -40,7 +40,7 @@ class Host(Walk):
         await asyncio.gather(self.start_worker(), self.start_gateway())
 
     def processes(self) -> list[int]:
-        """Return all of them, agents and their holders too."""
+        """Return the ids of all processes, including agents and their holders."""
         assert self.worker is not None
         assert self.gateway is not None
         roots = (self.worker, self.gateway, self.sweeper)
@@ -48,13 +48,13 @@ class Host(Walk):
         return ours + marked_processes(self.stack.home)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send all of them a signal."""
+        """Send a signal to all processes."""
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     async def kill(self) -> None:
-        """Kill all of them at once."""
+        """Kill all processes at once."""
         every = self.processes()
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in every:
@@ -64,7 +64,7 @@ class Host(Walk):
         await eventually(lambda: all(map(is_killed, every)))
 
     async def leave(self) -> None:
-        """Kill what is left."""
+        """Kill the remaining processes."""
         self.signal(signal.SIGCONT)
         for process in (self.worker, self.gateway, self.sweeper):
             assert process is not None
@@ -72,13 +72,13 @@ class Host(Walk):
             process.wait()
 
     async def is_silent(self) -> None:
-        """Have so much time pass without a sign of life that its sessions may be others'."""
+        """Move time on until the host counts as lost and other hosts may take its sessions."""
         client = self.stack.fleet.scripts.client
         async for name in client.scan_iter(match=keys.host(f"*@{self.stack.home.host_id}")):
             await client.delete(name)
 
     async def held_until(self) -> float:
-        """Return until when the session is the terminal's, on Redis' clock."""
+        """Return the end of the terminal's lease, on Redis' clock."""
         told: Any = await self.stack.fleet.scripts.client.hget(
             keys.state(self.sid), "lease_until_ms"
         )
@@ -87,7 +87,7 @@ class Host(Walk):
 
 @contextlib.asynccontextmanager
 async def host(stack: Stack, directory: Path) -> AsyncIterator[Host]:
-    """Have a host running."""
+    """Run a host."""
     there = Host(stack, directory)
     await there.start()
     try:
@@ -98,7 +98,7 @@ async def host(stack: Stack, directory: Path) -> AsyncIterator[Host]:
 
 @contextlib.asynccontextmanager
 async def two_hosts(stack: Stack, directory: Path) -> AsyncIterator[tuple[Host, Host]]:
-    """Have a host running, and another one beside it with files of its own."""
+    """Run two hosts, each with files of its own."""
     far_files = directory / "far"
     far_files.mkdir()
     far_stack = Stack(Home(directory / "other").create())
@@ -113,7 +113,7 @@ async def two_hosts(stack: Stack, directory: Path) -> AsyncIterator[tuple[Host, 
 
 
 async def opened(there: Host) -> int:
-    """Have a terminal open in which something was said; return its program."""
+    """Open a terminal and say something in it; return the id of its program."""
     await there.open()
     await there.is_at("idle")
     await there.type("two\r")
@@ -123,9 +123,10 @@ async def opened(there: Host) -> int:
 
 
 async def killed_host(stack: Stack, directory: Path, *, is_soon_back: bool) -> None:
-    """All of a host is killed while a terminal is at work, and started again.
+    """Kill a host while its terminal is working, and start the host again.
 
-    Soon, it goes on where it was; late, another host has the session, once its time is over.
+    If the host is back soon, its terminal continues. If not, another host takes the session once
+    the lease has expired.
     """
     with Watchman(directory).watching() as watchman:
         async with two_hosts(stack, directory) as (near, far):

@@ -1,8 +1,8 @@
-"""One conversation in terminals and turns, while what serves it is killed.
+"""Walks through one conversation in terminals and turns, while its processes are killed.
 
-A story opens a terminal over HTTP, types, hands over to a chat message or ends; a blow falls at one
-of its moments. Whatever was killed is started again, as `up` does. In the end the agent's own notes
-say what was said, and everything that was told of it has to agree.
+A story opens a terminal over HTTP, types, hands over to a chat message, or ends. At one of its
+steps, a process is killed (the blow), and started again as `up` does. In the end, everything that
+RemoteClaw has published must agree with the messages that the agent itself has stored.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ import orjson
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.holder.terminal_client import Output, TerminalClient
+from remoteclaw.holder.terminal_client import TerminalClient, TerminalOutput
 from remoteclaw.host.process import end_strays
 from remoteclaw.host.process import is_alive as owner_lives
 from remoteclaw.messages import SessionKey
-from remoteclaw.tty.renewal import Holding, end_unheld
+from remoteclaw.tty.renewal import LeaseRenewer, end_unknown_terminals
 from remoteclaw.up.supervisor import worker_command
 from tests.support.command import REMOTECLAW, RQ, Process, start_program
 from tests.support.doors import own_token
@@ -42,7 +42,7 @@ TALK = "tests.support.talk"
 
 
 class Watchman:
-    """Looks all the time how many processes have the conversation open."""
+    """Checks all the time how many processes have the conversation open."""
 
     def __init__(self, directory: Path) -> None:
         self._files = os.fsencode(directory)
@@ -53,7 +53,7 @@ class Watchman:
         self._thread = threading.Thread(target=self._watch)
 
     def programs(self) -> list[int]:
-        """Return the agents that live, in turns and in terminals."""
+        """Return the ids of the living agents, in turns and in terminals."""
         found = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
@@ -76,8 +76,8 @@ class Watchman:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["Watchman"]:
-        """Watch meanwhile."""
-        self._since = time.time() - 1.0  # what is older is none; the kernel is a tick behind
+        """Watch until exit."""
+        self._since = time.time() - 1.0  # the kernel's clock is a tick late
         self._thread.start()
         try:
             yield self
@@ -88,11 +88,11 @@ class Watchman:
 
 @dataclass(frozen=True)
 class Case:
-    """What is killed, and when."""
+    """The process to kill, and the step at which it is killed."""
 
     story: Literal["opening", "typing", "handover", "end"]
     step: str
-    """A script of the drain, or a moment of typing."""
+    """A Redis script of the drain, or a step of typing."""
     side: Side | Literal["at"]
     blow: Blow
 
@@ -102,12 +102,12 @@ class Case:
 
 @dataclass
 class Walk:
-    """A host with a worker, a gateway and a sweep, and one conversation on it."""
+    """A host with a worker, a gateway and a sweeper, and one conversation."""
 
     stack: Stack
     directory: Path
     proxy: Proxy | None = None
-    """What the worker's commands pass."""
+    """The proxy between the worker and Redis; None if the worker connects directly."""
     worker: Process | None = None
     gateway: Process | None = None
     url: str = ""
@@ -117,10 +117,10 @@ class Walk:
     reached: bool = True
     _calls: int = 0
 
-    # -- what runs -----------------------------------------------------------------------------
+    # -- processes -----------------------------------------------------------------------------
 
     async def start_worker(self) -> None:
-        """Start a worker, whose commands pass the proxy."""
+        """Start a worker that uses the proxy."""
         program, *arguments = worker_command()
         assert program == RQ
         log = self.stack.home.logs / f"worker-{len(self.stack.workers)}.log"
@@ -150,15 +150,15 @@ class Walk:
         self.url = str(await eventually(said))
 
     async def sweep(self) -> None:
-        """Look after the host as `up` does, and more often."""
-        holding = Holding(self._fleet.terminals, self.stack.home.host_id)
+        """Sweep the host as `up` does, but more often."""
+        renewer = LeaseRenewer(self._fleet.terminals, self.stack.home.host_id)
         while True:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._fleet.sweeper.release_dead(
                     self.stack.home.host_id, owner_lives, end_left=end_strays
                 )
-                await holding.look(hold_s=HOLD_S)
-                await end_unheld(self._fleet.terminals, self.stack.home.runs)
+                await renewer.renew_all(hold_s=HOLD_S)
+                await end_unknown_terminals(self._fleet.terminals, self.stack.home.runs)
                 await self._fleet.sweeper.sweep()
             await asyncio.sleep(0.3)
 
@@ -169,7 +169,7 @@ class Walk:
     # -- the blow ------------------------------------------------------------------------------
 
     async def strike(self, blow: Blow, failpoint: Failpoint | None = None) -> None:
-        """Kill it, and start it again."""
+        """Kill a process, and start it again."""
         match blow:
             case "drain":
                 assert failpoint is not None
@@ -192,7 +192,7 @@ class Walk:
             case "redis":
                 self.stack.redis.kill()
         if failpoint:
-            # Of a Redis that is killed, the caller doesn't get an answer; nor does a dead caller.
+            # A killed Redis can't answer, and a dead caller can't receive an answer.
             (failpoint.release if blow in ("gateway", "holder") else failpoint.cut)()
         match blow:
             case "worker":
@@ -205,14 +205,14 @@ class Walk:
                     await self.start_worker()
 
     async def strike_at(self, failpoint: Failpoint, blow: Blow) -> None:
-        """Strike when a drain has come there."""
+        """Strike when a drain has reached the failpoint."""
         await failpoint.wait()
         await self.strike(blow, failpoint)
 
-    # -- what people do ------------------------------------------------------------------------
+    # -- actions of users ----------------------------------------------------------------------
 
     async def ask(self, verb: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Ask the gateway; one that is just started again is asked again, by the same name."""
+        """Call the gateway. If it is restarting, repeat the call with the same id."""
         self._calls += 1
         headers = {
             "Authorization": f"Bearer {own_token(self.stack)}",
@@ -232,7 +232,7 @@ class Walk:
             await asyncio.sleep(0.05)
 
     async def open(self, prompt: str = "", *, name: str = "main") -> None:
-        """Have it opened, and know its session."""
+        """Open the terminal, and store its session."""
         about = {"agent": "main", "name": name, "prompt": prompt}
         status, told = await self.ask("POST", "", about)
         assert status in (200, 201, 202), told
@@ -242,13 +242,13 @@ class Walk:
         self.accepted.append(Accepted(self.session, record.entry, False))
 
     async def record(self) -> Any:
-        """Return the terminal as people see it; None while Redis is away."""
+        """Return the terminal's record; None while Redis is down."""
         with contextlib.suppress(RedisUnavailable):
             return await self._fleet.terminals.record(self.sid)
         return None
 
     async def shows(self, text: str) -> None:
-        """Wait until it stands on the screen."""
+        """Wait until a text is on the screen."""
         shown: Any = None
 
         async def is_shown() -> bool:
@@ -262,7 +262,7 @@ class Walk:
             raise AssertionError(f"{text!r} is not shown, but {shown}") from None
 
     async def is_at(self, *wanted: str) -> None:
-        """Wait until it is in a state."""
+        """Wait until the terminal is in one of the states."""
         found: Any = None
 
         async def is_there() -> bool:
@@ -277,7 +277,7 @@ class Walk:
             raise AssertionError(f"it is not {wanted}, but {found}") from None
 
     async def type(self, text: str) -> None:
-        """Press keys, as soon as they are taken."""
+        """Press keys, as soon as the terminal accepts them."""
 
         async def is_typed() -> bool:
             status, told = await self.ask("POST", f"/{self.sid}/key", {"bytes": [*text.encode()]})
@@ -287,7 +287,7 @@ class Walk:
         await eventually(is_typed)
 
     async def write(self, text: str) -> Accepted:
-        """Write into the chat."""
+        """Send a message to the chat."""
         assert self.session is not None
         message = self.session.message(
             id=text, text=text, timestamp=1, chat_kind="direct", is_addressed=True
@@ -299,7 +299,7 @@ class Walk:
         return accepted
 
     async def outcome(self, accepted: Accepted) -> str:
-        """Wait for what became of it."""
+        """Wait for a message's outcome, and return its status."""
 
         async def status() -> str | None:
             with contextlib.suppress(RedisUnavailable):
@@ -309,10 +309,10 @@ class Walk:
 
         return str(await eventually(status))
 
-    # -- what must hold ------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------
 
     async def check(self, *said: str) -> None:
-        """See that everything agrees with what the agent has noted: each thing once."""
+        """Check that everything published agrees with the agent's own messages, each once."""
         for accepted in self.accepted:
             await self.outcome(accepted)
         noted = said_in(self.directory)
@@ -325,7 +325,7 @@ class Walk:
 
         await eventually(is_idle)
         events = await self._fleet.terminals.events(self.sid)
-        told = [(e.told["role"], e.told["text"]) for e in events if e.told["type"] == "message"]
+        told = [(e.data["role"], e.data["text"]) for e in events if e.data["type"] == "message"]
         in_terminals = [(e["kind"], e["text"]) for e in noted if e["id"].startswith("i")]
         assert told == in_terminals, f"told {told}, said {in_terminals}"
         lines = map(orjson.loads, (await self._fleet.records.of(self.sid)).splitlines())
@@ -333,7 +333,7 @@ class Walk:
         assert recorded == talk, f"recorded {recorded}, said {talk}"
 
     async def answers(self, accepted: Accepted) -> list[str]:
-        """Return what a message was answered in its chat."""
+        """Return the replies to a message in its chat."""
         stream = keys.reply_stream("console", self.stack.home.host_id)
         found: Any = await self._fleet.scripts.client.xrange(stream)
         replies = [orjson.loads(fields[b"reply"]) for _, fields in found]
@@ -342,7 +342,7 @@ class Walk:
     # -- the stories ---------------------------------------------------------------------------
 
     async def opening(self, case: Case) -> None:
-        """It is opened with a first message."""
+        """The terminal is opened with a first message."""
         striking = self._struck(case)
         await self.open("one")
         async with asyncio.timeout(HANG_S):
@@ -352,13 +352,13 @@ class Walk:
             await self.outcome(self.accepted[-1])
             await self.open()
         await self.is_at("idle")
-        if case.blow != "holder":  # another program doesn't show what the one before has said
+        if case.blow != "holder":  # a new program doesn't show earlier messages
             await self._answered("You said one.")
         await self.ask("DELETE", f"/{self.sid}")
         await self.check(*(["one"] if self._was_asked() else []))
 
     def _was_asked(self) -> bool:
-        """Whether the program has got the first message, which was killed as soon as it was up."""
+        """Whether the program received the first message, although it was killed at its start."""
         return bool(said_in(self.directory))
 
     async def _answered(self, text: str) -> None:
@@ -368,7 +368,7 @@ class Walk:
         await eventually(is_noted)
 
     async def typing(self, case: Case) -> None:
-        """Something is typed, and something is killed meanwhile."""
+        """A process is killed while the user types."""
         await self.open()
         await self.is_at("idle")
         said = {"draft": "two", "sent": "two", "working": "work", "flood": "flood"}[case.step]
@@ -404,7 +404,7 @@ class Walk:
         return await self.check(said)
 
     async def handover(self, case: Case) -> None:
-        """A message takes the turn of a terminal that rests, which is opened again behind it."""
+        """A message takes over from an idle terminal, which is opened again after the turn."""
         await self.open()
         await self.is_at("idle")
         await self.type("two\r")
@@ -426,12 +426,12 @@ class Walk:
         assert answer.endswith("You wrote three, and before: two.")
 
     async def end(self, case: Case) -> None:
-        """The program ends by itself, behind its last words."""
+        """The program ends by itself after its last message."""
         await self.open()
         await self.is_at("idle")
         await self.type("two\r")
         await self.shows("You said two.")
-        if case.step == "terminal_note":  # a gateway that is there has told it all before
+        if case.step == "terminal_note":  # a running gateway has published everything before
             await self._end_without_gateway(case)
         else:
             striking = self._struck(case)
@@ -452,7 +452,7 @@ class Walk:
         assert client is not None
         striking = self._struck(case)
         await client.write(b"exit\r")
-        while isinstance(await client.read(), Output):
+        while isinstance(await client.read(), TerminalOutput):
             pass
         await self.outcome(self.accepted[-1])
         await self._over(striking)
@@ -465,7 +465,7 @@ class Walk:
         return asyncio.create_task(self.strike_at(failpoint, case.blow))
 
     async def _over(self, striking: asyncio.Task[None]) -> None:
-        """Wait for the end of the blow, if it has fallen at all."""
+        """Wait until the blow is over, if it has happened."""
         assert self.proxy is not None
         self.reached = not self.proxy._armed
         self.proxy.disarm()
@@ -476,7 +476,7 @@ class Walk:
 
 @contextlib.asynccontextmanager
 async def walked(stack: Stack, directory: Path) -> AsyncIterator[Walk]:
-    """Have a host on which a conversation can be walked through; see what is left in the end."""
+    """Run a host for one conversation, and check what is left at exit."""
     walk = Walk(stack, directory, await stack.proxied())
     stack.configure(
         agent_of(directory), terminals={"handover_s": 1, "opens_per_minute": 600}, lease_s=12.0
@@ -500,19 +500,19 @@ async def walked(stack: Stack, directory: Path) -> AsyncIterator[Walk]:
 def _cases() -> Iterator[Case]:
     sides: tuple[Side, Side] = ("before", "after")
     blows: tuple[Blow, ...] = ("drain", "worker", "gateway", "holder", "redis")
-    for step in ("acquire", "begin", "terminal_place", "terminal_change", "hold"):
+    for step in ("acquire", "begin", "terminal_place", "terminal_change", "give_to_holder"):
         for side in sides:
             for blow in blows:
-                if blow != "holder" or step == "hold":  # there is none before
+                if blow != "holder" or step == "give_to_holder":  # no holder runs before
                     yield Case("opening", step, side, blow)
     for moment in ("draft", "sent", "working", "flood"):
         for blow in blows:
-            if blow != "drain":  # there is none any more
+            if blow != "drain":  # no drain runs while a terminal is open
                 yield Case("typing", moment, "at", blow)
     for step in ("acquire", "begin", "remember", "terminal_change", "finish"):
         for side in sides:
             for blow in blows:
-                if blow != "holder":  # it has ended
+                if blow != "holder":  # the holder has ended
                     yield Case("handover", step, side, blow)
     for step in ("acquire", "begin", "remember", "terminal_note", "terminal_change", "finish"):
         for side in sides:

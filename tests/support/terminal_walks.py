@@ -1,4 +1,4 @@
-"""Goes on with a conversation of turns in each CLI's own program, and reads its record."""
+"""Continues conversations of turns in each CLI's own program, and reads their transcripts."""
 
 import os
 import signal
@@ -15,18 +15,18 @@ from tests.support.prefixes import asked, word
 from tests.support.waiting import eventually
 from tests.support.walks import walk
 
-#: What gemini takes for a loop, also in the second answer, which is made of the first one.
+#: A text that gemini takes for a loop, also when the second answer repeats it.
 LOOP = "SAY: " * 15 + "x"
 
 
 async def in_its_terminal(home: Home, cli: AgentCli, conversation: str) -> None:
-    """A tool is asked for and refused; words that would be commands are a message."""
+    """Request and refuse a tool, and send a text of commands as a message."""
     await _WALKS[cli.name](home, cli, conversation)
     assert not (home.path / "work" / "x").exists()
 
 
 async def _claude(home: Home, cli: AgentCli, conversation: str) -> None:
-    """Its first dialogs are answered, but for the one about the workspace."""
+    """Walk through claude; its first dialogs are answered, except the one about the workspace."""
     key, recall = cli.env["ANTHROPIC_API_KEY"][-20:], f"RECALL {word('here')}"
     answered = {
         "hasCompletedOnboarding": True,
@@ -53,7 +53,7 @@ async def _claude(home: Home, cli: AgentCli, conversation: str) -> None:
         await tty.becomes("idle")
         assert "hello from the model" in str(asked(cli.model, recall))
         assert watch.conversation == conversation
-        await tty.end()  # it writes what it has recorded a moment later
+        await tty.end()  # it writes its transcript a moment later
 
     assert [(item.kind, item.text, item.name) for item in walked.items()[:6]] == [
         ("user", "GREPSYS:who you are", ""),
@@ -80,7 +80,7 @@ async def _codex(home: Home, cli: AgentCli, conversation: str) -> None:
         await ignores_pastes(tty)
         await tty.type("\x1b")
         await tty.becomes("idle")
-        await tty.type("\x03")  # what was pasted stands in its composer
+        await tty.type("\x03")  # the pasted text is still in the composer
         await tty.submit(recall + HOSTILE)
         await tty.becomes("idle")
         request = str(asked(cli.model, recall))
@@ -120,7 +120,7 @@ async def _gemini(home: Home, cli: AgentCli, conversation: str) -> None:
         await tty.becomes("waiting")
         assert "loop" in tty.watch.waiting_for
         await tty.type("\x1b")
-        await tty.see("A potential loop was detected. ")  # the dialog has no more words there
+        await tty.see("A potential loop was detected. ")  # the dialog shows no more text there
         await tty.submit(f"SAY: quince{HOSTILE}")
         await tty.becomes("idle")
         await tty.end(signal.SIGTERM)
@@ -148,11 +148,11 @@ async def _opencode(home: Home, cli: AgentCli, conversation: str) -> None:
         await tty.submit("SHELL: touch x")
         await tty.becomes("waiting")
         assert walked.watch.waiting_for == "bash: touch x"
-        await tty.see("Allow once")  # what is pasted before is in the composer
+        await tty.see("Allow once")  # a text that is pasted earlier goes to the composer
         await ignores_pastes(tty)
         await tty.type("\x1b")
         await tty.becomes("idle")
-        walked.items()  # while it is written
+        walked.items()  # the file may be incomplete
         await tty.submit(f"SAY: quince{HOSTILE}")
         await tty.becomes("idle")
         assert walked.watch.conversation == conversation

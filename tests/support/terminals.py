@@ -1,4 +1,4 @@
-"""Terminals at the moments that tests begin with."""
+"""Terminals in the states with which tests begin."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.agents import AgentCli
 
 
 def used_before(cli: AgentCli, home: Path, workspace: Path) -> dict[str, str]:
-    """Return the environment of a CLI whose questions at its first start a person has answered."""
+    """Return the environment of a CLI whose first-start questions are answered already."""
     home.mkdir(exist_ok=True)
     env = {**cli.env, "HOME": str(home)}
     where = str(workspace.resolve())
@@ -37,7 +37,7 @@ def used_before(cli: AgentCli, home: Path, workspace: Path) -> dict[str, str]:
 
 
 def place_of(turn: str, **changes: object) -> TerminalPlace:
-    """Return where a turn's terminal is, in a test that starts none."""
+    """Return the place of a turn's terminal, for a test that starts no terminal."""
     known: dict[str, object] = {
         "turn": turn,
         "path": "/nowhere/holder.sock",

@@ -1,4 +1,4 @@
-"""An agent's own program in a pseudo-terminal, watched as the gateway watches it."""
+"""An agent's own program in a pseudo-terminal, watched like the gateway watches it."""
 
 import asyncio
 import contextlib
@@ -14,18 +14,18 @@ from remoteclaw.tty.input import paste
 from remoteclaw.tty.screen import Screen
 from tests.support.waiting import eventually
 
-#: How long a person takes to press Enter behind their words, in seconds, and to press it again: one
-#: that comes with the words is a part of what was pasted to some programs.
+#: The pause before Enter, and before a repeated Enter, in seconds. Some programs take an Enter that
+#: arrives with the text as part of a paste.
 PAUSE_S, AGAIN_S = 0.2, 2.0
 
 
 class Tty:
-    """One program with its watch."""
+    """A program with its watch."""
 
     def __init__(self, child: "pexpect.spawn[bytes]", watch: TerminalWatch) -> None:
         self.watch = watch
         self.seen: list[Activity] = []
-        """What it did, one after the other."""
+        """The program's activities, in order."""
         self._child = child
         self._following: asyncio.Task[None]
         self._screen = Screen(120, 32)
@@ -33,7 +33,7 @@ class Tty:
     @classmethod
     @contextlib.asynccontextmanager
     async def running(cls, launch: Launch, watch: TerminalWatch) -> AsyncIterator["Tty"]:
-        """Have it running; it is killed at the end if it still runs."""
+        """Run a program, and kill it at exit if it is still running."""
         child = pexpect.spawn(
             launch.argv[0],
             list(launch.argv[1:]),
@@ -54,7 +54,7 @@ class Tty:
             tty._screen.close()
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it, and wait until it has ended."""
+        """End the program, and wait until it has ended."""
         self._following.cancel()
         await asyncio.wait([self._following])
         if self._child.isalive():
@@ -71,18 +71,18 @@ class Tty:
         os.write(self._child.child_fd, keys.encode())
 
     async def paste(self, text: str) -> None:
-        """Paste a text as a gateway does."""
+        """Paste a text, as the gateway does."""
         self.watch.typed()
         os.write(self._child.child_fd, paste(text, self._screen.modes))
         await asyncio.sleep(PAUSE_S)
 
     def resize(self) -> None:
-        """Have it drawn in another size and in the one before."""
+        """Change the size and change it back, so that the program draws its screen again."""
         for rows in (31, 32):
             self._child.setwinsize(rows, 120)
 
     async def submit(self, words: str) -> None:
-        """Type words as a person does: Enter once they are there, and again if nothing happens."""
+        """Type a text as a user does: Enter once it is shown, and again if nothing happens."""
         if "\n" in words:
             await self.paste(words)
         else:
@@ -102,14 +102,14 @@ class Tty:
         await eventually(is_taken)
 
     async def see(self, words: str) -> None:
-        """Wait until words are on the screen."""
+        """Wait until a text is on the screen."""
         try:
             await eventually(lambda: words in self.shown())
         except AssertionError:
             raise AssertionError(f"not seen: {words}\n{self.shown()}") from None
 
     async def becomes(self, activity: Activity) -> None:
-        """Wait until it does something."""
+        """Wait for an activity of the program."""
         try:
             await eventually(lambda: self.watch.activity == activity)
         except AssertionError:
@@ -117,7 +117,7 @@ class Tty:
             raise AssertionError(why) from None
 
     def shown(self) -> str:
-        """Return the screen."""
+        """Return the text of the screen."""
         return self._screen.text().strip()
 
     def _note(self) -> None:
@@ -127,14 +127,14 @@ class Tty:
     def _read(self) -> None:
         try:
             data = os.read(self._child.child_fd, 65536)
-        except OSError:  # it has ended
+        except OSError:  # the program has ended
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._child.child_fd)
             return
         if reply := self._screen.feed(data):
             os.write(self._child.child_fd, reply)
-        for number, said in self._screen.take_said():
+        for number, said in self._screen.take_osc_events():
             if number in (0, 2):
                 self.watch.title(said)
             else:

@@ -1,4 +1,4 @@
-"""An agent in the middle of a turn, as the gateway knows it; there is no CLI and no door."""
+"""Running turns as the gateway sees them, without a CLI and without a network door."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class Turn:
     gateway: Dispatcher
 
     async def call(self, name: str, call_id: str | None = None, **params: Any) -> dict[str, Any]:
-        """Call a tool or method; return what it answers, as doors send it."""
+        """Call a tool or method; return its result as doors send it."""
         return (await self.noted(name, call_id, **params))[0]
 
     async def noted(
         self, name: str, call_id: str | None = None, **params: Any
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Call a tool; return also what it says that it did."""
+        """Call a tool; return its result, and the side effects that it reports."""
         return await ask(self.gateway, self.agent, name, call_id, **params)
 
     async def finish(self) -> None:
@@ -51,7 +51,7 @@ async def ask(
     session_key: str | None = None,
     **params: Any,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Call a method as a principal; return its answer, and what it says that it did."""
+    """Call a method as a principal; return its result, and the side effects that it reports."""
     result, effects = await gateway.call(
         principal, name, params, call_id=call_id, session_key=session_key
     )
@@ -66,9 +66,9 @@ def gateway(
     config: Config | None = None,
     current_config: Callable[[], Config] | None = None,
 ) -> Dispatcher:
-    """Return a gateway that has these methods, with the configuration of the state directory.
+    """Return a gateway with the methods of `handlers` and the configuration of the state directory.
 
-    With `current_config` it asks that, as a gateway's process asks its `CurrentConfig`.
+    `current_config` replaces the configuration, like `CurrentConfig` in a gateway's process.
     """
     methods = {name: one for name, one in METHODS.items() if name in handlers}
 
@@ -91,9 +91,9 @@ async def begin_turn(
     tools: Collection[str] = tuple(TOOLS),
     **fields: Any,
 ) -> Turn:
-    """Have a turn run that answers a message from Alice; its agent was granted `tools`.
+    """Begin a turn for a message from Alice; its agent may call `tools`.
 
-    `fleet` is the one that the gateway uses, if it isn't the test's own.
+    `fleet` is the gateway's fleet, if it differs from that of the stack.
     """
     entry = await stack.fleet.inbound.append(message("hello", **fields), agent="main")
     sid = entry.session.sid

@@ -1,4 +1,4 @@
-"""`remoteclaw up` as a process, and commands beside it."""
+"""`remoteclaw up` as a process, and access to its parts."""
 
 import contextlib
 import re
@@ -24,9 +24,9 @@ def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.Completed
 def running(
     home: Home, shown: list[str] | None = None, /, *options: str, **more: str
 ) -> Iterator[Process]:
-    """Have everything running without a console; what it says is added to `shown`.
+    """Run `up` without a console; its output is added to `shown`.
 
-    That is what it says at its start, and behind its end the rest.
+    The output of the start is there at once, and the rest after its end.
     """
     with NamedTemporaryFile() as file:
         log, lines = Path(file.name), [] if shown is None else shown
@@ -55,13 +55,13 @@ def command_line(pid: int) -> str:
 
 
 def fork_server_of(up_pid: int) -> int:
-    """Return the process id of the server that forks the parts of an `up`."""
+    """Return the process id of the fork server of an `up`."""
     (found,) = _named("fork server", children(up_pid))
     return found
 
 
 def parts_of(up_pid: int, name: str) -> list[int]:
-    """Return the process ids of an `up`'s parts of a name: `worker`, `gateway` or `channel`."""
+    """Return the process ids of an `up`'s parts called `name`: `worker`, `gateway` or `channel`."""
     return _named(name, children(fork_server_of(up_pid)))
 
 

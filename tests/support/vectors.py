@@ -1,6 +1,6 @@
-"""What has run scripts somewhere, or made pages ask elsewhere, in shapes that filters have missed.
+"""Attacks on pages in forms that filters have missed: to run scripts, or load from other servers.
 
-Each would call `pwned()`, or fetch from `evil.example`.
+Each one would call `pwned()`, or fetch from `evil.example`.
 """
 
 _TAGS = ("img src=x", "svg", "body", "details open", "video", "audio src=x", "input autofocus")

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: How long a test waits for anything, in seconds. It only ends a test that would wait for ever:
-#: it is no bound on how long something takes, and a green test stays far below it on any machine.
-#: The tests of mutants, which mostly wait in vain, have less.
+#: The maximum wait of a test, in seconds. It only ends a test that hangs, and is no performance
+#: limit: a passing test stays far below it on any machine. It is shorter for mutants, whose tests
+#: mostly wait in vain.
 HANG_S = float(os.environ.get("REMOTECLAW_TEST_HANG_S", "60"))
-#: How often a condition is looked at that is true soon, and one that takes its time, in seconds: of
-#: many that are looked at a hundred times per second, a machine is busy with looking.
+#: The pause between two checks of a condition, in seconds: at first, and after a while. Frequent
+#: checks of many slow conditions would keep the machine busy.
 SOON_S, LATER_S = 0.01, 0.05
 
 

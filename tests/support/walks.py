@@ -1,4 +1,4 @@
-"""One conversation that goes from turns to a CLI's own program in a terminal, and back."""
+"""A conversation that moves from turns to a CLI's own program in a terminal, and back."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from tests.support.tty import Tty
 
 @dataclass
 class Walk:
-    """A conversation of turns, which is open in a terminal."""
+    """A conversation of turns that is open in a terminal."""
 
     cli: AgentCli
     conversation: str
@@ -28,11 +28,11 @@ class Walk:
 
     @property
     def watch(self) -> TerminalWatch:
-        """What the program says."""
+        """The watch of the program."""
         return self.tty.watch
 
     def items(self) -> list[TranscriptItem]:
-        """Return what was said in the terminal, each item once."""
+        """Return the transcript items of the terminal, each once."""
         while True:
             items, self.position = self.record.read(self.position)
             if not items:
@@ -44,7 +44,7 @@ class Walk:
 async def walk(
     home: Home, cli: AgentCli, conversation: str, *, prompt: str = "", **of_spec: Any
 ) -> AsyncIterator[Walk]:
-    """Have a conversation of turns open in the CLI's own program."""
+    """Open a conversation of turns in the CLI's own program."""
     runtime = create_cli_runtime(cli.name)
     terminal = runtime.terminal
     assert terminal is not None
@@ -69,7 +69,7 @@ def program(
     prompt: str = "",
     **of_spec: Any,
 ) -> tuple[Launch, TerminalWatch]:
-    """Return how a CLI's own program is started in a workspace, and what follows it."""
+    """Return the launch of a CLI's own program in a workspace, and its watch."""
     runtime = create_cli_runtime(cli.name)
     terminal = runtime.terminal
     assert terminal is not None
@@ -89,7 +89,7 @@ def program(
         run_dir=run_dir,
         workspace=str(workspace),
         env=terminal.places(env),
-        # Which one codex has open is found by its process.
+        # The file that codex has open is found through its process.
         conversation=None if cli.name == "codex" else launch.session_id,
     )
     return launch, watch

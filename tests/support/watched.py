@@ -1,4 +1,4 @@
-"""A terminal as clients of a gateway have it on their screens."""
+"""A terminal as the clients of a gateway see it."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from tests.support.doors import Door, RpcClient
 
 
 class Screen:
-    """What one viewer has on its screen."""
+    """The screen of one viewer, built from the frames that it received."""
 
     def __init__(self, client: RpcClient, sid: str) -> None:
         self.client, self.sid = client, sid

@@ -1,6 +1,6 @@
-"""A worker of pytest-xdist, forked from a process that has loaded what tests need.
+"""A worker of pytest-xdist, forked from a process that has loaded the tests' libraries.
 
-xdist starts this in the place of Python, with `-u -c CODE`; the fork is started with the code.
+xdist starts this in place of Python, with `-u -c CODE`; the fork runs the code.
 """
 
 import sys
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def start(code: str) -> int:
-    """Have the code run in a fork; return its exit status."""
+    """Run the code in a fork; return its exit status."""
     from tests.support.command import fork_worker
 
     try:
         return fork_worker(code).wait(24 * 3600)
-    except (KeyboardInterrupt, ValueError):  # what forks is ended by a Ctrl-C, too, with its forks
+    except (KeyboardInterrupt, ValueError):  # Ctrl-C also ends the fork server and its forks
         return 1
 
 

@@ -1,7 +1,7 @@
-"""Worlds: each platform with people in it, for what every adapter must do.
+"""Worlds: the platforms with people on them, for the tests that every adapter must pass.
 
-`remoteclaw channel run` runs the account in the test's own process, and a gateway beside it. People
-are called by numbers; 7 is the owner, 8 may write, 9 is a stranger.
+`remoteclaw channel run` runs the account in the test's own process, with a gateway. People have
+numbers: 7 is the owner, 8 may write, 9 is a stranger.
 """
 
 import asyncio
@@ -45,23 +45,23 @@ NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class World(Protocol):
-    """A platform."""
+    """A platform with people on it."""
 
     provider: str
     settings: dict[str, Any]
     most: int
-    """How long a message may be, in its units."""
+    """The maximum length of a message, in the platform's units."""
     large: int
-    """The size of a file that is too large, in bytes."""
+    """A size of a file that is too large, in bytes."""
     adapter: ChannelAdapter
-    """An adapter like the one that runs."""
+    """An adapter like the running one."""
     lacks: Mapping[str, str] = MappingProxyType({})
-    """The tests that make no sense there, and why."""
+    """The tests that don't apply to the platform, with the reasons."""
     refused: str = ""
-    """What a person was told at once, where they wrote; empty if all was taken."""
+    """The refusal that the sender of the last message got at once; empty if it was accepted."""
 
     def person(self, number: int) -> str:
-        """Return how it calls a person, and their chat."""
+        """Return the platform's id of a person, which is also the id of their chat."""
         return str(number)
 
     async def say(
@@ -73,34 +73,34 @@ class World(Protocol):
         edits: str = "",
         files: Mapping[str, bytes] = NO_FILES,
     ) -> str:
-        """Have a person write, or edit what they wrote; return the message's id."""
+        """Send or edit a message of a person; return the message's id."""
 
     async def repeat(self) -> None:
-        """Have the platform tell of the last message once more."""
+        """Let the platform deliver the last message a second time."""
 
     async def allow(self, request: str, *, by: int = OWNER) -> None:
-        """Have a person allow once what the last message to the owner asks for."""
+        """Allow the request in the last message to the owner once, as a person."""
 
     def texts(self, chat: int = OWNER) -> list[str]:
-        """Return what the bot has said in a chat, as it stands there."""
+        """Return the texts of the bot that a chat shows now."""
 
     def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
-        """Return the files that it has sent there."""
+        """Return the files that the bot has sent to a chat."""
 
     async def is_seen(self) -> None:
-        """Return once people see what the platform has."""
+        """Wait until people see everything that the platform has."""
 
     def is_busy(self, after_s: int) -> None:
-        """Have the next message to the owner be one too many."""
+        """Refuse the next message to the owner because of a rate limit."""
 
     def forgets(self) -> None:
-        """Have the next message arrive, and its answer be lost, until `is_back()`."""
+        """Accept messages but lose the answers, until `is_back()`."""
 
     def is_away(self) -> None:
-        """Have it be out of order."""
+        """Take the platform down, until `is_back()`."""
 
     def is_back(self) -> None:
-        """Have it work again."""
+        """Let the platform work again."""
 
 
 class TestWorld(World):
@@ -190,7 +190,7 @@ class TelegramWorld(World):
     ) -> str:
         sent = [
             file(name, content[:100], size=len(content)) for name, content in files.items()
-        ]  # what is larger is not asked for
+        ]  # larger files are not requested
         more: dict[str, Any] = {"edits": int(edits)} if edits else {}
         return str(self._bot.say(text, chat=by, name=name, files=sent, **more))
 
@@ -221,7 +221,7 @@ class TelegramWorld(World):
 
 
 class WebhookWorld(World):
-    """A program between RemoteClaw and whatever people use."""
+    """A webhook program between RemoteClaw and people."""
 
     provider = "webhook"
     most = 100_000
@@ -263,7 +263,7 @@ class WebhookWorld(World):
             self.refused = "" if answer.ok else str((await answer.json())["error"]["message"])
 
     def _posts(self, chat: int) -> list[dict[str, Any]]:
-        """Return what came, without what came again: the key says so."""
+        """Return the received messages without repetitions, which have the same key."""
         posts = {each["key"]: each for each in self._receiver.messages}
         return [each for each in posts.values() if each["chat"] == str(chat)]
 
@@ -292,16 +292,16 @@ def _posted(name: str, content: bytes) -> dict[str, str]:
 
 
 class WebWorld(World):
-    """The page, as a browser asks for it. Its chats are in Redis: what is cut is the way there."""
+    """The page. Its chats are in Redis, so faults are faults of the connection to the gateway."""
 
     provider = "web"
     most = 200_000
     large = 21 * MEGABYTE
     lacks = MappingProxyType(
         {
-            "test_an_edited_message_says_which_one_it_replaces": "Nothing is edited there.",
-            "test_no_name_makes_somebody_of_another_person": "A login's name is its person's id.",
-            "test_too_many_requests_are_waited_out": "Redis has no such limit.",
+            "test_an_edited_message_names_the_message_that_it_replaces": "Nothing is edited there.",
+            "test_no_display_name_can_impersonate_another_person": "A login's name is its id.",
+            "test_a_rate_limit_is_waited_out": "Redis has no such limit.",
         }
     )
 
@@ -320,7 +320,7 @@ class WebWorld(World):
 
     @contextlib.asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Have everybody log in, which lets them in; the stranger is let in no more."""
+        """Log everybody in, which grants access, and revoke the stranger's access."""
         self._proxy = await self._stack.proxied()
         fleet = self._stack.open_at(self._proxy.url)
         async with opened(self._stack, fleet=fleet) as door, contextlib.AsyncExitStack() as exits:
@@ -349,7 +349,7 @@ class WebWorld(World):
         return await self._send(*self._last)
 
     async def _send(self, by: int, message: dict[str, Any]) -> str:
-        """Send what is written, if it can be; else once it is back, as the page does."""
+        """Send a message, or send it once the connection is back, as the page does."""
         try:
             return str((await self._windows[by].page.call("web.send", message))["id"])
         except Refused as refused:
@@ -399,7 +399,7 @@ class WebWorld(World):
 
 
 class Window:
-    """The page as a person has it open, who sees each event as often as it is told."""
+    """An open page, which records each event as often as it arrives."""
 
     def __init__(self, door: Door, cookie: str, page: RpcClient, session: str) -> None:
         self.page = page
@@ -413,7 +413,7 @@ class Window:
     @classmethod
     @contextlib.asynccontextmanager
     async def opened(cls, door: Door, cookie: str) -> AsyncIterator[Self]:
-        """Log in, and look."""
+        """Log in and open the page."""
         async with paged(door, cookie) as page, paged(door, cookie) as news:
             here = await news.call("web.open")
             window = cls(door, cookie, page, here["sessionKey"])
@@ -439,20 +439,20 @@ class Window:
         self.files[file["name"]] = answer.body
 
     async def attach(self, name: str, content: bytes) -> dict[str, Any] | str:
-        """Store a file that is to be sent; return why not if it is refused."""
+        """Upload a file for a message; return it, or the reason of the refusal."""
         where = f"/page/files?session={quote(self._session)}&name={quote(name)}"
         answer = await self._door.post(where, None, content, **self._headers)
         return dict(answer.json) if answer.status == 200 else str(answer.json["error"]["message"])
 
     def texts(self) -> list[str]:
-        """Return what stands there of the agent's: messages, and the answer as far as it is."""
+        """Return the shown messages of the agent, including live text."""
         said = [event for event in self._shown if event.get("from") == "agent"]
         is_live = self._live and all(event["turn"] != self._live["turn"] for event in said)
         texts = [event["text"] for event in said if event["text"]]
         return [*texts, *([self._live["text"]] if is_live else [])]
 
     def has_shown(self, newest: ChatEvent | None = None) -> bool:
-        """Whether it shows what there is, up to an event."""
+        """Whether the page shows everything up to the event `newest`."""
         return newest is None or newest.id in [event["id"] for event in self._shown]
 
 
@@ -460,14 +460,14 @@ WORLDS = (TestWorld, TelegramWorld, WebhookWorld, WebWorld)
 
 
 def configured(world: World) -> dict[str, Any]:
-    """Return the section of its channel, with who may write."""
+    """Return the section of the platform's channel, with the people who may write."""
     may_write = {"owners": [world.person(OWNER)], "allow": [world.person(8)]}
     return {world.provider: {**may_write, **world.settings}}
 
 
 @contextlib.asynccontextmanager
 async def entered(world: World, stack: Stack) -> AsyncIterator[None]:
-    """Have its account run, and a gateway."""
+    """Run the platform's account, and a gateway."""
     stack.configure(channels=configured(world))
     if isinstance(world, WebWorld):
         async with world.entered():

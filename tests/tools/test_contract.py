@@ -1,4 +1,4 @@
-"""The contract: every tool that is promised, nothing else, and hostile parameters."""
+"""The tool contract: the promised tools and no others, and refusal of hostile parameters."""
 
 import re
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from tests.support.rows import for_each
 from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack
 
-#: What there are no tools for: the CLIs have their own.
+#: Subjects that must have no tools here, because the CLIs have their own.
 NOT_EXPOSED = re.compile("web|browser|image|tts|canvas|node|memory")
 ADMIN = Operator("test", "admin", "c")
 
 
 def bad_calls() -> Iterator[Any]:
-    """Yield a tool and parameters for each way in which its parameters can be wrong."""
+    """Yield each tool with each kind of wrong parameters."""
     for name, method in TOOLS.items():
         schema = schema_of(method)
         good = good_params(method)
@@ -49,7 +49,7 @@ def bad_calls() -> Iterator[Any]:
                     yield pytest.param(name, {**good, key: number}, id=f"{name}-{key}-{number}")
 
 
-def test_the_tools_are_those_that_are_promised() -> None:
+def test_methods_and_tools_are_the_promised_ones() -> None:
     assert {name: row.tool for name, row in PROMISED.items()} == {
         name: method.tool for name, method in METHODS.items()
     }
@@ -57,13 +57,13 @@ def test_the_tools_are_those_that_are_promised() -> None:
     for name, row in PROMISED.items():
         schema = schema_of(METHODS[name])
         required = set(schema.get("required", []))
-        told = {key if key in required else f"{key}?" for key in schema.get("properties", {})}
-        assert told == set(row.parameters.split()), name
+        parameters = {key if key in required else f"{key}?" for key in schema.get("properties", {})}
+        assert parameters == set(row.parameters.split()), name
         assert not NOT_EXPOSED.search(row.tool or ""), name
 
 
 @for_each("name", TOOLS)
-def test_a_tool_is_described(name: str) -> None:
+def test_every_tool_has_a_title_a_description_and_schemas(name: str) -> None:
     method = TOOLS[name]
     schema = schema_of(method)
 
@@ -73,9 +73,9 @@ def test_a_tool_is_described(name: str) -> None:
     assert method.result.model_json_schema(mode="serialization")["type"] == "object"
 
 
-def nothing() -> Config:
-    """Return no configuration: what is refused needs none."""
-    raise AssertionError("the configuration was asked for")
+def unread_config() -> Config:
+    """Fail: a refused call must not read the configuration."""
+    raise AssertionError("the configuration was read")
 
 
 @pytest.fixture
@@ -86,12 +86,12 @@ async def door(stack: Stack) -> Dispatcher:
     return Dispatcher(
         stack.fleet,
         stack.home,
-        nothing,
+        unread_config,
         dict.fromkeys(METHODS, unreached),
     )
 
 
-def test_there_is_something_to_try() -> None:
+def test_bad_calls_yields_enough_cases() -> None:
     assert len(list(bad_calls())) > 250
 
 
@@ -100,16 +100,16 @@ async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> Non
         tool, params = case.values
         with pytest.raises(CallRefused) as refusal:
             await door.call(ADMIN, tool, params)
-        told = str(refusal.value)
+        message = str(refusal.value)
         assert refusal.value.code == "INVALID_REQUEST", case.id
-        assert told.startswith(f"{tool}: "), case.id
-        assert told.endswith("."), case.id
-        assert "\n" not in told, case.id
-        assert len(told) < 1500, case.id
+        assert message.startswith(f"{tool}: "), case.id
+        assert message.endswith("."), case.id
+        assert "\n" not in message, case.id
+        assert len(message) < 1500, case.id
 
 
 @pytest.mark.parametrize(
-    ("tool", "params", "told"),
+    ("tool", "params", "message"),
     [
         (
             "cron_add",
@@ -127,36 +127,36 @@ async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> Non
         ("sessions_list", {"limit": "5"}, "sessions_list: limit must be a valid integer."),
     ],
 )
-async def test_what_is_wrong_is_said_where_it_is(
-    door: Dispatcher, tool: str, params: dict[str, Any], told: str
+async def test_a_refusal_names_the_wrong_parameter_and_its_place(
+    door: Dispatcher, tool: str, params: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(CallRefused) as refusal:
         await door.call(ADMIN, tool, params)
 
-    assert str(refusal.value).endswith(told)
+    assert str(refusal.value).endswith(message)
 
 
-async def test_what_is_only_declared_is_not_there(door: Dispatcher) -> None:
+async def test_an_unknown_tool_is_not_found(door: Dispatcher) -> None:
     for name in ("sessions.spoon", "no_such_tool", ""):
         with pytest.raises(CallRefused) as refusal:
             await door.call(ADMIN, name, {})
         assert refusal.value.code == "NOT_FOUND"
 
 
-def test_a_method_without_a_handler_does_not_start(stack: Stack, home: Home) -> None:
+def test_a_method_without_a_handler_is_refused_at_the_start(stack: Stack, home: Home) -> None:
     with pytest.raises(RuntimeError, match=r"without a handler: .*health"):
-        Dispatcher(stack.fleet, home, nothing, {})
+        Dispatcher(stack.fleet, home, unread_config, {})
 
 
-def test_a_handler_without_a_method_does_not_start(stack: Stack, home: Home) -> None:
+def test_a_handler_without_a_method_is_refused_at_the_start(stack: Stack, home: Home) -> None:
     async def handler(call: Call, params: Any) -> Any:
         raise NotImplementedError
 
     with pytest.raises(RuntimeError, match="without a method: made"):
-        Dispatcher(stack.fleet, home, nothing, {"made.up": handler}, methods={})
+        Dispatcher(stack.fleet, home, unread_config, {"made.up": handler}, methods={})
 
 
-ABOUT: dict[str, Any] = {
+METHOD: dict[str, Any] = {
     "name": "weather.get",
     "tool": "weather",
     "description": "Show the weather.",
@@ -174,23 +174,28 @@ POLICY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("missing", ["effect", "groups", "owner_only", "approvable"])
-def test_a_tool_without_what_policy_needs_does_not_start(missing: str) -> None:
+def test_a_tool_without_policy_facts_is_refused_at_the_start(missing: str) -> None:
     facts = {name: value for name, value in POLICY.items() if name != missing}
 
     with pytest.raises(
         TypeError, match=rf"^Tool\.__init__\(\) missing 1 .* argument: '{missing}'$"
     ):
-        Tool(**ABOUT, **facts)
+        Tool(**METHOD, **facts)
 
 
 @pytest.mark.parametrize(
-    ("declare", "told"),
+    ("declare", "message"),
     [
-        (lambda: Method(**ABOUT), "weather is a tool: declare it as a Tool, which says its groups"),
-        (lambda: Tool(**ABOUT, **POLICY | {"groups": ()}), "weather is in no group"),
-        (lambda: Tool(**ABOUT | {"scope": "owner"}, **POLICY), "weather.get has no scope"),
+        (
+            lambda: Method(**METHOD),
+            "weather is a tool: declare it as a Tool, which says its groups",
+        ),
+        (lambda: Tool(**METHOD, **POLICY | {"groups": ()}), "weather is in no group"),
+        (lambda: Tool(**METHOD | {"scope": "owner"}, **POLICY), "weather.get has no scope"),
     ],
 )
-def test_a_declaration_that_says_too_little_does_not_start(declare: Any, told: str) -> None:
-    with pytest.raises(TypeError, match=f"^{told}"):
+def test_an_incomplete_method_declaration_is_refused_at_the_start(
+    declare: Any, message: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
         declare()

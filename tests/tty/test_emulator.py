@@ -1,4 +1,4 @@
-"""The emulator's library: loaded when it is needed, and missed in words."""
+"""The emulator's library: it is loaded only when needed, and its absence is explained."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_nothing_loads_it_before_there_is_a_screen() -> None:
-    """It takes 0.2 s and 10 MB, which work-horses and commands are spared."""
+def test_the_emulator_is_not_loaded_before_the_first_screen() -> None:
+    """Loading takes 0.2 s and 10 MB, which work-horses and commands don't need."""
     code = (
         "import sys, remoteclaw.tty.screen, remoteclaw.tty.keys, remoteclaw.tty.ghostty as e;"
         "e.problem(); print([name for name in ('pyghostty', 'cffi') if name in sys.modules])"
@@ -22,7 +22,7 @@ def test_nothing_loads_it_before_there_is_a_screen() -> None:
     assert ghostty.problem() is None
 
 
-def test_without_it_terminals_are_off_in_one_sentence() -> None:
+def test_without_the_emulator_terminals_are_off_with_an_explanation() -> None:
     code = """
 import sys
 class Absent:

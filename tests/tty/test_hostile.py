@@ -1,4 +1,4 @@
-"""Output that means harm, and output that means nothing: frames stay clean, memory bounded."""
+"""Hostile and random output: frames stay clean, and memory stays bounded."""
 
 import json
 import subprocess
@@ -29,16 +29,18 @@ def strings(value: object) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_hostile_output_reaches_nobody(name: str) -> None:
-    """Nothing that controls is in a frame, a title or what is said, and no word is answered."""
+def test_hostile_output_puts_no_control_characters_into_frames(name: str) -> None:
+    """Nor into titles and events. No answer to the program contains its own text."""
     screen = Screen(40, 8)
-    screen._clock = iter(range(10_000)).__next__  # what is held back is shown, too
+    screen._clock = iter(range(10_000)).__next__  # held-back output is shown, too
     answers = b""
     for byte in range(0, len(ESCAPES[name]), 7):
         answers += screen.feed(ESCAPES[name][byte : byte + 7])
     screen.feed(b"\x1b\\\x18 after")
     screen.frame(None)
-    seen = strings([screen.frame(None), screen.history(0, 50), screen.said, screen.title])
+    seen = strings(
+        [screen.frame(None), screen.history(0, 50), screen.take_osc_events(), screen.title]
+    )
 
     found = {
         character
@@ -52,27 +54,27 @@ def test_hostile_output_reaches_nobody(name: str) -> None:
     assert max(map(len, seen)) <= 4096
     for word in (b"rm", b"clip", b"hi", b"<"):
         assert word not in answers
-    restored = Screen.restored(screen.picture(), 40, 8)
+    restored = Screen.restored(screen.snapshot(), 40, 8)
     restored._clock = iter(range(10_000)).__next__
     restored.frame(None)
     assert restored.text() == screen.text()
 
 
 def run(work: str) -> dict[str, float]:
-    """Do it in a process of its own, where a crash of the library is seen; return what it says."""
+    """Run `tests.support.noise` in a process, so that a crash is noticed; return its result."""
     argv = [sys.executable, "-m", "tests.support.noise", work, str(RECORDINGS)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said: dict[str, float] = json.loads(done.stdout)
-    return said
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
-def test_what_has_no_end_takes_no_memory() -> None:
-    """Sequences of each kind that never end, a line that doesn't, floods of links and styles."""
-    # A screen of 1,000 rows that all have links and styles of their own takes 4 MB by itself.
+def test_endless_output_takes_a_bounded_amount_of_memory() -> None:
+    """Sequences of each kind without an end, an endless line, floods of links and styles."""
+    # A screen of 1,000 rows with different links and styles takes 4 MB by itself.
     assert run("flood")["mb"] < 10
 
 
-def test_noise_never_crashes_it() -> None:
-    """Random bytes, sequences and sizes, recordings with bytes changed; pictures in between."""
+def test_random_output_never_crashes_the_emulator() -> None:
+    """Random bytes, sequences and sizes, recordings with changed bytes; snapshots in between."""
     assert run("noise")["fed"] > 300_000

@@ -1,4 +1,4 @@
-"""Text that is typed for a person: what it is cleaned of, and what is refused."""
+"""Text that is typed for a person: how it is cleaned, and what is refused."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from tests.support.rows import for_each
 FRAMED = Modes(paste=True)
 
 
-def test_a_paste_is_one_piece_whatever_it_holds() -> None:
+def test_a_paste_stays_one_paste_whatever_it_contains() -> None:
     text = "one\r\ntwo\rthree\x1b[201~\x03\x04\x7f\x9b201~\u202e\u2066\u200b\ufeffx\ty\0"
 
     assert paste(text, FRAMED) == b"\x1b[200~one\ntwo\nthree[201~201~x\ty\x1b[201~"
     assert paste("plain", Modes()) == b"plain"
-    with pytest.raises(PasteRefused, match="each line would be sent by itself"):
+    with pytest.raises(PasteRefused, match="each line would be sent separately"):
         paste("one\ntwo", Modes())
     with pytest.raises(PasteRefused):
         paste("one\rtwo", Modes())
@@ -26,14 +26,14 @@ def test_a_paste_is_one_piece_whatever_it_holds() -> None:
 @pytest.mark.parametrize(
     "text", ["\u200b!ls", "\x15/clear", "ex\u200bit", "see @\u2060x", "\0../x"]
 )
-def test_a_command_that_hides_is_not_pasted(text: str) -> None:
-    """What is seen may be: whoever has copied it presses Enter, or doesn't."""
-    with pytest.raises(PasteRefused, match="signs that can't be seen"):
+def test_a_command_with_invisible_characters_is_not_pasted(text: str) -> None:
+    """Visible text may be pasted: the person can read it before pressing Enter."""
+    with pytest.raises(PasteRefused, match="has invisible characters"):
         paste(text, FRAMED)
     assert paste(cleaned(text), FRAMED) == f"\x1b[200~{cleaned(text)}\x1b[201~".encode()
 
 
-def test_words_keep_their_signs() -> None:
+def test_cleaned_text_keeps_its_joiners_and_variation_selectors() -> None:
     assert (
         cleaned("e\u0301 👨\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم")
         == "é 👨\u200d👩\u200d👧 ❤\ufe0f می\u200cخواهم"
@@ -41,7 +41,7 @@ def test_words_keep_their_signs() -> None:
 
 
 @for_each("text", disguises(Path("/tmp")))
-def test_what_could_be_a_command_is_not_typed(text: str) -> None:
+def test_text_that_could_be_a_command_is_not_typed(text: str) -> None:
     assert (problem_of_input(text) or "").endswith(
         "Type it yourself in the terminal, if you mean it."
     )
@@ -64,10 +64,10 @@ def test_what_could_be_a_command_is_not_typed(text: str) -> None:
         "cd .. and run make a/b",
     ],
 )
-def test_what_people_write_is_typed(text: str) -> None:
+def test_ordinary_text_is_typed(text: str) -> None:
     assert problem_of_input(text) is None
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b", "\x1b"])
-def test_nothing_is_not_typed(text: str) -> None:
+def test_empty_text_is_refused(text: str) -> None:
     assert problem_of_input(text) == "There is no text to type."

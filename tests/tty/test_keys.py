@@ -1,4 +1,4 @@
-"""Keys by their names: what xterm and kitty document for each mode."""
+"""Keys by their names, encoded as xterm and kitty document them for each mode."""
 
 import pytest
 
@@ -56,7 +56,7 @@ OTHER = Modes(modify_other=2)
         ("é", "é", "é", "é", "é"),
     ],
 )
-def test_keys_are_encoded_by_the_modes_in_force(
+def test_keys_are_encoded_for_the_current_modes(
     name: str, legacy: str, application: str, kitty: str, other: str
 ) -> None:
     assert encode(name, LEGACY).decode() == legacy
@@ -66,20 +66,20 @@ def test_keys_are_encoded_by_the_modes_in_force(
 
 
 def test_codex_gets_the_short_form_with_the_shifted_key() -> None:
-    """It pushes flags 7: presses alone are sent, so their kind is left out as kitty does."""
+    """Codex pushes flags 7. Only presses are sent, so their kind is left out, as kitty does."""
     assert encode("up", CODEX) == b"\x1b[A"
     assert encode("ctrl+up", CODEX) == b"\x1b[1;5A"
     assert encode("alt+X", CODEX) == b"\x1b[120:88;4u"
 
 
-def test_every_key_that_is_offered_can_be_pressed() -> None:
+def test_every_listed_key_can_be_encoded() -> None:
     for name in NAMES:
         for modes in (LEGACY, APPLICATION, KITTY, CODEX, OTHER):
             assert encode(name, modes)
 
 
 @for_each("name", ["", "+", "hyper+x", "foo", "\x1b", "ctrl+", "ab", "x" * 100])
-def test_what_is_no_key_is_said(name: str) -> None:
+def test_an_unknown_key_is_an_error(name: str) -> None:
     if name == "+":
         assert encode(name, LEGACY) == b"+"
         return

@@ -1,4 +1,4 @@
-"""Viewers get what differs, in their own time."""
+"""The pacing of viewers: each gets the differences at its own rate."""
 
 import itertools
 from typing import Any
@@ -9,14 +9,14 @@ from remoteclaw.tty.pacing import CROWD, GATHER_S, TYPING_S, WATCHING_S, Viewer,
 
 
 class Counter:
-    """A screen of one number, which counts what it is asked."""
+    """A screen that is only a revision number, and counts its calls."""
 
-    asked = looked = 0
+    frame_calls = revision_reads = 0
     _revision = 0
 
     @property
     def revision(self) -> int:
-        self.looked += 1
+        self.revision_reads += 1
         return self._revision
 
     @revision.setter
@@ -24,11 +24,11 @@ class Counter:
         self._revision = revision
 
     def frame(self, since: int | None) -> dict[str, Any] | None:
-        self.asked += 1
+        self.frame_calls += 1
         return None if since == self._revision else {"since": since, "revision": self._revision}
 
 
-def test_a_flood_is_a_few_frames_and_ends_with_the_last_screen() -> None:
+def test_a_flood_of_changes_is_a_few_frames_that_end_with_the_last_screen() -> None:
     screen = Counter()
     viewers = Viewers(screen)
     typing: list[dict[str, Any]] = []
@@ -39,13 +39,13 @@ def test_a_flood_is_a_few_frames_and_ends_with_the_last_screen() -> None:
     for _ in range(10_000):  # a second of a thousand changes
         now += 0.0001
         screen.revision += 1
-        viewers.send(now)
-    while (wait_s := viewers.send(now)) is not None:
+        viewers.send_due(now)
+    while (wait_s := viewers.send_due(now)) is not None:
         now += wait_s
 
     assert 25 <= len(typing) <= 1 / TYPING_S + 3
     assert 8 <= len(watching) <= 1 / WATCHING_S + 3
-    assert screen.asked <= len(typing) + len(watching)
+    assert screen.frame_calls <= len(typing) + len(watching)
     for frames in (typing, watching):
         assert frames[0] == {"since": None, "revision": 0}
         for before, after in itertools.pairwise(frames):
@@ -53,7 +53,7 @@ def test_a_flood_is_a_few_frames_and_ends_with_the_last_screen() -> None:
         assert frames[-1]["revision"] == 10_000
 
 
-def test_each_of_a_crowd_is_told_half_as_often_and_who_types_is_not() -> None:
+def test_many_viewers_get_half_as_many_frames_except_the_typing_one() -> None:
     screen = Counter()
     viewers = Viewers(screen)
     typing: list[dict[str, Any]] = []
@@ -65,13 +65,13 @@ def test_each_of_a_crowd_is_told_half_as_often_and_who_types_is_not() -> None:
     for _ in range(1000):  # a second
         now += 0.001
         screen.revision += 1
-        viewers.send(now)
+        viewers.send_due(now)
 
     assert 25 <= len(typing) <= 1 / TYPING_S + 3
     assert 4 * CROWD <= len(watching) <= (0.5 / WATCHING_S + 3) * CROWD
 
 
-def test_a_key_is_seen_at_once_and_by_others_a_moment_later() -> None:
+def test_a_change_reaches_the_typing_viewer_at_once_and_others_a_moment_later() -> None:
     screen = Counter()
     viewers = Viewers(screen)
     typing: list[dict[str, Any]] = []
@@ -80,14 +80,14 @@ def test_a_key_is_seen_at_once_and_by_others_a_moment_later() -> None:
     viewers.join(Viewer(watching.append), 0.0)
 
     screen.revision += 1
-    assert viewers.send(10.0) == pytest.approx(GATHER_S)
+    assert viewers.send_due(10.0) == pytest.approx(GATHER_S)
     assert (len(typing), len(watching)) == (2, 1)
-    viewers.send(10.0 + GATHER_S)
+    viewers.send_due(10.0 + GATHER_S)
     assert (len(typing), len(watching)) == (2, 2)
-    assert viewers.send(20.0) is None
+    assert viewers.send_due(20.0) is None
 
 
-def test_who_reads_slowly_is_left_out_and_gets_what_differs_later() -> None:
+def test_a_slow_viewer_is_skipped_and_gets_the_differences_later() -> None:
     screen = Counter()
     viewers = Viewers(screen)
     frames: list[dict[str, Any]] = []
@@ -97,22 +97,22 @@ def test_who_reads_slowly_is_left_out_and_gets_what_differs_later() -> None:
     is_slow = True
     for _ in range(5):
         screen.revision += 1
-        assert viewers.send(10.0 + screen.revision)
+        assert viewers.send_due(10.0 + screen.revision)
     is_slow = False
-    viewers.send(20.0)
+    viewers.send_due(20.0)
 
     assert frames[1:] == [{"since": 0, "revision": 5}]
 
 
-def test_many_who_see_the_same_cost_one_look_and_one_frame() -> None:
+def test_viewers_of_the_same_revision_share_one_frame() -> None:
     screen = Counter()
     viewers = Viewers(screen)
     seen: list[dict[str, Any]] = []
     for _ in range(50):
         viewers.join(Viewer(seen.append, is_typing=True), 0.0)
-    screen.asked = screen.looked = 0
+    screen.frame_calls = screen.revision_reads = 0
 
     screen._revision = 1
-    viewers.send(10.0)
+    viewers.send_due(10.0)
 
-    assert (len(seen), screen.asked, screen.looked) == (100, 1, 1)
+    assert (len(seen), screen.frame_calls, screen.revision_reads) == (100, 1, 1)

@@ -1,4 +1,4 @@
-"""What the agents' own programs have printed, read whole and in pieces."""
+"""Recorded output of the agents' own programs, read whole and in pieces."""
 
 import random
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-from remoteclaw.tty.frames import Frame, applied
+from remoteclaw.tty.frames import Frame, apply_frame
 from remoteclaw.tty.screen import Screen
 from tests.support.recorded import COLS, RECORDINGS, ROWS, pieces
 
@@ -24,34 +24,34 @@ def state(screen: Screen) -> Frame:
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
 @pytest.mark.thorough("1", "2")
 @pytest.mark.parametrize("seed", range(3))
-def test_the_picture_is_the_same_however_it_came(recording: Path, seed: int) -> None:
-    """Whole; in pieces; over pictures in between; and to a viewer who gets what differs."""
+def test_the_screen_is_the_same_however_the_output_is_split(recording: Path, seed: int) -> None:
+    """Whole, in pieces, restored from snapshots, and for a viewer that gets the differences."""
     data = recording.read_bytes()
     whole, split = Screen(COLS, ROWS), Screen(COLS, ROWS)
     answers = whole.feed(data)
     generator = random.Random(seed)
     copy: Frame | None = None
-    heard = b""
+    split_answers = b""
     for piece in pieces(data, generator, 150):
-        heard += split.feed(piece)
+        split_answers += split.feed(piece)
         if generator.random() < 0.2:
             before = split
-            split = Screen.restored(before.picture(), COLS, ROWS)
+            split = Screen.restored(before.snapshot(), COLS, ROWS)
             before.close()
         frame = split.frame(copy["revision"] if copy else None)
         if frame is not None:
-            copy = applied(copy, frame)
+            copy = apply_frame(copy, frame)
             assert copy == split.frame(None)
 
     assert copy is not None
     assert {**copy, "revision": 0} == state(split) == state(whole)
     assert split.history(0, 2000) == whole.history(0, 2000)
-    assert heard == answers
+    assert split_answers == answers
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
-def test_another_emulator_sees_the_same_rows(recording: Path) -> None:
-    """Pyte, which knows no private sequences of keyboards, and no alternate screen."""
+def test_another_emulator_shows_the_same_rows(recording: Path) -> None:
+    """Pyte does not know private keyboard sequences and the alternate screen."""
     data = recording.read_bytes()
     other = pyte.Screen(COLS, ROWS)
     stream = pyte.ByteStream(other)
@@ -63,7 +63,7 @@ def test_another_emulator_sees_the_same_rows(recording: Path) -> None:
         assert screen.text().split("\n") == [row.rstrip(" ") for row in other.display]
 
 
-def test_a_frame_costs_what_changed() -> None:
+def test_a_frame_contains_only_changed_rows() -> None:
     """A viewer of a busy program gets some rows a frame, not all of them."""
     screen = Screen(COLS, ROWS)
     revision, rows, frames = None, 0, 0

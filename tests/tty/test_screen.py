@@ -1,4 +1,4 @@
-"""The screen of a terminal: its frames, what it answers, and its picture."""
+"""The screen of a terminal: its frames, its answers, and its snapshots."""
 
 import json
 import random
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.tty.frames import Frame, Frames, applied
+from remoteclaw.tty.frames import Frame, Frames, apply_frame
 from remoteclaw.tty.screen import Screen
-from remoteclaw.tty.snapshot import PICTURE, PictureUnreadable
+from remoteclaw.tty.snapshot import MAX_SNAPSHOT_BYTES, SnapshotUnreadable
 
 pytest.importorskip("pyghostty")
 
@@ -36,7 +36,7 @@ def state(screen: Screen) -> Frame:
     return {**frame, "revision": 0}
 
 
-def test_rows_are_runs_of_one_style(screen: Screen) -> None:
+def test_rows_are_split_into_runs_of_one_style(screen: Screen) -> None:
     screen.feed(b"plain \x1b[1;31mred\x1b[m \x1b[38;2;1;2;3;48;5;200;7mthree\x1b[m\r\n")
     screen.feed(b"\x1b[4:3;9;3;2mmarked\x1b[m \x1b[44m\x1b[K")
 
@@ -53,7 +53,7 @@ def test_rows_are_runs_of_one_style(screen: Screen) -> None:
     ]
 
 
-def test_wide_characters_and_clusters_are_runs_of_their_own(screen: Screen) -> None:
+def test_wide_characters_and_clusters_are_separate_runs(screen: Screen) -> None:
     screen.feed("a漢字e\u0301b\x1b[31m👍\x1b[m!".encode())
 
     assert lines(screen)["0"] == [
@@ -66,14 +66,14 @@ def test_wide_characters_and_clusters_are_runs_of_their_own(screen: Screen) -> N
     ]
 
 
-def test_text_that_is_hidden_never_leaves(screen: Screen) -> None:
+def test_concealed_text_is_never_sent(screen: Screen) -> None:
     screen.feed("password: \x1b[8msecret漢\x1b[m.".encode())
 
     assert "secret" not in json.dumps(screen.frame(None))
     assert screen.text().splitlines()[0].endswith(" \u3000.")
 
 
-def test_links_of_a_program_lead_to_the_web_alone(screen: Screen) -> None:
+def test_only_web_links_of_a_program_are_kept(screen: Screen) -> None:
     for address in ("https://example.org/a", "javascript:alert(1)", "file:///etc/passwd"):
         screen.feed(f"\x1b]8;;{address}\x07go\x1b]8;;\x07\r\n".encode())
 
@@ -81,7 +81,7 @@ def test_links_of_a_program_lead_to_the_web_alone(screen: Screen) -> None:
     assert lines(screen)["1"] == lines(screen)["2"] == [["go"]]
 
 
-def test_a_frame_holds_what_changed_since(screen: Screen) -> None:
+def test_a_frame_has_the_changes_since_a_revision(screen: Screen) -> None:
     screen.feed(b"one\r\ntwo")
     first = screen.frame(None)
     assert first is not None
@@ -95,11 +95,11 @@ def test_a_frame_holds_what_changed_since(screen: Screen) -> None:
     assert second["cursor"] == {"row": 1, "col": 4, "visible": True, "shape": "block"}
     assert second["title"] == "Title"
     assert second["modes"]["paste"]
-    assert applied(first, second) == screen.frame(None)
-    assert applied(None, second) is None
+    assert apply_frame(first, second) == screen.frame(None)
+    assert apply_frame(None, second) is None
 
 
-def test_a_revision_of_a_gateway_before_gets_everything(screen: Screen) -> None:
+def test_a_revision_of_an_earlier_gateway_gets_a_complete_frame(screen: Screen) -> None:
     before = screen.revision
     later = Screen(40, 5)
     later._frames = Frames(40, 5, now_us=before + 1_000_000)
@@ -111,7 +111,7 @@ def test_a_revision_of_a_gateway_before_gets_everything(screen: Screen) -> None:
         assert frame["since"] is None
 
 
-def test_a_resize_wraps_lines_anew_and_sends_all(screen: Screen) -> None:
+def test_a_resize_rewraps_lines_and_sends_a_complete_frame(screen: Screen) -> None:
     screen.feed(b"0123456789" * 3)
     before = screen.revision
     screen.resize(20, 6)
@@ -123,8 +123,8 @@ def test_a_resize_wraps_lines_anew_and_sends_all(screen: Screen) -> None:
     assert screen.text().splitlines()[:2] == ["01234567890123456789", "0123456789"]
 
 
-def test_a_resize_to_the_same_size_hides_nothing(screen: Screen) -> None:
-    """A program that waits draws nothing more: its dialog would be gone for who attaches again."""
+def test_a_resize_to_the_same_size_keeps_the_screen(screen: Screen) -> None:
+    """A waiting program draws nothing more: a client that attaches again would miss its dialog."""
     screen.feed(b"Do you want to proceed?")
     before = screen.revision
     answer = screen.resize(40, 5)
@@ -133,8 +133,8 @@ def test_a_resize_to_the_same_size_hides_nothing(screen: Screen) -> None:
     assert screen.text().startswith("Do you want to proceed?")
 
 
-def test_what_is_held_back_is_shown_at_once(screen: Screen) -> None:
-    """A program that draws in one piece (mode 2026) is never seen half drawn, nor held for good."""
+def test_synchronized_output_is_shown_when_complete_or_after_a_timeout(screen: Screen) -> None:
+    """Output in mode 2026 is never shown half drawn, and not held back forever."""
     now = 100.0
     screen._clock = lambda: now
     screen.feed(b"old")
@@ -150,7 +150,7 @@ def test_what_is_held_back_is_shown_at_once(screen: Screen) -> None:
     assert screen.text().strip() == "never ends"
 
 
-def test_history_holds_the_rows_that_have_left() -> None:
+def test_history_has_the_rows_that_have_scrolled_off() -> None:
     screen = Screen(40, 5)
     screen.feed(b"".join(b"\x1b[3%dmrow %d\x1b[m\r\n" % (row % 8, row) for row in range(100)))
 
@@ -162,9 +162,9 @@ def test_history_holds_the_rows_that_have_left() -> None:
     assert screen.history(500, 10)["rows"] == []
 
 
-def test_the_program_gets_the_answers_that_are_allowed(screen: Screen) -> None:
-    """An answer is typed: none may hold a word of the program."""
-    asked = {
+def test_only_allowed_queries_of_the_program_are_answered(screen: Screen) -> None:
+    """An answer is typed into the program, so it must not contain text of the program."""
+    answers = {
         b"\x1b[c": b"\x1b[?62;22c",
         b"\x1b[>c": b"\x1b[>1;0;0c",
         b"\x1b[5n": b"\x1b[0n",
@@ -175,7 +175,7 @@ def test_the_program_gets_the_answers_that_are_allowed(screen: Screen) -> None:
         b"\x1b]11;?\x1b\\": b"\x1b]11;rgb:1212/1212/1212\x1b\\",
         b"\x1bP+q524742\x1b\\": b"\x1bP1+r524742=38\x1b\\",
     }
-    for question, answer in asked.items():
+    for question, answer in answers.items():
         assert screen.feed(question) == answer
     for question in (
         b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\",  # kitty graphics
@@ -190,23 +190,23 @@ def test_the_program_gets_the_answers_that_are_allowed(screen: Screen) -> None:
     assert len(screen.feed(b"\x1b[c" * 100_000)) <= 65536
 
 
-def test_what_the_program_says_is_reported(screen: Screen) -> None:
+def test_bells_titles_and_other_osc_events_are_reported(screen: Screen) -> None:
     screen.feed(b"\x1b]7501;state=idle\x07\x1b]0;Title\x07\x1b]9;4;1;50\x07\x1b]9;Done\x07\a\a")
     screen.feed(b"\x1b]52;c;aGVsbG8=\x07\x1b]52;c;?\x07")
 
-    assert screen.bell == 2
-    assert screen.take_said() == [
+    assert screen.bell_count == 2
+    assert screen.take_osc_events() == [
         (7501, "state=idle"),
         (0, "Title"),
         (9, "4;1;50"),
         (9, "Done"),
         (52, "hello"),
     ]
-    assert screen.take_said() == []
+    assert screen.take_osc_events() == []
 
 
-def test_a_picture_brings_everything_back() -> None:
-    """With the program cut off in the middle of a sequence, too."""
+def test_a_snapshot_restores_everything() -> None:
+    """Also if the output is cut off in the middle of a sequence."""
     output = (
         "\x1b]0;Title\x07" + "".join(f"line {row}\r\n" for row in range(50)) + "\x1b[?1049h"
         "\x1b[?2004h\x1b[>7u\x1b[?1003h\x1b[?1006h\x1b[?1h\x1b=\x1b[2;4r\x1b[3;7H\x1b[5 q\x1b[?25l"
@@ -215,18 +215,18 @@ def test_a_picture_brings_everything_back() -> None:
     more = "7mend\x1b[m\r\n\n\n\x1b[?1049lback 字".encode()
     one = Screen(40, 5)
     one.feed(output)
-    two = Screen.restored(one.picture(), 40, 5)
+    two = Screen.restored(one.snapshot(), 40, 5)
 
     assert state(two) == state(one)
     assert two.history(0, 100) == one.history(0, 100)
     for byte in more:
         assert two.feed(bytes([byte])) == one.feed(bytes([byte]))
-        two = Screen.restored(two.picture(), 40, 5)
+        two = Screen.restored(two.snapshot(), 40, 5)
         assert state(two) == state(one)
     assert two.history(0, 100) == one.history(0, 100)
 
 
-def test_a_picture_is_never_larger_than_the_holder_keeps() -> None:
+def test_a_snapshot_is_never_larger_than_the_holder_accepts() -> None:
     generator = random.Random(1)
     screen = Screen(500, 200)
     for _ in range(300):
@@ -239,24 +239,24 @@ def test_a_picture_is_never_larger_than_the_holder_keeps() -> None:
             + b"\r\n"
         )
     screen.feed(b"\x1b[?2004h\x1b]0;Title\x07")
-    picture = screen.picture()
+    snapshot = screen.snapshot()
 
-    assert 0 < len(picture) <= PICTURE
-    restored = Screen.restored(picture, 500, 200)
+    assert 0 < len(snapshot) <= MAX_SNAPSHOT_BYTES
+    restored = Screen.restored(snapshot, 500, 200)
     assert restored.modes == screen.modes
     assert restored.title == "Title"
 
 
-def test_a_picture_of_something_else_is_refused() -> None:
-    for picture in (b"", b"RCP1", b"RCP1abc", b"\x00" * 100, Screen(20, 5).picture()[:-4]):
-        with pytest.raises(PictureUnreadable, match="can't be read"):
-            Screen.restored(picture, 20, 5)
+def test_an_invalid_snapshot_is_refused() -> None:
+    for snapshot in (b"", b"RCP1", b"RCP1abc", b"\x00" * 100, Screen(20, 5).snapshot()[:-4]):
+        with pytest.raises(SnapshotUnreadable, match="can't be read"):
+            Screen.restored(snapshot, 20, 5)
 
 
-def test_no_frame_holds_a_character_that_controls(screen: Screen) -> None:
+def test_no_frame_contains_a_control_character(screen: Screen) -> None:
     hostile = "a\u202eb\u2066c\u0085d\u009be\ufeff\u200bf\u00adg\U000e0041h\u2028i\x7fj\x01k"
     screen.feed(f"{hostile}\r\n\x1b]0;{hostile}\x07\x1b]2;two\nlines\x07".encode())
     screen.feed(f"\x1b]7501;{hostile}\x07".encode())
 
-    seen = json.dumps([screen.frame(None), screen.said], ensure_ascii=False)
+    seen = json.dumps([screen.frame(None), screen.take_osc_events()], ensure_ascii=False)
     assert {unicodedata.category(c) for c in seen} & {"Cc", "Cf", "Zl", "Zp", "Cs"} == set()

@@ -1,4 +1,4 @@
-"""Text that is typed and sent for a person: to a program that is idle, and to no dialog."""
+"""Text that is typed and sent for a person: only to an idle program, never to a dialog."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ import pytest
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.holder.terminal_client import TerminalClient
-from remoteclaw.runtimes.codex_terminal import CodexTerminal
-from remoteclaw.tty.watch import Watching
+from remoteclaw.runtimes.codex.terminal import CodexTerminal
+from remoteclaw.tty.watch import WatchedTerminal
 from tests.support.holders import end, start
 from tests.support.shown import Nobody
 from tests.support.waiting import eventually
 
 pytest.importorskip("pyghostty")
 
-#: Speaks as codex does. Behind a text it does what it is told to, one thing after the other.
+#: A program that reports states like codex. After a text, it reports its arguments in order.
 PROGRAM = r"""
 import os, sys, time, tty
 tty.setraw(0)
@@ -39,35 +39,35 @@ while data := os.read(0, 65536):
 
 
 @contextlib.asynccontextmanager
-async def watched(directory: Path, *behind: str) -> AsyncIterator[Watching]:
-    """Have the program watched."""
-    terminal = await start(directory, sys.executable, "-c", PROGRAM, *behind)
+async def watched(directory: Path, *later_states: str) -> AsyncIterator[WatchedTerminal]:
+    """Start and watch the program, which reports `later_states` after a text."""
+    terminal = await start(directory, sys.executable, "-c", PROGRAM, *later_states)
     watching = await watching_of(terminal, directory)
-    following = asyncio.create_task(watching.run())
+    watch_task = asyncio.create_task(watching.run())
     try:
         await eventually(lambda: watching.watch.activity == "idle")
         yield watching
     finally:
-        following.cancel()
-        await asyncio.wait([following])
+        watch_task.cancel()
+        await asyncio.wait([watch_task])
         await end(terminal)
 
 
-async def watching_of(client: TerminalClient, directory: Path) -> Watching:
+async def watching_of(client: TerminalClient, directory: Path) -> WatchedTerminal:
     run_dir = directory / "watched"
     run_dir.mkdir(exist_ok=True)
     watch = CodexTerminal().watch(
         run_dir=run_dir, workspace=str(directory), env={}, conversation=None
     )
-    watching = Watching(client, watch, Nobody())
+    watching = WatchedTerminal(client, watch, Nobody())
     await watching.restore()
     return watching
 
 
-async def test_a_program_that_becomes_busy_by_itself_is_sent_the_text_when_it_is_idle_again(
+async def test_text_is_sent_when_a_program_that_became_busy_by_itself_is_idle_again(
     directory: Path,
 ) -> None:
-    """As codex is at its start, when it has already said that it is idle."""
+    """Codex does this at its start, after it has reported that it is idle."""
     async with watched(directory, "working", "idle") as watching:
         await watching.submit("hello")
 
@@ -75,12 +75,12 @@ async def test_a_program_that_becomes_busy_by_itself_is_sent_the_text_when_it_is
         assert not watching.has_draft
 
 
-@pytest.mark.parametrize("behind", [("blocked", "idle"), ("working", "blocked", "idle")])
-async def test_where_a_dialog_was_meanwhile_no_enter_is_pressed(
-    directory: Path, behind: tuple[str, ...]
+@pytest.mark.parametrize("later_states", [("blocked", "idle"), ("working", "blocked", "idle")])
+async def test_no_enter_is_pressed_if_a_dialog_opened_after_the_text(
+    directory: Path, later_states: tuple[str, ...]
 ) -> None:
-    """Whoever has answered it may have answered another one that looks the same."""
-    async with watched(directory, *behind) as watching:
+    """Even if the dialog was answered, another one that looks the same may be open."""
+    async with watched(directory, *later_states) as watching:
         with pytest.raises(CallRefused, match="The program became busy, or asks"):
             await watching.submit("hello")
 
@@ -88,7 +88,9 @@ async def test_where_a_dialog_was_meanwhile_no_enter_is_pressed(
         assert "[sent]" not in watching.screen.text()
 
 
-async def test_what_somebody_types_meanwhile_is_not_sent_with_it(directory: Path) -> None:
+async def test_keys_that_a_person_types_in_between_are_not_sent_with_the_text(
+    directory: Path,
+) -> None:
     async with watched(directory, "working", "idle") as watching:
         submitting = asyncio.create_task(watching.submit("hello"))
         await eventually(lambda: watching.watch.activity == "busy")
@@ -101,24 +103,24 @@ async def test_what_somebody_types_meanwhile_is_not_sent_with_it(directory: Path
         assert "[sent]" not in watching.screen.text()
 
 
-async def test_a_dialog_that_the_next_gateway_finds_is_the_same_one(directory: Path) -> None:
-    """Its chat is told once: by the dialog's number, whichever gateway tells it."""
+async def test_a_dialog_keeps_its_number_for_the_next_gateway(directory: Path) -> None:
+    """The chat gets one notice for each number, whichever gateway sends it."""
     terminal = await start(directory, sys.executable, "-c", PROGRAM, "blocked")
     first = await watching_of(terminal, directory)
-    following = asyncio.create_task(first.run())
+    watch_task = asyncio.create_task(first.run())
     await eventually(lambda: first.watch.activity == "idle")
-    # The title says that it works before, and it isn't said what of both came first.
+    # A busy title arrived earlier; the saved state doesn't have the order of title and state.
     await first.paste("x")
     await eventually(lambda: first.watch.activity == "waiting")
-    first._heard(0, "⠙ codex")
-    await first.keep()
-    assert first.waits == 1
-    following.cancel()
-    await asyncio.wait([following])
-    found = await TerminalClient.attach(terminal.path, key="the-key")
-    assert found is not None
+    first._note_osc(0, "⠙ codex")
+    await first.save()
+    assert first.wait_count == 1
+    watch_task.cancel()
+    await asyncio.wait([watch_task])
+    client = await TerminalClient.attach(terminal.path, key="the-key")
+    assert client is not None
 
-    second = await watching_of(found, directory)
+    second = await watching_of(client, directory)
 
-    assert (second.watch.activity, second.waits) == ("waiting", 1)
-    await end(found, terminal)
+    assert (second.watch.activity, second.wait_count) == ("waiting", 1)
+    await end(client, terminal)

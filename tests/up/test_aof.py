@@ -1,4 +1,4 @@
-"""A power failure leaves zeros or half a command in Redis' file: what is readable goes on."""
+"""Repair of Redis' file after a power failure, which leaves zeros or half a command at its end."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from tests.support.servers import installed_servers
 each_server = pytest.mark.parametrize(
     "program", installed_servers(), ids=lambda program: program.name
 )
-#: What one write and one transaction add to the file.
+#: The bytes that one write and one transaction add to the file.
 WRITE = b"*3\r\n$3\r\nSET\r\n$4\r\nlast\r\n$3\r\nyes\r\n"
 TRANSACTION = b"*1\r\n$5\r\nMULTI\r\n" + WRITE + b"*1\r\n$4\r\nEXEC\r\n"
 
@@ -27,7 +27,7 @@ TRANSACTION = b"*1\r\n$5\r\nMULTI\r\n" + WRITE + b"*1\r\n$4\r\nEXEC\r\n"
 async def killed(
     home: Home, program: ServerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[EmbeddedRedis, Path]:
-    """A server that has written something and was killed, and its file."""
+    """A server that was killed after some writes, and its file."""
     monkeypatch.setattr(embedded, "find_server", lambda _: program)
     server = EmbeddedRedis(home, appendfsync="always")
     await server.start()
@@ -44,7 +44,7 @@ async def killed(
 
 
 async def kept(home: Home, *names: str) -> list[Any]:
-    """Return what the server has, and see that it takes more."""
+    """Return the values of `names`, after a write that must succeed."""
     client = open_redis(f"unix://{home.redis_socket}")
     await client.set("more", "1")
     values = await client.mget(names)
@@ -57,7 +57,7 @@ async def kept(home: Home, *names: str) -> list[Any]:
     ("tail", "zeros"),
     [(b"", 4096), (WRITE[:9], 4096), (WRITE[:-1], 0), (TRANSACTION[:-1], 4096)],
 )
-async def test_a_damaged_end_is_removed_and_kept_beside_it(
+async def test_a_damaged_end_of_the_redis_file_is_cut_off_and_backed_up(
     killed: tuple[EmbeddedRedis, Path], home: Home, tail: bytes, zeros: int
 ) -> None:
     server, file = killed
@@ -69,22 +69,22 @@ async def test_a_damaged_end_is_removed_and_kept_beside_it(
 
     assert await kept(home, "first", "a", "b", "last") == [b"\0" * 100, b"1", b"2", None]
     assert server.repaired is not None
-    assert f"{len(tail) + zeros:,} bytes behind the last complete command" in server.repaired
+    assert f"{len(tail) + zeros:,} bytes after the last complete command" in server.repaired
     (copy,) = file.parent.glob("*.damaged-*")
     assert copy.read_bytes() == damaged
     assert copy.name in server.repaired
     await server.stop()
-    await server.start()  # what was written behind it is whole
+    await server.start()  # a write after the repair is intact
     assert await kept(home, "more") == [b"1"]
     await server.stop()
 
 
 @each_server
 @pytest.mark.parametrize("damage", [b"garbage\r\n", WRITE.replace(b"$4", b"$91919191")])
-async def test_a_file_that_is_damaged_elsewhere_is_named_and_left_as_it_is(
+async def test_a_redis_file_damaged_elsewhere_is_reported_and_unchanged(
     killed: tuple[EmbeddedRedis, Path], damage: bytes
 ) -> None:
-    """What a power failure cuts is the last command: a wrong length before others is none."""
+    """A power failure damages only the end, so damage before intact commands has another cause."""
     server, file = killed
     good = file.read_bytes()
     damaged = good + damage + WRITE
@@ -99,7 +99,7 @@ async def test_a_file_that_is_damaged_elsewhere_is_named_and_left_as_it_is(
 
 
 @each_server
-async def test_without_room_for_a_copy_nothing_is_removed(
+async def test_without_disk_space_for_a_backup_the_redis_file_is_unchanged(
     killed: tuple[EmbeddedRedis, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, file = killed
@@ -117,7 +117,7 @@ async def test_without_room_for_a_copy_nothing_is_removed(
 
 
 @each_server
-async def test_a_file_that_a_kill_left_whole_is_not_touched(
+async def test_an_intact_redis_file_is_unchanged_after_a_kill(
     killed: tuple[EmbeddedRedis, Path], home: Home
 ) -> None:
     server, file = killed

@@ -10,18 +10,18 @@ from tests.support.up import parts_of, remoteclaw, running
 from tests.support.waiting import eventually_sync
 
 
-def test_an_account_that_is_added_runs_at_once_and_again_when_it_is_killed(
+def test_an_added_account_starts_at_once_and_is_restarted_after_a_kill(
     home: Home, bot: TelegramBot, directory: Path
 ) -> None:
     token = directory / "token"
     token.write_text(bot.token)
     home.config_file.write_text('[agents.main]\nruntime = "demo"\n')
     with running(home) as up:
-        assert not parts_of(up.pid, "channel")  # nothing is paid for what isn't there
+        assert not parts_of(up.pid, "channel")  # without an account, no adapter runs
 
         where = ("--api-url", bot.api_url, "--token-file", str(token), "--owner", "7")
-        said = remoteclaw(home, "channel", "add", "telegram", "--no-input", *where).stdout
-        assert "`remoteclaw up` runs it at once" in said
+        printed = remoteclaw(home, "channel", "add", "telegram", "--no-input", *where).stdout
+        assert "`remoteclaw up` starts it now" in printed
         bot.say("hello", chat=7)
         eventually_sync(lambda: any("demo agent" in text for text in bot.texts(7)))
         name = f"@{bot.username}"

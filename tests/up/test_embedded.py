@@ -1,4 +1,4 @@
-"""The server that RemoteClaw runs itself: durable, private, alone on its data."""
+"""The embedded Redis server: durable, private, and the only one on its data."""
 
 import asyncio
 import os
@@ -24,7 +24,9 @@ async def fleet(home: Home) -> Fleet:
     return Fleet.open(f"unix://{home.redis_socket}")
 
 
-async def test_it_is_fit_and_reachable_by_its_user_alone(home: Home, fleet: Fleet) -> None:
+async def test_the_embedded_redis_is_fit_and_only_its_user_can_connect(
+    home: Home, fleet: Fleet
+) -> None:
     server = EmbeddedRedis(home)
     await server.start()
 
@@ -39,7 +41,7 @@ async def test_it_is_fit_and_reachable_by_its_user_alone(home: Home, fleet: Flee
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_what_was_accepted_survives_its_end(
+async def test_an_accepted_message_survives_the_end_of_the_embedded_redis(
     home: Home, fleet: Fleet, number: signal.Signals
 ) -> None:
     server = EmbeddedRedis(home)
@@ -57,7 +59,7 @@ async def test_what_was_accepted_survives_its_end(
     await server.stop()
 
 
-async def test_it_can_be_told_to_lose_nothing_even_without_power(home: Home) -> None:
+async def test_the_embedded_redis_can_sync_every_write_to_the_disk(home: Home) -> None:
     server = EmbeddedRedis(home, appendfsync="always")
     await server.start()
     client = open_redis(home.redis_url(Config()))
@@ -68,7 +70,7 @@ async def test_it_can_be_told_to_lose_nothing_even_without_power(home: Home) -> 
     await server.stop()
 
 
-async def test_one_that_has_more_than_its_limit_starts_with_room_to_finish(home: Home) -> None:
+async def test_an_embedded_redis_over_its_memory_limit_starts_with_a_higher_one(home: Home) -> None:
     server = EmbeddedRedis(home, memory_limit=64_000_000)
     await server.start()
     client = open_redis(home.redis_url(Config()))
@@ -79,7 +81,7 @@ async def test_one_that_has_more_than_its_limit_starts_with_room_to_finish(home:
     server = EmbeddedRedis(home, memory_limit=20_000_000)
     await server.start()
 
-    await client.sadd("rq:workers", "one")  # as RQ does
+    await client.sadd("rq:workers", "one")  # RQ writes this when a worker starts
     await client.aclose()
     await server.stop()
 
@@ -97,19 +99,19 @@ async def test_a_second_server_on_the_same_data_is_refused(
     await server.stop()
 
 
-async def test_the_data_is_free_again_when_the_server_has_gone(home: Home) -> None:
+async def test_a_server_can_start_right_after_the_previous_one_stops(home: Home) -> None:
     server = EmbeddedRedis(home)
     await server.start()
     ending = asyncio.create_task(server.stop())
 
-    second = EmbeddedRedis(home)  # an `up` right after another one
+    second = EmbeddedRedis(home)  # as if `up` is started right after another one
     await second.start()
 
     await ending
     await second.stop()
 
 
-async def test_a_server_that_does_not_start_says_where_to_look(home: Home) -> None:
+async def test_a_server_that_does_not_start_names_its_log(home: Home) -> None:
     server = EmbeddedRedis(home)
     (home.redis_data / "appendonlydir").write_text("not a directory")
 
@@ -117,7 +119,7 @@ async def test_a_server_that_does_not_start_says_where_to_look(home: Home) -> No
         await server.start()
 
 
-def test_the_server_comes_with_us_when_path_has_none(
+def test_the_bundled_server_is_used_if_path_has_none(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -125,7 +127,7 @@ def test_the_server_comes_with_us_when_path_has_none(
     assert find_server(home.redis_data).path == bundled_server()
 
 
-def test_the_server_that_wrote_the_data_is_kept(home: Home) -> None:
+def test_data_is_opened_by_the_server_program_that_wrote_it(home: Home) -> None:
     """Redis can't read a newer Valkey's file, so an installed server must not take over."""
     bundled = bundled_server()
     assert bundled is not None
@@ -134,7 +136,7 @@ def test_the_server_that_wrote_the_data_is_kept(home: Home) -> None:
     assert find_server(home.redis_data).path == bundled
 
 
-def test_a_server_that_is_too_old_is_passed_over(
+def test_a_server_program_that_is_too_old_is_not_used(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = directory / "redis-server"

@@ -1,7 +1,6 @@
-"""`remoteclaw up`: everything starts with one command, is looked after, and ends together.
+"""`remoteclaw up`: one command starts, supervises and ends all processes.
 
-Each start costs seconds of processor time, so a test takes what it has started through several
-claims.
+Each start takes seconds of processor time, so each test checks several promises.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.host.logs import MAX_BYTES
+from remoteclaw.host.logs import MAX_LOG_BYTES
 from remoteclaw.runtimes import detect_runtime
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked, running_pid
@@ -42,7 +41,7 @@ def redis_of(up_pid: int) -> int:
     return redis
 
 
-def all_gone(processes: list[int], home: Home) -> None:
+def wait_for_end(processes: list[int], home: Home) -> None:
     eventually_sync(
         lambda: not [pid for pid in processes if is_alive(pid)] and not marked_processes(home),
     )
@@ -51,7 +50,7 @@ def all_gone(processes: list[int], home: Home) -> None:
 # -- the chat -------------------------------------------------------------------------------------
 
 
-def test_a_person_types_stops_an_answer_and_leaves_with_a_second_ctrl_c(home: Home) -> None:
+def test_a_user_types_stops_an_answer_and_leaves_with_a_second_ctrl_c(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("›")
         terminal.type("rubbish")
@@ -68,7 +67,7 @@ def test_a_person_types_stops_an_answer_and_leaves_with_a_second_ctrl_c(home: Ho
         assert shown.count("\nThis is RemoteClaw's demo agent.") == 1
         assert BOLD.search(terminal.raw)
 
-        # Half an answer does not stay when a line is sent.
+        # A partial answer is not printed permanently when another line is sent.
         terminal.type("slow\r")
         terminal.see("\n1 2 3")
         terminal.type("second\r")
@@ -87,11 +86,11 @@ def test_a_person_types_stops_an_answer_and_leaves_with_a_second_ctrl_c(home: Ho
         terminal.type("\x03\x03")
 
         assert terminal.leave() == 0
-        assert "Leaving. What isn't finished goes on at the next start." in terminal.shown()
-        all_gone(processes, home)
+        assert "Leaving. Unfinished work continues at the next start." in terminal.shown()
+        wait_for_end(processes, home)
 
 
-async def test_leaving_in_mid_turn_loses_nothing_and_ctrl_c_before_it_stops_the_turn(
+async def test_a_turn_continues_after_leaving_with_ctrl_d_and_is_stopped_by_ctrl_c(
     home: Home,
 ) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
@@ -113,7 +112,7 @@ async def test_leaving_in_mid_turn_loses_nothing_and_ctrl_c_before_it_stops_the_
 
 
 async def newest_outcome(home: Home) -> Outcome:
-    """Return the outcome of the message that was taken in last, from the data that `up` left."""
+    """Return the outcome of the last accepted message, from the data that `up` has left."""
     server = EmbeddedRedis(home)
     await server.start()
     fleet = Fleet.open(home.redis_url(Config()))
@@ -126,7 +125,7 @@ async def newest_outcome(home: Home) -> Outcome:
     return outcome
 
 
-def test_that_redis_is_away_is_said_once_and_a_signal_ends_it_all(home: Home) -> None:
+def test_a_redis_outage_is_reported_once_and_sigterm_ends_every_process(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("›")
         redis = redis_of(terminal.pid)
@@ -145,7 +144,7 @@ def test_that_redis_is_away_is_said_once_and_a_signal_ends_it_all(home: Home) ->
         assert "(Redis" not in terminal.see_gone("(Redis")
 
         os.kill(redis, signal.SIGKILL)
-        terminal.type("\x15memory\r")  # instead of what stands there
+        terminal.type("\x15memory\r")  # Ctrl-U deletes the line first
 
         terminal.see("You said before:")
         processes = everything(terminal.pid)
@@ -153,11 +152,11 @@ def test_that_redis_is_away_is_said_once_and_a_signal_ends_it_all(home: Home) ->
         terminal.kill(signal.SIGTERM)
 
         assert terminal.leave() == 0
-        all_gone(processes, home)
+        wait_for_end(processes, home)
 
 
-def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
-    """It has named the agents that cannot work before the chat."""
+def test_closing_the_terminal_ends_up_without_an_error(home: Home) -> None:
+    """Before the chat, `up` names the agents that cannot work."""
     (home.path / "remoteclaw.toml").write_text(
         "[agents.main]\nruntime = 'demo'\n"
         "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
@@ -168,8 +167,8 @@ def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
         terminal.see("›")
         shown = terminal.words()
         assert "problem other can't work: claude: 'no-such-claude' is not installed" in shown
-        # It names the highest: a sandboxed codex elsewhere makes an /tmp/.agents for a moment.
-        assert re.search(r"problem fourth has no tools: /\S+ would count", shown)
+        # The path may also be /tmp/.agents, which a sandboxed codex creates for a moment.
+        assert re.search(r"problem fourth has no tools: gemini would obey /\S+", shown)
         assert "main can't work" not in shown
         terminal.type("slow\r")
         terminal.see("\n1 2 3")
@@ -180,16 +179,16 @@ def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
         assert terminal.leave() == 0
         assert not (home.logs / "crash.log").exists()
         assert "Traceback" not in (home.logs / "up.log").read_text()
-        all_gone(processes, home)
+        wait_for_end(processes, home)
 
 
-# -- what it looks after --------------------------------------------------------------------------
+# -- supervised processes -------------------------------------------------------------------------
 
 
-def test_without_a_terminal_it_only_runs_and_once_in_a_home(directory: Path) -> None:
-    """Any path will do, and a locale without letters; a holder that is frozen is ended, too.
+def test_up_runs_without_a_terminal_and_only_once_per_state_directory(directory: Path) -> None:
+    """The path is relative and has characters with a meaning in URLs, and the locale is POSIX.
 
-    The path is a relative one, with what has a meaning in the URL of a socket.
+    A frozen holder is ended as well.
     """
     path, bare = "a #b%20c?d", {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     with contextlib.chdir(directory):
@@ -223,26 +222,26 @@ def test_without_a_terminal_it_only_runs_and_once_in_a_home(directory: Path) -> 
             up.send_signal(signal.SIGINT)  # Ctrl-C; the other tests end it with SIGTERM
 
             assert up.wait(HANG_S) == 0
-            all_gone(processes, there)
+            wait_for_end(processes, there)
 
     assert sorted(file.name for file in directory.iterdir()) == [path]
     if not there.sockets.is_relative_to(directory):
         shutil.rmtree(there.sockets)
 
 
-def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(home: Home) -> None:
-    """Meanwhile a log that has become too large is moved aside."""
+def test_killed_workers_and_redis_are_restarted_without_loss(home: Home) -> None:
+    """A log that has become too large is rotated meanwhile."""
     log, older = home.logs / "redis.log", home.logs / "redis.log.1"
     log.touch(mode=0o600)
     log.write_bytes(b"of an earlier year\n" * 600_000)
     with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
-        eventually_sync(lambda: log.stat().st_size < MAX_BYTES)
+        eventually_sync(lambda: log.stat().st_size < MAX_LOG_BYTES)
 
         def both() -> list[int] | None:
             found = parts_of(up.pid, "worker")
             return found if len(found) == 2 else None
 
-        workers = eventually_sync(both)  # the second one is started when all else is ready
+        workers = eventually_sync(both)  # the second one starts when all else is ready
 
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
@@ -256,14 +255,14 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
         )
         assert "- hello" in reply.stdout
         assert log.read_bytes().count(b"Server initialized") == 1
-        assert b"\0" not in log.read_bytes()  # it goes on at the beginning
+        assert b"\0" not in log.read_bytes()  # the new log has no gap at its beginning
         assert older.read_bytes().startswith(b"of an earlier year\n" * 600_000)
         assert b"Server initialized" in older.read_bytes()
         assert stat.S_IMODE(older.stat().st_mode) == 0o600
 
 
-def test_a_turn_goes_on_when_what_forks_the_workers_is_killed(home: Home) -> None:
-    """They end with it, and with them the agent; the message is asked again by the next ones."""
+def test_a_turn_is_retried_after_the_fork_server_is_killed(home: Home) -> None:
+    """Workers and agents end with the fork server; the next worker repeats the turn."""
     with running(home, REMOTECLAW__FLEET__WORKERS="1") as up:
         busy = remoteclaw(home, "send", "slow", "--wait", "0").stdout.strip()
 
@@ -283,7 +282,7 @@ def test_a_turn_goes_on_when_what_forks_the_workers_is_killed(home: Home) -> Non
         assert remoteclaw(home, "send", "hello", "--from", "bob").returncode == 0
 
 
-async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full(
+async def test_up_on_a_full_redis_finishes_accepted_messages_and_reports_it(
     home: Home,
 ) -> None:
     server = EmbeddedRedis(home)
@@ -304,9 +303,9 @@ async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is
         sent = remoteclaw(home, "send", "more")
         assert sent.returncode == 1
         assert "nothing new is accepted" in sent.stderr
-        told = remoteclaw(home, "status")
-        assert told.returncode == 0
-        assert "memory    Redis is full, " in told.stdout
+        status = remoteclaw(home, "status")
+        assert status.returncode == 0
+        assert "memory    Redis is full, " in status.stdout
 
         await fleet.scripts.client.delete("ballast")
 
@@ -314,10 +313,10 @@ async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is
     await fleet.aclose()
 
 
-def test_a_kill_takes_everything_along_and_a_power_failure_is_repaired_and_said(home: Home) -> None:
-    """After both it goes on; an end of Redis' file that is damaged is cut off.
+def test_killing_up_ends_every_process_and_a_damaged_redis_file_is_repaired(home: Home) -> None:
+    """The next `up` continues the turn, after it has cut off the damaged end of Redis' file.
 
-    Whoever sees the agent end first must not say that it died by itself.
+    The trace must not say that the agent died by itself.
     """
 
     def trace() -> str:
@@ -332,26 +331,26 @@ def test_a_kill_takes_everything_along_and_a_power_failure_is_repaired_and_said(
 
         up.kill()
 
-        all_gone(processes, home)
+        wait_for_end(processes, home)
     (file,) = [*home.redis_data.glob("appendonly.aof"), *home.redis_data.glob("*/*.incr.aof")]
     with file.open("ab") as opened:
         opened.write(b"*3\r\n" + b"\0" * 4096)
 
     shown: list[str] = []
     with running(home, shown):
-        told = "".join(shown)
-        assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
-        assert "4,100 bytes behind the last complete command were removed" in told
+        printed = "".join(shown)
+        assert f"  problem  Redis starts with less than there was: {file} was damaged" in printed
+        assert "4,100 bytes after the last complete command were removed" in printed
         eventually_sync(lambda: "attempt 2" in trace())
         assert remoteclaw(home, "stop", busy.partition("-")[0]).returncode == 0
         assert "died" not in trace()
         assert "- hello" in remoteclaw(home, "send", "memory").stdout
 
 
-# -- what keeps it from starting ------------------------------------------------------------------
+# -- starting -------------------------------------------------------------------------------------
 
 
-def test_a_hook_that_is_not_there_is_named_before_anything_starts(home: Home) -> None:
+def test_a_missing_hook_is_reported_before_anything_starts(home: Home) -> None:
     (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['nowhere:f']")
 
     result = remoteclaw(home, "up", "--no-console")
@@ -360,7 +359,9 @@ def test_a_hook_that_is_not_there_is_named_before_anything_starts(home: Home) ->
     assert result.stderr.startswith("remoteclaw: [hooks] agent_end names 'nowhere:f'")
 
 
-def test_a_worker_that_cannot_start_is_explained(home: Home, directory: Path) -> None:
+def test_a_worker_that_cannot_start_is_reported_with_the_reason(
+    home: Home, directory: Path
+) -> None:
     (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['picky:f']")
     (directory / "picky.py").write_text(
         "import sys\nif 'workers.settings' not in sys.modules: f = print\n"
@@ -373,7 +374,7 @@ def test_a_worker_that_cannot_start_is_explained(home: Home, directory: Path) ->
     assert "Traceback" not in result.stderr
 
 
-def test_the_first_agent_cli_that_is_found_is_taken_else_the_demo(
+def test_the_first_installed_agent_cli_is_used_or_else_the_demo(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(directory))
@@ -386,14 +387,14 @@ def test_the_first_agent_cli_that_is_found_is_taken_else_the_demo(
     assert detect_runtime() == ("codex", f"the first agent CLI found: {directory}/codex")
 
 
-def test_looking_does_not_keep_it_from_starting(home: Home) -> None:
-    """`status` holds the lock for a moment, to see whether anybody has it."""
+def test_up_starts_while_status_holds_the_lock(home: Home) -> None:
+    """`status` holds the lock for a moment, to check whether `up` has it."""
     with (home.path / "up.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
-        looked = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
-        looked.start()
+        unlocking = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
+        unlocking.start()
 
         with locked(home):
             assert running_pid(home) == os.getpid()
 
-        looked.join()
+        unlocking.join()

@@ -1,4 +1,4 @@
-"""Where the agent works: what `up` asks, keeps and says at its start."""
+"""The workspace of the agent: the question, the stored answer and the introduction of `up`."""
 
 import contextlib
 import os
@@ -31,13 +31,13 @@ def project(directory: Path) -> Path:
 
 
 def kept(home: Home) -> object:
-    """Return what the configuration file has of agents."""
+    """Return the table `agents` of the configuration file."""
     return tomllib.loads(home.config_file.read_text())["agents"]
 
 
 @contextlib.contextmanager
 def start(home: Home, project: Path, *options: str, **more: str) -> Iterator[Terminal]:
-    """Have `up` running in a terminal in a project."""
+    """Run `up` in a terminal in `project`."""
     command = (REMOTECLAW, "up", *options)
     with Terminal.running(*command, env=env(home, **more), directory=project) as terminal:
         yield terminal
@@ -48,9 +48,9 @@ def leave(terminal: Terminal) -> None:
     assert terminal.leave() == 0
 
 
-def test_it_asks_once_whether_the_agent_works_in_this_project(home: Home, project: Path) -> None:
+def test_up_asks_once_whether_the_agent_works_in_this_project(home: Home, project: Path) -> None:
     with start(home, project) as terminal:
-        terminal.see(f"Does it work here, in {project}? [Y/n]")
+        terminal.see(f"Should it work here, in {project}? [Y/n]")
         terminal.type("\r")
         terminal.see("›")
         terminal.type("hello\r")
@@ -64,12 +64,12 @@ def test_it_asks_once_whether_the_agent_works_in_this_project(home: Home, projec
     (another := project.with_name("another")).mkdir()
     with start(home, another) as terminal:
         shown = terminal.see("›")
-        assert "Does it work here" not in shown
+        assert "Should it work here" not in shown
         assert f"  works in {project}\n" in shown
         leave(terminal)
 
 
-def test_a_no_is_kept_as_well(home: Home, project: Path) -> None:
+def test_the_answer_no_about_the_project_is_stored(home: Home, project: Path) -> None:
     with start(home, project) as terminal:
         terminal.see("[Y/n]")
         terminal.type("n\r")
@@ -79,29 +79,29 @@ def test_a_no_is_kept_as_well(home: Home, project: Path) -> None:
     assert kept(home) == {"main": {"workspace": str(home.workspaces / "main")}}
 
 
-def test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer(
+def test_up_without_a_terminal_prints_the_option_for_the_project_and_takes_yes(
     home: Home, project: Path
 ) -> None:
     with contextlib.chdir(project):
-        told: list[str] = []
-        with running(home, told):
-            hint = f"  hint     `remoteclaw up --workspace {project}` has it work here, or --yes\n"
-            assert hint in told
-            assert f"  works in {home.workspaces}/main, a directory of its own\n" in told
-            assert "  page     `remoteclaw open` prints a link to it that logs you in\n" in told
-            assert "/#" not in "".join(told)
+        printed: list[str] = []
+        with running(home, printed):
+            command = f"`remoteclaw up --workspace {project}`"
+            assert f"  hint     {command}, or --yes, makes it work here\n" in printed
+            assert f"  works in {home.workspaces}/main, a directory of its own\n" in printed
+            assert "  page     `remoteclaw open` prints a link to it that logs you in\n" in printed
+            assert "/#" not in "".join(printed)
         assert not home.config_file.exists()
 
-        with running(home, told, "--yes"):
+        with running(home, printed, "--yes"):
             pass
     no_chat = "There is no chat here: use the page, or `remoteclaw chat` in a terminal.\n"
-    assert no_chat in told
-    assert f"  works in {project}\n" in told
+    assert no_chat in printed
+    assert f"  works in {project}\n" in printed
     assert kept(home) == {"main": {"workspace": str(project)}}
 
 
 @pytest.mark.parametrize("place", ["HOME", "/", "checkout", "state"])
-def test_it_does_not_ask_where_no_project_is(
+def test_up_does_not_ask_in_a_directory_that_is_no_project(
     home: Home, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from remoteclaw.cli.up import _project
@@ -113,7 +113,7 @@ def test_it_does_not_ask_where_no_project_is(
     assert _project(home) is None
 
 
-def test_options_are_kept_and_a_second_up_is_the_chat_with_the_first(
+def test_options_of_up_are_stored_and_a_second_up_opens_a_chat_with_the_first(
     home: Home, project: Path
 ) -> None:
     with start(home, project, "--workspace", str(project), "--runtime", "demo") as first:
@@ -139,7 +139,7 @@ def test_options_are_kept_and_a_second_up_is_the_chat_with_the_first(
         (("--workspace", ".."), "contains RemoteClaw's state directory", 1),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(
+def test_invalid_options_of_up_are_refused_before_anything_starts(
     home: Home, options: tuple[str, str], why: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home.path)
@@ -152,30 +152,30 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     assert not (home.path / "redis").exists() or not any((home.path / "redis").iterdir())
 
 
-def test_it_says_in_plain_words_what_the_agent_may_do(
+def test_up_says_what_the_agent_may_do(
     home: Home, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     settings = AgentConfig(runtime="claude", workspace=project, permissions="auto", model="opus")
 
-    told = dict(introduction(home, "main", settings))
+    lines = dict(introduction(home, "main", settings))
 
-    assert told["agent"] == "main is claude, as configured"
-    assert told["model"] == "opus"
-    assert told["works in"] == str(project)
-    assert told["may"].startswith("run commands, change files and use every tool without asking")
-    assert "CLAUDE.md" in told["ignores"]
-    assert "careful" not in told
+    assert lines["agent"] == "main is claude, as configured"
+    assert lines["model"] == "opus"
+    assert lines["works in"] == str(project)
+    assert lines["may"].startswith("run commands, change files and use every tool without asking")
+    assert "CLAUDE.md" in lines["ignores"]
+    assert "careful" not in lines
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     assert "you are root" in dict(introduction(home, "main", settings))["careful"]
-    asks = AgentConfig(runtime="claude")
-    assert "careful" not in dict(introduction(home, "main", asks))
-    assert dict(introduction(home, "main", asks))["model"] == "what claude itself is set to"
+    default = AgentConfig(runtime="claude")
+    assert "careful" not in dict(introduction(home, "main", default))
+    assert dict(introduction(home, "main", default))["model"] == "what claude itself is set to"
 
 
-def test_what_a_cli_can_t_be_held_to_is_named(home: Home) -> None:
+def test_up_names_permissions_that_the_cli_cannot_enforce(home: Home) -> None:
     rules = ("Bash(git status)", "Read", "WebFetch", "WebFetch(domain:example.org)", "mcp__theirs")
 
     def problem(runtime: str, permissions: str = "edits", **more: Any) -> str:
@@ -184,13 +184,13 @@ def test_what_a_cli_can_t_be_held_to_is_named(home: Home) -> None:
         )
         return rules_problem(settings) or ""
 
-    lost = "WebFetch(domain:example.org), mcp__theirs in its allow has no effect with gemini"
+    ineffective = "WebFetch(domain:example.org), mcp__theirs in its allow has no effect with gemini"
     assert problem("claude") == problem("demo") == problem("codex", "auto") == ""
     assert problem("codex").startswith("Read, WebFetch, WebFetch(domain:example.org) in its allow")
-    assert problem("gemini").startswith(f"Read, {lost}")
+    assert problem("gemini").startswith(f"Read, {ineffective}")
     assert problem("opencode").startswith("mcp__theirs in its allow has no effect with opencode")
     assert '"edits" is like "ask"' in problem("acp", command=["some-agent"])
     settings = AgentConfig(runtime="claude", permissions="edits", allow=rules)
-    told = introduction(home, "main", settings)
-    assert any("change files in that directory" in words for _, words in told)
-    assert any("Bash(git status), Read" in words for _, words in told)
+    lines = introduction(home, "main", settings)
+    assert any("change files in that directory" in text for _, text in lines)
+    assert any("Bash(git status), Read" in text for _, text in lines)

@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Fixtures of the tests of RQ and Redis."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.upstream.plain import PlainRq
 
 @pytest.fixture
 async def rq(directory: Path) -> AsyncIterator[PlainRq]:
-    """A Redis of the test's own; workers are started by the test."""
+    """A Redis of the test's own; the test starts workers."""
     with running_server(find_server(directory), directory) as server:
         plain = PlainRq(server)
         yield plain
@@ -24,7 +24,7 @@ async def rq(directory: Path) -> AsyncIterator[PlainRq]:
 
 @pytest.fixture
 def admin(any_server: Server) -> Iterator[Redis]:
-    """A second client, of somebody who looks on; the server is empty."""
+    """A second client, which observes the server; the server is empty."""
     with Redis(unix_socket_path=str(any_server.socket)) as client:
         client.flushall()
         yield client

@@ -1,4 +1,4 @@
-"""What the workers of these tests run, and the classes that they read it with."""
+"""Functions that the workers of these tests run, and a job class to read them with."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-#: How long a held job waits for its release at most, in seconds: a forgotten one ends by itself.
+#: A held job waits at most this long for its release, in seconds, so that a forgotten one ends.
 HELD_S = 600.0
 
 
@@ -44,7 +44,7 @@ def fail_discreetly(text: str) -> None:
 
 
 def hold(fifo: str) -> None:
-    """Say who runs, wait until somebody writes to the FIFO, and say that it went on."""
+    """Record the process, wait for a write to the FIFO, and record the process again."""
     release = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
     write(f"{fifo}.pids", str(os.getpid()))
     if select.select([release], [], [], HELD_S)[0]:
@@ -56,7 +56,7 @@ def speak(text: str) -> None:
 
 
 def describe() -> None:
-    """Note what this process is."""
+    """Record facts about this process."""
     facts = {
         "pid": os.getpid(),
         "parent": os.getppid(),
@@ -68,7 +68,7 @@ def describe() -> None:
 
 
 class Recorder(Job):
-    """Writes down what a worker does with a job, and does something else than its function."""
+    """Records what a worker does with a job, and does not run the job's function."""
 
     def __init__(
         self, id: str | None = None, connection: Any = None, serializer: Any = None

@@ -33,25 +33,25 @@ class Worker:
 
     @property
     def key(self) -> str:
-        """Its hash in Redis."""
+        """The key of its hash in Redis."""
         return f"rq:worker:{self.name}"
 
     async def ended(self) -> int:
-        """Wait until it has ended and return its exit status."""
+        """Wait until it has ended; return its exit status."""
         await eventually(lambda: self.process.poll() is not None)
         return int(self.process.returncode)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job that runs until it is released, and says in which processes it does."""
+    """A job that runs until it is released, and records the processes that run it."""
 
     job: Job
     fifo: Path
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run it, or have."""
+        """The processes that run it or have run it."""
         return _numbers(self.fifo.with_suffix(".pids"))
 
     @property
@@ -60,7 +60,7 @@ class Held:
         return _numbers(self.fifo.with_suffix(".done"))
 
     def release(self) -> None:
-        """Let it go on, wherever it runs."""
+        """Let it continue, in whichever process it runs."""
         writer = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK)
         os.write(writer, b"x")
         os.close(writer)
@@ -79,7 +79,7 @@ class PlainRq:
     # -- jobs ----------------------------------------------------------------------------------
 
     def enqueue(self, function: str, *arguments: Any, **options: Any) -> Job:
-        """Enqueue a call of something in `tests.upstream.jobs`."""
+        """Enqueue a call of a function in `tests.upstream.jobs`."""
         return self.queue.enqueue_call(f"tests.upstream.jobs.{function}", arguments, **options)
 
     def held(self, **options: Any) -> Held:
@@ -89,24 +89,24 @@ class PlainRq:
         return Held(self.enqueue("hold", str(fifo), **options), fifo)
 
     async def running(self, **options: Any) -> tuple[Held, int]:
-        """Enqueue such a job and wait until a worker runs it; return it and its work-horse."""
+        """Enqueue a held job and wait until a worker runs it; return it and its work-horse."""
         held = self.held(**options)
         await eventually(lambda: held.pids)
         return held, held.pids[0]
 
     def noted(self) -> list[str]:
-        """Return what jobs have noted so far."""
+        """Return the notes of all jobs so far."""
         path = self.directory / "notes"
         return path.read_text().split("\n")[:-1] if path.exists() else []
 
     # -- workers -------------------------------------------------------------------------------
 
     async def start_worker(self, *flags: str, **env: str) -> Worker:
-        """Start a worker of queue `q`, or as the flags say, and wait until it waits for jobs.
+        """Start a worker, by default of queue `q`, and wait until Redis blocks it on its queues.
 
-        Until Redis makes it wait, for one that calls itself idle has yet to ask for a job. A
-        SIGTERM in just that moment can end it by SIGSEGV: RQ's handler raises, and hiredis'
-        `pack_command` runs handlers while it packs a number, but expects no exception there.
+        A worker that calls itself idle may not have asked for a job yet. A SIGTERM in just that
+        moment can end it by SIGSEGV: RQ's handler raises, and hiredis' `pack_command` runs
+        handlers while it packs a number, but expects no exception there.
         """
         waited = self._waiting_clients()
         process, log = self.spawn(*(flags or self.flags()), **env)
@@ -120,11 +120,11 @@ class PlainRq:
         return Worker(process, await eventually(name), log)
 
     async def work(self, *flags: str, **env: str) -> str:
-        """Have a worker do all that is on the queue; return its log."""
+        """Let a worker run all jobs on the queue; return its log."""
         process, log = self.spawn("--burst", *(flags or self.flags()), **env)
 
         def is_done() -> bool:
-            # Leaving properly may take it a second more, for the thread that listens to commands.
+            # An orderly exit can take a second more, for the thread that listens to commands.
             has_ended = process.poll() is not None
             return "done, quitting" in log.read_text() or has_ended
 
@@ -143,7 +143,7 @@ class PlainRq:
                 env=self.env(**env),
                 stdout=file,
                 stderr=file,
-                process_group=0,  # workers kill groups, and this one has the tests in it
+                process_group=0,  # workers kill process groups, and our own includes the tests
             )
         self._workers.append(process)
         return process, log
@@ -168,7 +168,7 @@ class PlainRq:
         return bool(registered == [str(pid).encode(), b"idle"] and listeners[0][1] == 1)
 
     def env(self, **more: str) -> dict[str, str]:
-        """Return a worker's environment, by which it and its work-horses are found again."""
+        """Return a worker's environment, by which `end` finds it and its work-horses."""
         return {"PATH": os.environ["PATH"], "UPSTREAM_DIRECTORY": str(self.directory), **more}
 
     async def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What some workers of these tests read, with `-c tests.upstream.settings`."""
+"""Settings of some workers of these tests, for `-c tests.upstream.settings`."""
 
 import json
 import os

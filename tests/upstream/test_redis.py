@@ -1,4 +1,4 @@
-"""What Redis and Valkey do where their documentation leaves it open."""
+"""Behaviour of Redis and Valkey that their documentation leaves open."""
 
 import asyncio
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.support.servers import Server
 from tests.support.waiting import eventually
 from tests.upstream.servers import blocked, each_server, restart, server_and_client
 
-#: A time in the year 2286, in milliseconds: what a clock says that will be set back.
+#: A time in the year 2286, in milliseconds: the time of a clock that will be set back.
 LATER = 9_999_999_999_999
 
 
 # -- scripts --------------------------------------------------------------------------------------
 
 
-async def test_a_script_that_fails_keeps_what_it_had_written(client: redis.asyncio.Redis) -> None:
+async def test_a_failing_script_does_not_undo_its_writes(client: redis.asyncio.Redis) -> None:
     """fleet/scripts: why each checks its fence before it writes anything."""
     await client.set("text", "x")
     script = client.register_script("redis.call('SET', KEYS[1], 1) redis.call('INCR', KEYS[2])")
@@ -33,10 +33,10 @@ async def test_a_script_that_fails_keeps_what_it_had_written(client: redis.async
 
 
 @each_server
-async def test_a_registered_script_runs_also_when_the_server_has_forgotten_it(
+async def test_a_registered_script_runs_even_if_the_server_has_lost_it(
     program: ServerProgram, directory: Path
 ) -> None:
-    """fleet/connection.py: `Scripts` registers each one once, for good."""
+    """fleet/connection.py: `Scripts` registers each script only once."""
     async with server_and_client(program, directory) as (server, client):
         script = client.register_script("return 'ran'")
         await script()
@@ -53,18 +53,18 @@ async def test_a_registered_script_runs_also_when_the_server_has_forgotten_it(
 # -- streams --------------------------------------------------------------------------------------
 
 
-async def test_ids_grow_also_when_the_clock_is_set_back(client: redis.asyncio.Redis) -> None:
-    """fleet/scripts: order of entries, and stop marks, go by id."""
+async def test_stream_ids_grow_even_if_the_clock_is_set_back(client: redis.asyncio.Redis) -> None:
+    """fleet/scripts: the order of entries, and stop marks, depend on ids."""
     await client.xadd("stream", {"a": "1"}, id=f"{LATER}-5")
 
     assert await client.xadd("stream", {"a": "2"}) == f"{LATER}-6".encode()
 
 
 @each_server
-async def test_an_emptied_stream_remembers_its_last_id_over_a_restart(
+async def test_an_emptied_stream_remembers_its_last_id_after_a_restart(
     program: ServerProgram, directory: Path
 ) -> None:
-    """fleet/scripts: a stop mark stays below what comes later; `WAKE` and readers go by id."""
+    """fleet/scripts: a stop mark stays below later ids; `WAKE` and readers depend on ids, too."""
     async with server_and_client(program, directory) as (server, client):
         for key in ("stream", "rewritten"):
             await client.xadd(key, {"a": "1"}, id=f"{LATER}-1")
@@ -91,7 +91,7 @@ async def rewritten(client: redis.asyncio.Redis) -> bool:
 
 @pytest.mark.parametrize("first", ["taker", "reader"])
 @pytest.mark.parametrize("command", ["blmove", "blpop"])
-async def test_who_is_blocked_on_a_list_is_served_before_anybody_can_look(
+async def test_a_client_blocked_on_a_list_is_served_before_others_can_read_it(
     any_server: Server, client: redis.asyncio.Redis, admin: Redis, command: str, first: str
 ) -> None:
     """fleet/lease.py: a hint still on the queue after its `WAKE` entry found no idle worker."""
@@ -123,7 +123,7 @@ async def test_who_is_blocked_on_a_list_is_served_before_anybody_can_look(
 
 
 @each_server
-async def test_what_was_answered_survives_a_kill(program: ServerProgram, directory: Path) -> None:
+async def test_acknowledged_writes_survive_a_kill(program: ServerProgram, directory: Path) -> None:
     """fleet/inbound.py: a message that was accepted is kept, with `appendfsync always`.
 
     With `everysec` a server postpones writing while the disk is busy, for two seconds at most.

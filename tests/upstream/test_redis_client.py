@@ -1,4 +1,4 @@
-"""What redis-py does when a reply is lost or not waited for, and what it makes of refusals."""
+"""redis-py: lost connections, cancelled commands, and the errors for refusals."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ from tests.upstream.servers import blocked, each_server, server_and_client
 # -- commands and connections ---------------------------------------------------------------------
 
 
-async def test_our_client_does_not_send_a_command_again_when_its_connection_is_lost(
+async def test_our_client_does_not_resend_a_command_after_a_lost_connection(
     client: redis.asyncio.Redis, admin: Redis
 ) -> None:
-    """fleet/connection.py: `Scripts.call()` is the only place that repeats."""
+    """fleet/connection.py: `Scripts.call()` is the only place that retries."""
     waiting = asyncio.create_task(take(client))
     (lost,) = await eventually(blocked(admin, "blpop"))
 
@@ -33,8 +33,10 @@ async def test_our_client_does_not_send_a_command_again_when_its_connection_is_l
         await waiting
 
 
-async def test_a_client_that_is_told_nothing_may_do_so(any_server: Server, admin: Redis) -> None:
-    """fleet/connection.py: why `open_redis` turns redis-py's own repeats off."""
+async def test_a_client_with_default_options_resends_a_command(
+    any_server: Server, admin: Redis
+) -> None:
+    """fleet/connection.py: why `open_redis` turns redis-py's own retries off."""
     path = str(any_server.socket)
     async with redis.asyncio.Redis(unix_socket_path=path, socket_timeout=None) as default:
         waiting = asyncio.create_task(take(default))
@@ -47,7 +49,7 @@ async def test_a_client_that_is_told_nothing_may_do_so(any_server: Server, admin
         await waiting
 
 
-async def test_a_command_that_is_cancelled_does_not_answer_the_next_one(
+async def test_the_reply_to_a_cancelled_command_does_not_answer_the_next_one(
     client: redis.asyncio.Redis, admin: Redis
 ) -> None:
     """fleet/connection.py: `asyncio.timeout` cancels commands, and drains are cancelled too."""
@@ -64,20 +66,20 @@ async def test_a_command_that_is_cancelled_does_not_answer_the_next_one(
 
 
 def take(client: redis.asyncio.Redis) -> Any:
-    """Return a wait for something on a list."""
+    """Return a blocking read of a list."""
     return client.blpop(["list"], 20)
 
 
-async def test_a_wait_for_a_message_may_be_cancelled_and_misses_none(
+async def test_a_cancelled_wait_for_a_message_misses_none(
     client: redis.asyncio.Redis, admin: Redis
 ) -> None:
-    """fleet/outcomes.py: it looks by itself now and then, and waits again."""
+    """fleet/outcomes.py: it cancels its wait now and then to poll, and waits again."""
     async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
         await pubsub.subscribe("channel")
         await eventually(lambda: admin.pubsub_numsub("channel")[0][1] == 1)
         for number in range(5):
             waiting = asyncio.create_task(wait_long(pubsub))
-            await asyncio.sleep(0)  # it waits
+            await asyncio.sleep(0)  # let it begin to wait
             waiting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await waiting
@@ -90,13 +92,13 @@ async def test_a_wait_for_a_message_may_be_cancelled_and_misses_none(
 
 
 async def wait_long(pubsub: Any) -> Any:
-    """Wait for the next message, past the answers to subscriptions."""
+    """Wait for the next message, and skip the replies to subscriptions."""
     while (message := await pubsub.get_message(timeout=None)) is None:
         pass
     return message
 
 
-async def test_our_client_says_no_more_than_hello_first(
+async def test_our_client_sends_only_hello_before_the_first_command(
     client: redis.asyncio.Redis, admin: Redis
 ) -> None:
     """fleet/connection.py: `driver_info=None` spares two round trips per connection."""
@@ -104,11 +106,11 @@ async def test_our_client_says_no_more_than_hello_first(
 
     await client.echo("x")
 
-    said = {name for name in admin.info("commandstats") if "config" not in name}
-    assert said == {"cmdstat_hello", "cmdstat_echo"}
+    commands = {name for name in admin.info("commandstats") if "config" not in name}
+    assert commands == {"cmdstat_hello", "cmdstat_echo"}
 
 
-def test_hiredis_parses_the_answers() -> None:
+def test_hiredis_parses_the_replies() -> None:
     """fleet/connection.py: without it, parsing takes half of a turn's own time."""
     assert DefaultParser.__name__ == "_AsyncHiredisParser"
 
@@ -117,10 +119,10 @@ def test_hiredis_parses_the_answers() -> None:
 
 
 @each_server
-async def test_a_server_that_loads_its_data_says_so(
+async def test_a_server_that_loads_its_data_reports_it(
     program: ServerProgram, directory: Path
 ) -> None:
-    """fleet/connection.py, fleet/embedded.py: that is waited for, as a lost connection is."""
+    """fleet/connection.py, fleet/embedded.py: the client waits for it, as for a lost connection."""
     async with server_and_client(program, directory) as (server, client):
         pipeline = client.pipeline(transaction=False)
         for number in range(20_000):
@@ -131,7 +133,7 @@ async def test_a_server_that_loads_its_data_says_so(
 
     async with open_redis(server.url) as client:
 
-        async def says_so() -> bool:
+        async def reports_loading() -> bool:
             try:
                 await client.ping()
             except exceptions.BusyLoadingError:
@@ -141,17 +143,17 @@ async def test_a_server_that_loads_its_data_says_so(
             raise AssertionError("it has loaded its data already")
 
         try:
-            await eventually(says_so)
+            await eventually(reports_loading)
         finally:
             loading.kill()
             loading.wait()
 
 
 @each_server
-async def test_a_demoted_server_says_that_it_is_read_only_to_a_script_that_writes(
+async def test_a_replica_refuses_a_script_that_writes_as_read_only(
     program: ServerProgram, directory: Path
 ) -> None:
-    """fleet/connection.py: a failover is waited for."""
+    """fleet/connection.py: the client waits for a failover."""
     options = ("--replicaof", "127.0.0.1", "1")
     async with server_and_client(program, directory, *options) as (_, client):
         script = client.register_script("redis.call('SET', KEYS[1], '1')")
@@ -163,7 +165,7 @@ async def test_a_demoted_server_says_that_it_is_read_only_to_a_script_that_write
 
 
 @each_server
-async def test_a_full_server_says_so_to_a_script_that_writes(
+async def test_a_full_server_refuses_a_script_that_writes_as_out_of_memory(
     program: ServerProgram, directory: Path
 ) -> None:
     """fleet/connection.py: the person is told that nothing new is accepted."""
@@ -177,15 +179,15 @@ async def test_a_full_server_says_so_to_a_script_that_writes(
 
 
 def names(error: Exception, kind: type[Exception], text: str) -> bool:
-    """Whether an error is of a kind; before Redis 7.0 it says so in its text alone."""
+    """Whether an error is of a kind; before Redis 7.0, only its text shows the kind."""
     return isinstance(error, kind) or text in str(error)
 
 
 @each_server
-async def test_a_script_that_may_is_run_by_a_full_server(
+async def test_a_full_server_runs_a_script_with_the_flag_allow_oom(
     program: ServerProgram, directory: Path
 ) -> None:
-    """fleet/connection.py: only accepting is refused; before Redis 7.0 there are no flags."""
+    """fleet/connection.py: only accepting is refused. Redis before 7.0 has no flags."""
     async with server_and_client(program, directory, "--maxmemory", "1kb") as (_, client):
         script = client.register_script(ALLOW_OOM + "return redis.call('SET', KEYS[1], '1')")
         version = (await client.info("server"))["redis_version"]
@@ -197,10 +199,10 @@ async def test_a_script_that_may_is_run_by_a_full_server(
             assert await script(keys=["key"]) == b"OK"
 
 
-async def test_a_server_tells_all_that_decides_whether_it_is_fit(
+async def test_info_has_everything_that_the_fitness_check_needs(
     client: redis.asyncio.Redis,
 ) -> None:
-    """fleet/connection.py: `check_fitness` looks at these."""
+    """fleet/connection.py: `check_fitness` reads these."""
     info = await client.info("everything")
 
     assert [int(part) for part in str(info["redis_version"]).split(".")[:2]] >= [6, 2]

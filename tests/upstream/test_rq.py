@@ -1,6 +1,6 @@
-"""RQ's queues: how a hint gets on one, is taken from it, and what is left of it.
+"""RQ's queues: how a hint is enqueued and taken, and what is left of it.
 
-Why jobs are hints and nothing else is in `docs/decisions/0001-streams-are-the-truth.md`.
+`docs/decisions/0001-streams-are-the-truth.md` explains why jobs are only hints.
 """
 
 import base64
@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 from tests.upstream.plain import PlainRq
 
 SID = "0" * 32
-#: How hints are enqueued.
+#: The options with which hints are enqueued.
 HINT: dict[str, Any] = {
     "timeout": -1,
     "result_ttl": 0,
@@ -68,8 +68,8 @@ def test_a_hint_in_redis_is_a_hash_with_compressed_json(rq: PlainRq) -> None:
     fields: Any = rq.redis.hgetall(f"rq:job:{job.id}")
     data = fields.pop(b"data")
     assert json.loads(zlib.decompress(data)) == ["workers.jobs.drain", None, [SID], {}]
-    said = {name: value for name, value in fields.items() if value and not name.endswith(b"_at")}
-    assert said == {
+    stored = {name: value for name, value in fields.items() if value and not name.endswith(b"_at")}
+    assert stored == {
         b"origin": b"q",
         b"status": b"queued",
         b"description": b"session 1234",
@@ -83,7 +83,7 @@ def test_a_hint_in_redis_is_a_hash_with_compressed_json(rq: PlainRq) -> None:
 
 
 async def test_the_length_of_a_queue_counts_the_jobs_that_no_worker_has_taken(rq: PlainRq) -> None:
-    """fleet/lease.py, finish.lua, sweep.lua: LLEN says whether others wait for a worker."""
+    """fleet/lease.py, finish.lua, sweep.lua: LLEN shows whether other sessions wait."""
     await rq.start_worker()
     held, _ = await rq.running()
     assert rq.redis.llen("rq:queue:q") == 0
@@ -111,8 +111,8 @@ async def test_an_idle_worker_is_blocked_on_its_queues(
     assert await eventually(blocked) == [command]
 
 
-async def test_a_worker_takes_from_its_queues_in_their_order(rq: PlainRq) -> None:
-    """workers/settings.py: people come before what nobody waits for."""
+async def test_a_worker_takes_jobs_from_its_queues_in_their_order(rq: PlainRq) -> None:
+    """workers/settings.py: messages of people come before background work."""
     for name in ("later@host", "later", "q@host", "q"):
         queue = Queue(name, connection=rq.redis, serializer=JSONSerializer)
         queue.enqueue_call("tests.upstream.jobs.note", (name,))
@@ -125,7 +125,7 @@ async def test_a_worker_takes_from_its_queues_in_their_order(rq: PlainRq) -> Non
 # -- what is left ---------------------------------------------------------------------------------
 
 
-async def test_a_job_that_succeeds_leaves_nothing_if_its_result_is_not_kept(rq: PlainRq) -> None:
+async def test_a_successful_job_leaves_no_key_if_its_result_is_not_kept(rq: PlainRq) -> None:
     """fleet/wake.py: hints have `result_ttl=0`, so RQ's keys don't grow."""
     job = rq.enqueue("note", **HINT)
     assert mentions(rq, job)
@@ -136,7 +136,7 @@ async def test_a_job_that_succeeds_leaves_nothing_if_its_result_is_not_kept(rq: 
     assert mentions(rq, job) == []
 
 
-async def test_a_job_that_fails_is_kept_for_as_long_as_it_says(rq: PlainRq) -> None:
+async def test_a_failed_job_is_kept_for_its_failure_ttl(rq: PlainRq) -> None:
     """fleet/wake.py: `failure_ttl` is how long rq-dashboard shows a drain that failed."""
     job = rq.enqueue("fail", **HINT)
 
@@ -151,7 +151,7 @@ async def test_a_job_that_fails_is_kept_for_as_long_as_it_says(rq: PlainRq) -> N
 
 
 async def test_rq_logs_and_stores_the_text_of_an_exception(rq: PlainRq) -> None:
-    """workers/jobs.py: why an unexpected error leaves it as `DrainFailed`."""
+    """workers/jobs.py: why an unexpected error becomes `DrainFailed`."""
     job = rq.enqueue("fail", "a secret", **HINT)
 
     log = await rq.work()
@@ -160,7 +160,7 @@ async def test_rq_logs_and_stores_the_text_of_an_exception(rq: PlainRq) -> None:
     assert b"ValueError: a secret" in stored_failure(rq, job)
 
 
-async def test_an_exception_from_none_hides_the_one_before(rq: PlainRq) -> None:
+async def test_an_exception_that_is_raised_from_none_hides_the_original(rq: PlainRq) -> None:
     """workers/jobs.py: `raise DrainFailed(…) from None` keeps a message's text out of RQ."""
     job = rq.enqueue("fail_discreetly", "a secret", **HINT)
 
@@ -172,7 +172,7 @@ async def test_an_exception_from_none_hides_the_one_before(rq: PlainRq) -> None:
     assert b"a secret" not in stored_failure(rq, job)
 
 
-async def test_rq_logs_a_jobs_description_and_none_of_its_arguments(rq: PlainRq) -> None:
+async def test_rq_logs_a_jobs_description_but_not_its_arguments(rq: PlainRq) -> None:
     """workers/jobs.py: it gives each job a description that may be logged."""
     rq.enqueue("note", "an argument", **HINT)
 
@@ -182,7 +182,7 @@ async def test_rq_logs_a_jobs_description_and_none_of_its_arguments(rq: PlainRq)
     assert "an argument" not in log
 
 
-async def test_a_timeout_of_minus_one_sets_no_alarm_that_could_go_off(rq: PlainRq) -> None:
+async def test_a_timeout_of_minus_one_sets_no_alarm_that_ever_fires(rq: PlainRq) -> None:
     """fleet/wake.py, workers/jobs.py: RQ's clock must not end a turn."""
     rq.enqueue("describe", timeout=-1)
     rq.enqueue("describe", timeout=1000)
@@ -203,6 +203,6 @@ def mentions(rq: PlainRq, job: Job) -> list[str]:
 
 
 def stored_failure(rq: PlainRq, job: Job) -> bytes:
-    """Return what RQ has stored of a job's exception."""
+    """Return the text that RQ has stored for a job's exception."""
     ((_, fields),) = cast(Any, rq.redis.xrange(f"rq:results:{job.id}"))
     return zlib.decompress(base64.b64decode(fields[b"exc_string"]))

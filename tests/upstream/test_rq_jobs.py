@@ -1,4 +1,4 @@
-"""How RQ reads a job and runs it: `workers.jobs.DrainJob` comes between with a class of its own."""
+"""How RQ reads and runs a job; `workers.jobs.DrainJob` relies on it."""
 
 import ast
 import inspect
@@ -14,18 +14,18 @@ RECORDER = ("-j", "tests.upstream.jobs.Recorder")
 
 
 def recorded(rq: PlainRq) -> list[tuple[int, str]]:
-    """Return what the class has recorded: in which process, and what."""
+    """Return the records of the class, each with the process that has written it."""
     lines = (rq.directory / "record").read_text().splitlines()
-    return [(int(pid), what) for pid, _, what in (line.partition(" ") for line in lines)]
+    return [(int(pid), text) for pid, _, text in (line.partition(" ") for line in lines)]
 
 
 # -- reading --------------------------------------------------------------------------------------
 
 
-async def test_a_worker_reads_each_job_once_with_the_class_it_was_started_with(
+async def test_a_worker_reads_each_job_once_with_the_job_class_of_its_flags(
     rq: PlainRq,
 ) -> None:
-    """workers/jobs.py: what `refresh` and `restore` have checked is what runs."""
+    """workers/jobs.py: the job that `refresh` and `restore` have checked is the one that runs."""
     rq.enqueue("note", "one")
 
     log = await rq.work(*rq.flags(*RECORDER))
@@ -38,7 +38,7 @@ async def test_a_worker_reads_each_job_once_with_the_class_it_was_started_with(
     assert "Traceback" not in log
 
 
-async def test_a_job_runs_what_perform_does_and_its_function_is_never_looked_up(
+async def test_a_job_runs_perform_and_its_function_is_never_looked_up(
     rq: PlainRq,
 ) -> None:
     """workers/jobs.py: `perform` runs the drain, whatever the job's data names."""
@@ -51,7 +51,7 @@ async def test_a_job_runs_what_perform_does_and_its_function_is_never_looked_up(
     assert "Traceback" not in log
 
 
-async def test_the_class_decides_how_data_is_read_whatever_the_worker_was_told(
+async def test_the_job_class_decides_the_serializer_whatever_the_flags(
     rq: PlainRq,
 ) -> None:
     """workers/jobs.py: workers are started without `-S`, which would mean pickle."""
@@ -62,8 +62,8 @@ async def test_the_class_decides_how_data_is_read_whatever_the_worker_was_told(
     assert recorded(rq)[-1][1] == "perform one"
 
 
-async def test_a_worker_logs_the_description_that_the_class_gave(rq: PlainRq) -> None:
-    """workers/jobs.py: what the hash says is not logged."""
+async def test_a_worker_logs_the_description_that_the_job_class_has_set(rq: PlainRq) -> None:
+    """workers/jobs.py: the description in the hash is not logged."""
     rq.enqueue("note", "one", description="as somebody says")
 
     log = await rq.work(*rq.flags(*RECORDER))
@@ -72,14 +72,14 @@ async def test_a_worker_logs_the_description_that_the_class_gave(rq: PlainRq) ->
     assert "as somebody says" not in log
 
 
-async def test_a_job_that_seems_not_to_exist_is_skipped(rq: PlainRq) -> None:
+async def test_a_job_whose_class_raises_no_such_job_is_skipped(rq: PlainRq) -> None:
     """workers/jobs.py: `NoSuchJobError` is how a job is refused."""
     refused = rq.enqueue("note", "one", description="not there")
     rq.enqueue("note", "two")
 
     log = await rq.work(*rq.flags(*RECORDER))
 
-    assert [what for _, what in recorded(rq) if what.startswith("perform")] == ["perform two"]
+    assert [text for _, text in recorded(rq) if text.startswith("perform")] == ["perform two"]
     assert refused.get_status() == "queued"
     assert "Traceback" not in log
 
@@ -105,8 +105,8 @@ async def test_any_other_error_while_a_job_is_read_ends_the_worker(rq: PlainRq) 
     assert "ValueError: this can't be read" in worker.log.read_text()
 
 
-def test_the_class_may_set_the_timeout_as_redis_would_have_it(rq: PlainRq) -> None:
-    """workers/jobs.py: `restore` is given `timeout: -1`, whatever the hash says."""
+def test_the_job_class_can_override_the_timeout_of_the_hash(rq: PlainRq) -> None:
+    """workers/jobs.py: `restore` gets `timeout: -1`, whatever is in the hash."""
     job = rq.enqueue("note", "one", timeout=5)
     fields: Any = rq.redis.hgetall(job.key)
 
@@ -117,8 +117,8 @@ def test_the_class_may_set_the_timeout_as_redis_would_have_it(rq: PlainRq) -> No
 
 # -- what a hash can make RQ do -------------------------------------------------------------------
 
-#: Fields that RQ reads and that make it do nothing but keep or show them, for a while.
-#: (`exc_info` it unpacks, however large it becomes.)
+#: Fields that RQ only keeps or shows, for a while.
+#: (It decompresses `exc_info`, however large that becomes.)
 CONSIDERED = frozenset(
     """
     data created_at origin worker_name description enqueued_at started_at ended_at last_heartbeat
@@ -130,7 +130,7 @@ CONSIDERED = frozenset(
 )
 
 
-def test_rq_reads_no_field_that_was_not_considered() -> None:
+def test_rq_reads_only_the_fields_that_we_have_considered() -> None:
     """workers/jobs.py: `_FORBIDDEN` has every field that makes RQ do something."""
     fields = set(fields_read_by(Job.restore))
 

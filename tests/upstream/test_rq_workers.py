@@ -1,4 +1,4 @@
-"""A stock worker's life: what it reads at its start, where it registers, and how it ends."""
+"""A stock worker: the settings that it reads, its registration, and its end."""
 
 import json
 import os
@@ -16,7 +16,7 @@ SETTINGS = "tests.upstream.settings"
 
 
 def settings_read(rq: PlainRq) -> list[dict[str, Any]]:
-    """Return where and how often the settings were read."""
+    """Return a record for each time that the settings were read."""
     path = rq.directory / "settings-read"
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -31,8 +31,8 @@ async def test_names_in_capitals_are_taken_from_the_settings_module(rq: PlainRq)
     assert rq.redis.hget(worker.key, "queues") == b"from-settings"
 
 
-async def test_the_settings_logging_is_in_force_in_a_work_horse(rq: PlainRq) -> None:
-    """workers/settings.py: DICT_CONFIG has our own lines; RQ's logging does not undo it."""
+async def test_the_logging_of_the_settings_applies_in_a_work_horse(rq: PlainRq) -> None:
+    """workers/settings.py: DICT_CONFIG logs our own lines; RQ's logging does not undo it."""
     rq.enqueue("speak", "hello")
 
     await rq.work("-c", SETTINGS, "-S", "json", "q")
@@ -40,10 +40,10 @@ async def test_the_settings_logging_is_in_force_in_a_work_horse(rq: PlainRq) -> 
     assert (rq.directory / "spoken").read_text() == "hello\n"
 
 
-async def test_settings_are_read_once_by_the_worker_whose_work_horses_know_them(
+async def test_settings_are_read_once_by_the_worker_and_inherited_by_work_horses(
     rq: PlainRq,
 ) -> None:
-    """workers/settings.py: WORKER_PID is the worker's, and what it loads is there after a fork."""
+    """workers/settings.py: WORKER_PID is the worker's, and loaded modules survive a fork."""
     rq.enqueue("describe")
     rq.enqueue("describe")
     worker = await rq.start_worker("-c", SETTINGS, "-S", "json", "q")
@@ -57,7 +57,7 @@ async def test_settings_are_read_once_by_the_worker_whose_work_horses_know_them(
 
 
 async def test_a_work_horse_is_its_workers_child_and_leads_its_own_group(rq: PlainRq) -> None:
-    """workers/jobs.py: `die_with_parent(WORKER_PID)`; a Ctrl-C for the worker isn't its own."""
+    """workers/jobs.py: `die_with_parent(WORKER_PID)`; a Ctrl-C for the worker does not reach it."""
     worker = await rq.start_worker()
 
     rq.enqueue("describe")
@@ -105,7 +105,7 @@ async def test_queues_on_the_command_line_win_over_the_settings(rq: PlainRq) -> 
     assert rq.redis.hget(worker.key, "queues") == b"one,two"
 
 
-async def test_settings_that_exit_end_the_worker_with_their_sentence(rq: PlainRq) -> None:
+async def test_settings_that_exit_end_the_worker_with_their_message(rq: PlainRq) -> None:
     """workers/settings.py: an unfit Redis or a wrong configuration is one line."""
     process, log = rq.spawn("-c", SETTINGS, UPSTREAM_REFUSED="1")
 
@@ -116,8 +116,8 @@ async def test_settings_that_exit_end_the_worker_with_their_sentence(rq: PlainRq
 # -- the registry ---------------------------------------------------------------------------------
 
 
-async def test_a_worker_is_registered_with_what_it_is_and_does(rq: PlainRq) -> None:
-    """fleet/workers.py: `status`, `doctor` and `up` look at the registry."""
+async def test_a_worker_is_registered_with_its_pid_host_queues_and_state(rq: PlainRq) -> None:
+    """fleet/workers.py: `status`, `doctor` and `up` read the registry."""
     worker = await rq.start_worker(*rq.flags(queues=("q", "another")))
 
     def fields() -> list[bytes | None]:
@@ -137,7 +137,7 @@ async def test_a_worker_is_registered_with_what_it_is_and_does(rq: PlainRq) -> N
 
 
 async def test_a_worker_that_ends_leaves_the_registry(rq: PlainRq) -> None:
-    """fleet/workers.py: one that died is not counted."""
+    """fleet/workers.py: a worker that has ended is not counted."""
     worker = await rq.start_worker()
 
     worker.process.terminate()
@@ -148,7 +148,7 @@ async def test_a_worker_that_ends_leaves_the_registry(rq: PlainRq) -> None:
 
 
 async def test_a_worker_that_is_killed_stays_registered_until_its_key_expires(rq: PlainRq) -> None:
-    """fleet/workers.py: "counts as alive" is RQ's word, and may be wrong for eight minutes."""
+    """fleet/workers.py: "counts as alive" is RQ's view, and may be wrong for eight minutes."""
     worker = await rq.start_worker()
 
     worker.process.kill()
@@ -191,16 +191,16 @@ async def test_a_busy_worker_that_is_asked_to_end_finishes_its_job_and_takes_no_
     assert rq.redis.llen("rq:queue:q") == 1
 
 
-async def test_a_busy_worker_that_is_asked_twice_kills_its_work_horse(rq: PlainRq) -> None:
-    """fleet/sweep.py: the job stays "started", so RQ does not see to it; the sweeper does."""
+async def test_a_busy_worker_that_is_asked_to_end_twice_kills_its_work_horse(rq: PlainRq) -> None:
+    """fleet/sweep.py: the job stays "started", so RQ does not repeat it; the sweeper does."""
     worker = await rq.start_worker()
     held, horse = await rq.running()
 
-    def was_heard_twice() -> bool:
-        worker.process.terminate()  # within a second of the first one it is ignored
+    def was_noticed_twice() -> bool:
+        worker.process.terminate()  # a second SIGTERM within a second of the first is ignored
         return "cold shut down" in worker.log.read_text()
 
-    await eventually(was_heard_twice)
+    await eventually(was_noticed_twice)
     await worker.ended()
 
     assert not is_alive(horse)
@@ -224,7 +224,7 @@ async def test_a_work_horse_outlives_a_worker_that_is_killed(rq: PlainRq) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
-async def test_a_work_horse_dies_of_a_signal_and_its_worker_goes_on_at_once(
+async def test_a_worker_continues_at_once_after_a_signal_kills_its_work_horse(
     rq: PlainRq, number: signal.Signals
 ) -> None:
     """fleet/sweep.py: for RQ the job has failed, so it is the sweeper that repeats the turn."""
@@ -257,7 +257,7 @@ async def test_a_work_horse_ignores_ctrl_c(rq: PlainRq) -> None:
 async def test_a_busy_worker_ends_at_a_heartbeat_without_redis_and_leaves_its_work_horse(
     rq: PlainRq,
 ) -> None:
-    """supervisor.py: why workers are started again; workers/jobs.py: the work-horse goes too."""
+    """supervisor.py: why workers are restarted; workers/jobs.py: the work-horse ends, too."""
     worker = await rq.start_worker(*rq.flags("--job-monitoring-interval", "1"))
     _, horse = await rq.running()
 
@@ -267,12 +267,12 @@ async def test_a_busy_worker_ends_at_a_heartbeat_without_redis_and_leaves_its_wo
     assert is_alive(horse)
 
 
-async def test_an_idle_worker_outlasts_redis_being_away(rq: PlainRq) -> None:
-    """supervisor.py: when Redis is started again, idle workers need not be."""
+async def test_an_idle_worker_survives_a_restart_of_redis(rq: PlainRq) -> None:
+    """supervisor.py: after a restart of Redis, idle workers need no restart."""
     worker = await rq.start_worker()
 
     rq.server.kill()
-    # Not the line of the thread that listens to commands, which says 2 seconds.
+    # The thread that listens to commands logs another line, with 2 seconds.
     await eventually(lambda: "retrying in 1 seconds" in worker.log.read_text())
     rq.server.start()
 

@@ -37,7 +37,7 @@ class Dashboard:
             return False
 
     def status(self, path: str, method: str = "GET", **headers: str) -> int:
-        """Return the status of a request as a page of a stranger's can have it sent."""
+        """Return the status of a request such as a stranger's web page can send."""
         url = f"http://127.0.0.1:{self._port}{path}"
         request = urllib.request.Request(url, method=method, headers=headers)
         try:
@@ -61,7 +61,7 @@ def dashboard(stack: Stack) -> Iterator[Dashboard]:
         process.terminate()
 
 
-async def test_it_shows_queues_workers_and_jobs_readably(
+async def test_the_dashboard_shows_queues_workers_and_jobs_but_no_personal_data(
     stack: Stack, dashboard: Dashboard
 ) -> None:
     worker = await stack.start_worker()
@@ -86,13 +86,13 @@ async def test_it_shows_queues_workers_and_jobs_readably(
     assert job["status"] == "queued"
     for page in ("/0/view/queues", "/0/view/workers", "/0/view/jobs"):
         assert "<html" in dashboard.get(page)
-    for person in ("secret", "carol", "bob", "chat-1", running.session.sid, accepted.session.sid):
-        assert person not in dashboard.seen
+    for private in ("secret", "carol", "bob", "chat-1", running.session.sid, accepted.session.sid):
+        assert private not in dashboard.seen
     await stack.fleet.sessions.stop(running.session.sid)
 
 
-async def test_it_answers_under_its_own_names_and_no_page_of_others(dashboard: Dashboard) -> None:
-    """A name that a stranger has made to lead here, and a page that asks across origins."""
+async def test_the_dashboard_refuses_foreign_host_names_and_origins(dashboard: Dashboard) -> None:
+    """The requests use a host name that a stranger points here, or come from another origin."""
     for headers in (
         {"Host": "evil.example"},
         {"Host": "evil.example:9181"},
@@ -106,7 +106,7 @@ async def test_it_answers_under_its_own_names_and_no_page_of_others(dashboard: D
         assert dashboard.status("/", Host=name) == 200, name
 
 
-async def test_it_changes_nothing(stack: Stack, dashboard: Dashboard) -> None:
+async def test_the_dashboard_is_read_only(stack: Stack, dashboard: Dashboard) -> None:
     await stack.append("hello")
     with Redis(unix_socket_path=str(stack.redis.socket)) as redis:
         (job,) = (key.decode().removeprefix("rq:job:") for key in redis.keys("rq:job:*"))

@@ -1,4 +1,4 @@
-"""Whoever can write to Redis can put anything on the queue: workers run hints and nothing else."""
+"""Anyone who can write to Redis can queue any job: workers run only hints."""
 
 import json
 import os
@@ -24,7 +24,7 @@ SID = "0" * 32
 
 
 class Forger:
-    """Somebody with access to Redis who means no good."""
+    """An attacker with access to Redis."""
 
     def __init__(self, stack: Stack, directory: Path) -> None:
         self.redis = Redis(unix_socket_path=str(stack.redis.socket))
@@ -58,7 +58,7 @@ def call(function: str, *arguments: Any, instance: Any = None) -> bytes:
     return zlib.compress(json.dumps([function, instance, list(arguments), {}]).encode())
 
 
-async def test_forged_jobs_do_nothing_but_leave_a_line(stack: Stack, directory: Path) -> None:
+async def test_forged_jobs_are_refused_and_logged(stack: Stack, directory: Path) -> None:
     worker = await stack.start_worker()
     forger = Forger(stack, directory)
     touch = f"touch {forger.trap}"
@@ -112,7 +112,7 @@ async def test_a_hint_with_a_callback_or_a_webhook_is_refused(
     assert "demo agent" in await stack.ask("hello")
 
 
-async def test_what_is_no_job_id_ends_no_worker(stack: Stack) -> None:
+async def test_an_invalid_job_id_does_not_end_the_worker(stack: Stack) -> None:
     worker = await stack.start_worker()
 
     await stack.fleet.scripts.client.rpush("rq:queue:agents", "not an id")
@@ -122,7 +122,7 @@ async def test_what_is_no_job_id_ends_no_worker(stack: Stack) -> None:
     assert worker.poll() is None
 
 
-async def test_a_hint_for_nobody_is_harmless(stack: Stack, directory: Path) -> None:
+async def test_a_hint_for_an_unknown_session_is_harmless(stack: Stack, directory: Path) -> None:
     await stack.start_worker()
     job = Forger(stack, directory).enqueue(result_ttl=0)
 
@@ -137,7 +137,7 @@ async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack, directory:
     await stack.start_worker()
     redis = Redis(unix_socket_path=str(stack.redis.socket))
     outcome = await stack.outcome(await stack.append("a very secret sentence"))
-    assert "secret" in str(outcome.error)  # there for operators, who ask for it
+    assert "secret" in str(outcome.error)  # operators can read it in the outcome
 
     for key in redis.scan_iter("rq:*"):
         assert b"secret" not in (redis.dump(key) or b"")
@@ -145,7 +145,7 @@ async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack, directory:
     redis.close()
 
 
-# -- starting one ---------------------------------------------------------------------------------
+# -- starting a worker ----------------------------------------------------------------------------
 
 
 def start(stack: Stack, *arguments: str, **env: str) -> tuple[int, str]:
@@ -204,7 +204,7 @@ async def test_a_worker_with_other_queues_does_not_start(stack: Stack) -> None:
     assert "would not look at RemoteClaw's Redis and queues" in why
 
 
-async def test_a_worker_with_a_wrong_configuration_says_so_in_a_line(stack: Stack) -> None:
+async def test_a_worker_with_an_invalid_configuration_reports_it_in_one_line(stack: Stack) -> None:
     flags = ("-c", "workers.settings", "-j", "workers.jobs.DrainJob")
 
     code, why = start(stack, *flags, REMOTECLAW__FLEET__WORKRS="3")
@@ -214,7 +214,7 @@ async def test_a_worker_with_a_wrong_configuration_says_so_in_a_line(stack: Stac
     assert "\n" not in why
 
 
-async def test_a_worker_without_redis_says_so_in_a_line(stack: Stack) -> None:
+async def test_a_worker_that_cannot_reach_redis_reports_it_in_one_line(stack: Stack) -> None:
     flags = ("-c", "workers.settings", "-j", "workers.jobs.DrainJob")
 
     code, why = start(stack, *flags, REMOTECLAW__REDIS__URL="redis://127.0.0.1:1")

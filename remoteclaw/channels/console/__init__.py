@@ -1,1 +1,1 @@
-"""The console: chats in terminals, which the gateway delivers (`gateway.consoles`)."""
+"""The console channel: chats in terminals, delivered by the gateway (`gateway.consoles`)."""

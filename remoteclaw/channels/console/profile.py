@@ -1,9 +1,9 @@
-"""The console's profile."""
+"""The profile of the console channel."""
 
 from remoteclaw.protocols import ChannelProfile
 
 PROFILE = ChannelProfile(
-    chunk_limit=1_000_000,  # a terminal has no limit, but memory has
+    chunk_limit=1_000_000,  # a terminal has no limit; this one protects memory
     formatting=("The user reads in a terminal, which renders Markdown.",),
     live_every_s=0.03,
     has_threads=False,
@@ -16,6 +16,6 @@ PROFILE = ChannelProfile(
             "message_read",
         )
     ),
-    is_owners=True,  # who can write there can also write to Redis
+    is_owners=True,  # anyone who can write to the console can also write to Redis
     is_local=True,
 )

@@ -1,1 +1,1 @@
-"""Telegram."""
+"""Telegram: bots through the Bot API."""

@@ -1,13 +1,20 @@
-"""The adapter of a bot: what people write to it, and what it shows them."""
+"""The Telegram adapter: receives a bot's messages and sends its replies."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from remoteclaw.channels.telegram.api import BotApi, Refused, upload
+from remoteclaw.channels.telegram.api import BotApi, TelegramRefused, upload
 from remoteclaw.channels.telegram.settings import TelegramAccount
-from remoteclaw.channels.telegram.updates import PRESSED, WANTED, album_of, incoming, moved
-from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, Text, write
+from remoteclaw.channels.telegram.updates import (
+    PRESSED,
+    UPDATE_KINDS,
+    album_of,
+    id_change,
+    incoming,
+)
+from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, FormattedText, write
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -18,7 +25,6 @@ from remoteclaw.errors import (
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import (
-    Batch,
     Card,
     Identity,
     Incoming,
@@ -27,25 +33,28 @@ from remoteclaw.protocols import (
     Operation,
     Part,
     Place,
+    PollResult,
     Reply,
     Sent,
 )
 
-#: How long one poll waits for messages, in seconds, and how long for the rest of an album.
-POLL_S, ALBUM_S = 25, 0.5
-#: The largest picture that is shown as one, in bytes, and the types that are.
-PHOTO_BYTES = 10_000_000
-PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
-#: How many commands the menu has.
-MAX_COMMANDS = 100
-#: The longest words for who has pressed a button, in characters.
-MAX_TOLD = 200
+#: A poll waits this long for messages, in seconds.
+POLL_S = 25
+#: The pause before a poll is repeated to get the rest of an album, in seconds.
+ALBUM_S = 0.5
+#: Telegram's limits for a photo: its size in bytes and its MIME types. Others are sent as files.
+MAX_PHOTO_BYTES = 10_000_000
+PHOTO_TYPES = frozenset(("image/jpeg", "image/png", "image/webp"))
+#: Telegram's limits for the menu: the number of commands and the length of a description.
+MAX_COMMANDS, MAX_DESCRIPTION_CHARS = 100, 256
+#: Telegram's limit for the text shown to a person who presses a button, in characters.
+MAX_PRESS_TEXT_CHARS = 200
 
 AGAIN = "(perhaps a second time)"
 
 _Params = dict[str, Any]
 
-#: The effects by their names; Telegram has only these for bots.
+#: The effects by name; Telegram offers bots no others.
 _EFFECTS = {
     "fire": "5104841245755180586",
     "thumbs_up": "5107584321108051014",
@@ -54,20 +63,30 @@ _EFFECTS = {
     "confetti": "5046509860389126442",
     "poop": "5046589136895476101",
 }
-_SAME = {"🔥": "fire", "👍": "thumbs_up", "👎": "thumbs_down", "❤": "heart", "🎉": "confetti"}
+#: Names of effects by their emoji.
+_EFFECT_EMOJI = {
+    "🔥": "fire",
+    "👍": "thumbs_up",
+    "👎": "thumbs_down",
+    "❤": "heart",
+    "🎉": "confetti",
+}
 
-#: What it says of a message that is gone, of a picture that is none, and of what only adorns one.
-_GONE = ("message to edit not found", "can't be edited", "message_id_invalid")
-_DELETED = ("message to delete not found", "message_id_invalid")
-_PICTURE = ("image_process_failed", "photo_", "file is too big")
-_SPARE = {
+#: Parts of Telegram's error texts. For an edit of a message that is gone:
+_EDIT_GONE = ("message to edit not found", "can't be edited", "message_id_invalid")
+#: For the removal of a message that is gone:
+_DELETE_GONE = ("message to delete not found", "message_id_invalid")
+#: For a photo that must be sent as a file instead:
+_NOT_A_PHOTO = ("image_process_failed", "photo_", "file is too big")
+#: For an optional parameter, without which the message is sent again:
+_OPTIONAL = {
     "entities": ("can't parse entit", "entity begin", "entity_", "entities_"),
     "message_effect_id": ("effect",),
 }
 
 
 class TelegramAdapter:
-    """One bot, both sides."""
+    """One bot: receives messages and sends replies."""
 
     has_keys = False
     has_buttons = True
@@ -79,7 +98,10 @@ class TelegramAdapter:
     # The incoming side.
 
     async def connect(self) -> Identity:
-        """Check the token, and that messages come by polls."""
+        """Check the token, and that no webhook receives the bot's messages.
+
+        Raises `AccountRefused` if one does.
+        """
         self._me = await self._api.ask("getMe")
         name = f"@{self._me['username']}"
         hook = await self._api.ask("getWebhookInfo")
@@ -91,11 +113,11 @@ class TelegramAdapter:
             )
         return Identity(name)
 
-    async def poll(self, position: str | None) -> Batch:
-        """Wait for updates; the position is the next one's id.
+    async def poll(self, position: str | None) -> PollResult:
+        """Wait for updates. `position` is the id of the next update; it acknowledges earlier ones.
 
-        With it, all before are acknowledged. The parts of an album come one by one: the poll is
-        repeated from the same position until there are no more.
+        The parts of an album are separate updates that arrive one after another, so the poll is
+        repeated from the same position until the album is complete.
         """
         offset = int(position) if position else None
         updates = await self._updates(offset, POLL_S)
@@ -105,10 +127,10 @@ class TelegramAdapter:
             await asyncio.sleep(ALBUM_S)
             updates = await self._updates(offset, 0)
         last = max((update["update_id"] + 1 for update in updates), default=offset or 0)
-        # The update that tells of it may be lost: a group's new id is also in a refusal.
+        # The update about a group's new id may be lost, but a refused call also names the new id.
         moves, self._api.moves = self._api.moves, []
-        told = [moved(chat, to) for chat, to in moves]
-        return Batch(position=str(last), incoming=(*told, *incoming(updates, me=self._me)))
+        changes = [id_change(chat, to) for chat, to in moves]
+        return PollResult(position=str(last), incoming=(*changes, *incoming(updates, me=self._me)))
 
     async def _updates(self, offset: int | None, wait_s: int) -> list[_Params]:
         try:
@@ -116,10 +138,10 @@ class TelegramAdapter:
                 "getUpdates",
                 offset=offset,
                 timeout=wait_s,
-                allowed_updates=list(WANTED),
+                allowed_updates=list(UPDATE_KINDS),
                 more_s=wait_s,
             )
-        except PlatformUnknown as unknown:  # as good as none: it is asked again
+        except PlatformUnknown as unknown:  # a poll has no effect, so it can be repeated
             raise PlatformAway(str(unknown)) from None
         return updates
 
@@ -128,17 +150,20 @@ class TelegramAdapter:
         return await self._api.fetch(file.id)
 
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
-        """Show words above the chat, and in a box of their own if it is refused."""
+        """Show `text` above the chat, or in an alert if `is_refused`."""
         await self._api.ask(
             "answerCallbackQuery",
             callback_query_id=incoming.id.removeprefix(PRESSED),
-            text=one_line(text, most=MAX_TOLD),
+            text=one_line(text, max_chars=MAX_PRESS_TEXT_CHARS),
             show_alert=is_refused,
         )
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Show commands in the menu."""
-        menu = [{"command": name, "description": about[:256]} for name, about in commands]
+        """Show commands, each with its description, in the menu."""
+        menu = [
+            {"command": name, "description": description[:MAX_DESCRIPTION_CHARS]}
+            for name, description in commands
+        ]
         await self._api.ask("setMyCommands", commands=menu[:MAX_COMMANDS])
 
     async def aclose(self) -> None:
@@ -161,10 +186,10 @@ class TelegramAdapter:
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Send one message, in a topic, as an answer, and with an effect where it is to have one.
+        """Send one message of a reply.
 
-        Only the first part of what ends a turn, or was sent by a tool, makes a sound, unless it is
-        a silent one.
+        It notifies only as the first part of a turn's last message, of an error, or of a message
+        that a tool sent, and never if the reply is silent.
         """
         is_first = part.index == 0
         is_loud = is_first and bool(reply.is_final or reply.call or reply.is_error)
@@ -172,7 +197,7 @@ class TelegramAdapter:
         params = _of(Place(reply.channel_id, reply.thread_id))
         params["disable_notification"] = not is_loud
         if is_first and (answered := reply.reply_to_id) and answered.isdecimal():
-            # What is deleted meanwhile must not cost the answer.
+            # If the quoted message has been deleted, the answer is sent without the quote.
             params["reply_parameters"] = {
                 "message_id": int(answered),
                 "allow_sending_without_reply": True,
@@ -188,32 +213,32 @@ class TelegramAdapter:
         return Sent(str(message["message_id"]), has_effect="effect_id" in message)
 
     def _keys(self, reply: Reply, part: Part) -> _Params:
-        """Return the buttons of a card, below the last words of it."""
+        """Return the buttons of the reply's card, which are below its last text part."""
         card = reply.card
-        last = len(self.parts(reply)) - len(reply.attachments) - 1
-        if card is None or not card.choices or part.index < last:
+        last_text = len(self.parts(reply)) - len(reply.attachments) - 1
+        if card is None or not card.choices or part.index < last_text:
             return {}
         return {"reply_markup": {"inline_keyboard": _buttons(card)}}
 
-    async def _send_file(self, about: Attachment, content: bytes, params: _Params) -> _Params:
-        """Send a picture as one if Telegram shows it, and else as a file."""
-        file = upload(content, about.name)
-        if about.mime_type in PHOTOS and len(content) <= PHOTO_BYTES:
+    async def _send_file(self, attachment: Attachment, content: bytes, params: _Params) -> _Params:
+        """Send an image as a photo if Telegram accepts it as one, and else as a file."""
+        file = upload(content, attachment.name)
+        if attachment.mime_type in PHOTO_TYPES and len(content) <= MAX_PHOTO_BYTES:
             try:
                 return await self._show("sendPhoto", photo=file, **params)
-            except Refused as refusal:
-                if not refusal.is_one_of(_PICTURE):
+            except TelegramRefused as refusal:
+                if not refusal.contains_any(_NOT_A_PHOTO):
                     raise
         return await self._show("sendDocument", document=file, **params)
 
     async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
-        """Show how far a turn has come; a preview that is gone is sent again."""
+        """Send or edit a preview that shows `words`. A preview that is gone is sent again."""
         text = _preview(words)
         if message_id is not None:
             try:
                 await self._edit(place, text, message_id)
-            except Refused as refusal:
-                if not refusal.is_one_of(_GONE):
+            except TelegramRefused as refusal:
+                if not refusal.contains_any(_EDIT_GONE):
                     raise
             else:
                 return message_id
@@ -223,35 +248,35 @@ class TelegramAdapter:
         return str(message["message_id"])
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
-        """Make a preview a part of the reply."""
+        """Edit a preview into a part of the reply."""
         keys = self._keys(reply, part)
-        where = Place(reply.channel_id, reply.thread_id)
-        await self._edit(where, part.content, message_id, **keys)
+        topic = Place(reply.channel_id, reply.thread_id)
+        await self._edit(topic, part.content, message_id, **keys)
         return Sent(message_id)
 
-    async def _edit(self, place: Place, text: Text, message_id: str, **keys: Any) -> None:
-        """Change a message; it loses the buttons that it isn't given again."""
+    async def _edit(self, place: Place, text: FormattedText, message_id: str, **keys: Any) -> None:
+        """Edit a message. Telegram removes its buttons unless `keys` has them again."""
         try:
             where = {"chat_id": place.chat, "message_id": _number(message_id)}
             await self._show("editMessageText", **_of_text(text), **where, **keys)
-        except Refused as refusal:
-            if not refusal.is_one_of(("message is not modified",)):
+        except TelegramRefused as refusal:
+            if not refusal.contains_any(("message is not modified",)):
                 raise
 
     async def remove(self, place: Place, message_id: str) -> None:
-        """Delete a preview."""
+        """Delete a preview. A preview that is gone counts as deleted."""
         try:
             await self._api.ask("deleteMessage", chat_id=place.chat, message_id=_number(message_id))
-        except Refused as refusal:
-            if not refusal.is_one_of(_DELETED):
+        except TelegramRefused as refusal:
+            if not refusal.contains_any(_DELETE_GONE):
                 raise
 
     async def typing(self, place: Place) -> None:
-        """Show that an answer is being written; Telegram shows it for five seconds."""
+        """Show the typing indicator, which Telegram hides after five seconds."""
         await self._api.ask("sendChatAction", **_of(place), action="typing")
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
-        """React, delete or pin; Telegram gives bots nothing to read."""
+        """React to, delete or pin a message. Raises `Unsupported` for `read`."""
         if operation.name == "read":
             raise Unsupported("Telegram gives bots no history: only what is written to them.")
         where: _Params = {
@@ -270,18 +295,18 @@ class TelegramAdapter:
         return {}
 
     async def _show(self, method: str, **params: Any) -> _Params:
-        """Send or edit a message, without what only adorns it where Telegram refuses that."""
+        """Send or edit a message. Optional parameters that Telegram refuses are left out."""
         try:
             message: _Params = await self._api.ask(method, **params)
-        except Refused as refusal:
-            spare = [
+        except TelegramRefused as refusal:
+            refused = [
                 name
-                for name, words in _SPARE.items()
-                if params.get(name) and refusal.is_one_of(words)
+                for name, texts in _OPTIONAL.items()
+                if params.get(name) and refusal.contains_any(texts)
             ]
-            if not spare:
+            if not refused:
                 raise
-            message = await self._show(method, **params | dict.fromkeys(spare))
+            message = await self._show(method, **params | dict.fromkeys(refused))
         return message
 
 
@@ -294,64 +319,68 @@ def _of(place: Place) -> _Params:
 
 
 def _buttons(card: Card) -> list[list[_Params]]:
-    """Return the choices of a card as buttons, a row each: telephones cut what is beside others."""
+    """Return the choices of a card as buttons, one per row: phones truncate buttons in one row."""
     return [
         [{"text": label, "callback_data": f"{card.id}:{verdict}"}]
         for verdict, label in card.choices
     ]
 
 
-def _of_text(text: Text) -> _Params:
-    """Return the parameters that are a text and its look.
+def _of_text(text: FormattedText) -> _Params:
+    """Return the parameters for a text and its formatting.
 
-    What an agent was talked into writing into an address would reach that server by a preview.
+    Link previews are disabled: Telegram would fetch a link that an injected prompt made the agent
+    write, and so send data in its address to that server.
     """
     return {
         "text": text.text,
-        "entities": [entity.plain() for entity in text.entities] or None,
+        "entities": [entity.as_dict() for entity in text.entities] or None,
         "link_preview_options": {"is_disabled": True},
     }
 
 
-def _number(name: str, what: str = "message") -> int:
-    if not name.isdecimal():
-        raise PlatformRefused(f"There is no {what} {name[:40]!r}: Telegram's are numbers.")
-    return int(name)
+def _number(id_: str, kind: str = "message") -> int:
+    if not id_.isdecimal():
+        raise PlatformRefused(f"There is no {kind} {id_[:40]!r}: Telegram's ids are numbers.")
+    return int(id_)
 
 
 def _effect(reply: Reply) -> str | None:
-    """Return Telegram's id of an effect; groups have none."""
+    """Return Telegram's id of the reply's effect; None for an unknown one, and in groups."""
     name = (reply.effect or "").lower().replace("\N{VARIATION SELECTOR-16}", "")
-    name = _SAME.get(name, name.replace(" ", "_").replace("-", "_"))
+    name = _EFFECT_EMOJI.get(name, name.replace(" ", "_").replace("-", "_"))
     return None if reply.channel_id.startswith(("-", "@")) else _EFFECTS.get(name)
 
 
 def _units(text: str) -> int:
+    """Return the length of `text` in units of UTF-16."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _headed(texts: Sequence[Text], head: str, *, is_line: bool = True) -> list[Text]:
-    """Return texts behind some words of ours, in a message of their own if there is no room."""
+def _headed(
+    texts: Sequence[FormattedText], head: str, *, is_line: bool = True
+) -> list[FormattedText]:
+    """Return `texts` with `head` before the first one: as an italic line if `is_line`, else inline.
+
+    A line that does not fit into the first message is sent as a message of its own.
+    """
     first, *others = texts
-    looks = (Entity("italic", 0, _units(head)),) if is_line else ()
+    italic = (Entity("italic", 0, _units(head)),) if is_line else ()
     if is_line and _units(head) + 1 + _units(first.text) > MAX_UNITS:
-        return [Text(head, looks), *texts]
+        return [FormattedText(head, italic), *texts]
     start = f"{head}\n" if is_line else head
-    by = _units(start)
-    moved = (
-        Entity(one.type, one.offset + by, one.length, one.url, one.language)
-        for one in first.entities
-    )
-    return [Text(start + first.text, (*looks, *moved)), *others]
+    shift = _units(start)
+    moved = (replace(entity, offset=entity.offset + shift) for entity in first.entities)
+    return [FormattedText(start + first.text, (*italic, *moved)), *others]
 
 
-def _preview(words: Live) -> Text:
-    """Return what a preview shows: the end of the text, and in a line below what is being done."""
+def _preview(words: Live) -> FormattedText:
+    """Return the text of a preview: the end of the answer, and a status line below it."""
     texts = write(words.text)
-    body = texts[-1] if texts else Text("")
-    doing = " · ".join(filter(None, (words.activity, words.plan))) or ("" if texts else "…")
-    gap = "\n\n" if texts and doing else ""
-    if not doing or _units(body.text + gap + doing) > MAX_UNITS:
+    body = texts[-1] if texts else FormattedText("")
+    status = " · ".join(filter(None, (words.activity, words.plan))) or ("" if texts else "…")
+    gap = "\n\n" if texts and status else ""
+    if not status or _units(body.text + gap + status) > MAX_UNITS:
         return body
-    below = Entity("italic", _units(body.text + gap), _units(doing))
-    return Text(f"{body.text}{gap}{doing}", (*body.entities, below))
+    italic = Entity("italic", _units(body.text + gap), _units(status))
+    return FormattedText(f"{body.text}{gap}{status}", (*body.entities, italic))

@@ -1,16 +1,16 @@
-"""The Bot API by python-telegram-bot's `Bot`, and nothing else of that library.
+"""A client of the Bot API that uses `Bot` of python-telegram-bot, and nothing else of that library.
 
-What the Bot API answers, and what that means:
+Responses of the Bot API and the exceptions that they become:
 
-| answer | is raised as |
+| response | exception |
 |---|---|
-| 400, 403, 413 | `PlatformRefused`, in a person's words where there are some |
-| 401; 404 of `getMe` | `AccountRefused`: the token |
+| 400, 403, 413 | `TelegramRefused`, with an explanation for known errors |
+| 401; 404 of `getMe` | `AccountRefused`: the token is invalid |
 | 409 | `AccountRefused`: a webhook is set, or another program polls |
-| 429 | `PlatformBusy` for as long as it says |
-| 5xx but 504; no connection | `PlatformAway` |
-| 504; no answer | `PlatformUnknown`; a poll is simply `PlatformAway` |
-| 400 with a chat's new id | nothing: the call is repeated there |
+| 429 | `PlatformBusy` for the time that the response names |
+| 5xx other than 504; no connection | `PlatformAway` |
+| 504; no response | `PlatformUnknown`; the adapter makes it `PlatformAway` for a poll |
+| 400 with a chat's new id | none: the call is repeated with the new id |
 """
 
 import logging
@@ -30,10 +30,10 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 
-# httpx imports a command line of its own where it can, and with it rich: 4 MB for nothing. The
-# library reads passports where it can, and with them cryptography: 6 MB.
-_SPARED = ("httpx._main", "cryptography.hazmat")
-for _name in _SPARED:
+# If they are installed, httpx imports its command line with rich (4 MB of memory), and telegram
+# imports cryptography for passports (6 MB). Neither is needed, so both imports are blocked.
+_BLOCKED_IMPORTS = ("httpx._main", "cryptography.hazmat")
+for _name in _BLOCKED_IMPORTS:
     sys.modules.setdefault(_name, None)  # type: ignore[arg-type]
 
 import httpx  # noqa: E402
@@ -52,17 +52,17 @@ from telegram.error import (  # noqa: E402
 from telegram.request import HTTPXRequest  # noqa: E402
 from telegram.warnings import PTBUserWarning  # noqa: E402
 
-for _name in _SPARED:
+for _name in _BLOCKED_IMPORTS:
     if sys.modules[_name] is None:
         del sys.modules[_name]
 
-#: How long a connection, an answer, and a file on its way may take, in seconds.
+#: Time limits for connecting, for a response, and for the transfer of a file, in seconds.
 CONNECT_S, ANSWER_S, FILE_S = 10.0, 20.0, 120.0
-#: How many calls are under way at once, besides a poll: the relay's replies, and live text.
+#: At most this many calls run at once, besides a poll: the relay's replies, and live text.
 MAX_AT_ONCE = 128
 
-#: What Telegram's words mean for a person, by a part of them.
-_MEANINGS = {
+#: Explanations for people, by a part of Telegram's error text.
+_EXPLANATIONS = {
     "blocked by the user": "The person has blocked the bot in Telegram.",
     "user is deactivated": "The person's Telegram account is deleted.",
     "can't initiate conversation": "The person has to write to the bot first.",
@@ -81,28 +81,28 @@ _MEANINGS = {
 }
 
 
-class Refused(PlatformRefused):
-    """Raised for a refusal of the Bot API."""
+class TelegramRefused(PlatformRefused):
+    """Raised when the Bot API refuses a call. Its text is an explanation, or Telegram's own."""
 
-    def __init__(self, words: str) -> None:
-        said = words.lower()
-        meaning = next((text for part, text in _MEANINGS.items() if part in said), "")
-        super().__init__(meaning or f"Telegram refused it: {words[:200]}.")
-        self._said = said
+    def __init__(self, text: str) -> None:
+        lower = text.lower()
+        explanation = next((why for part, why in _EXPLANATIONS.items() if part in lower), "")
+        super().__init__(explanation or f"Telegram refused it: {text[:200]}.")
+        self._lower = lower
 
-    def is_one_of(self, parts: Sequence[str]) -> bool:
-        """Whether Telegram's words have one of these parts."""
-        return any(part in self._said for part in parts)
+    def contains_any(self, parts: Sequence[str]) -> bool:
+        """Whether Telegram's error text contains any of `parts`, which are in lower case."""
+        return any(part in self._lower for part in parts)
 
 
 class BotApi:
     """The Bot API, with one bot's token."""
 
     def __init__(self, token: str, url: str) -> None:
-        # The token is in each address, which these log.
+        # These libraries log the URLs of requests, and each URL contains the token.
         for name in ("httpx", "httpcore", "telegram"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        # It advises against raw calls, and against what its own exceptions do.
+        # The library warns about each raw call, and about a field of its own exceptions.
         warnings.filterwarnings("ignore", category=PTBUserWarning)
         self._files = f"{url}/file/bot{token}"
         tls = {"verify": httpx.create_ssl_context()}
@@ -125,12 +125,15 @@ class BotApi:
             get_updates_request=self._polls,
         )
         self._moved: dict[str, str] = {}
-        """The new ids of groups that have become supergroups."""
+        """The new ids of groups that have become supergroups, by their first ids."""
         self.moves: list[tuple[str, str]] = []
-        """Those that nobody has asked for yet."""
+        """The first and the new ids of such groups, until the next poll reports them."""
 
     async def ask(self, method: str, *, more_s: float = 0, **params: Any) -> Any:
-        """Call a method, whose answer may take `more_s` longer; raises as the table says."""
+        """Call a method of the Bot API. The response may take `more_s` seconds longer than usual.
+
+        Raises the exceptions of the table above.
+        """
         for _ in range(2):
             if (chat := params.get("chat_id")) is not None:
                 params["chat_id"] = self._moved.get(chat, chat)
@@ -143,10 +146,10 @@ class BotApi:
                 self.moves.append((str(chat), str(moved.new_chat_id)))
             except TelegramError as error:
                 raise _failure(method, error) from None
-        raise Refused("the chat has another id")
+        raise TelegramRefused("the chat has another id")
 
     async def fetch(self, file_id: str) -> bytes:
-        """Return the content of a file."""
+        """Return the content of a file. Raises the exceptions of the table above."""
         path = (await self.ask("getFile", file_id=file_id))["file_path"]
         try:
             return await self._calls.retrieve(f"{self._files}/{quote(path)}", read_timeout=FILE_S)
@@ -160,12 +163,12 @@ class BotApi:
 
 
 def upload(content: bytes, name: str) -> InputFile:
-    """Return a file as a parameter of a call."""
+    """Return a file as a parameter for `ask`."""
     return InputFile(content, filename=name)
 
 
 def _failure(method: str, error: TelegramError) -> RemoteClawError:
-    # An answer that is no JSON, as of a gateway in front, has an error of the library as its cause.
+    # A response that is no JSON, such as a proxy's, has another TelegramError as its cause.
     cause = None if isinstance(error.__cause__, TelegramError) else error.__cause__
     kind = type(cause).__name__ if cause else error.message.partition(". ")[0].rstrip(".")
     match error:
@@ -174,9 +177,9 @@ def _failure(method: str, error: TelegramError) -> RemoteClawError:
             after_s = after.total_seconds() if isinstance(after, timedelta) else float(after)
             return PlatformBusy("Telegram is asked too often.", after_s=after_s)
         case EndPointNotFound():
-            return Refused(f"it has no {method}")
+            return TelegramRefused(f"it has no {method}")
         case InvalidToken() if error.message == "Not Found" and method != "getMe":
-            return Refused(f"it has no {method}")
+            return TelegramRefused(f"it has no {method}")
         case InvalidToken():
             return AccountRefused(
                 "Telegram doesn't know the bot's token: copy it again from @BotFather (/mybots, "
@@ -193,17 +196,17 @@ def _failure(method: str, error: TelegramError) -> RemoteClawError:
                 "bot of its own for RemoteClaw at @BotFather (/newbot)."
             )
         case BadRequest() | Forbidden():
-            return Refused(error.message)
+            return TelegramRefused(error.message)
         case NetworkError() if isinstance(cause, _NOT_SENT):
             return PlatformAway(f"Telegram can't be reached ({kind}).")
         case NetworkError() if cause is not None or "gateway time" in kind.lower():
             return PlatformUnknown(f"Telegram did not answer ({kind}): it may have been done.")
         case NetworkError() if "entity too large" in kind.lower():
-            return Refused(kind)
+            return TelegramRefused(kind)
     return PlatformAway(f"Telegram is out of order ({kind[:100]}).")
 
 
-#: What happens before a request has left.
+#: Errors that happen before a request is sent.
 _NOT_SENT = (
     httpx.ConnectError,
     httpx.ConnectTimeout,

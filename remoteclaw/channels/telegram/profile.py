@@ -1,9 +1,9 @@
-"""Telegram's profile."""
+"""The profile of the Telegram channel."""
 
 from remoteclaw.protocols import ChannelProfile
 
 PROFILE = ChannelProfile(
-    chunk_limit=4000,  # of 4096, which leaves room for a line in front
+    chunk_limit=4000,  # Telegram allows 4096; the rest leaves room for a line before the text
     chunk_unit="utf16",
     formatting=(
         "The user reads in Telegram, mostly on a telephone: short paragraphs, narrow code.",
@@ -12,7 +12,7 @@ PROFILE = ChannelProfile(
         "Reactions are single emoji of Telegram's own choice, such as 👍 ❤ 🔥 🎉 👀 🤔 👌 🙏.",
         "Effects are fire, thumbs_up, thumbs_down, heart, confetti and poop, in direct chats only.",
     ),
-    attachment_mb=20,  # what bots may fetch; they may send 50
-    live_every_s=1.0,  # about one message or edit a second in a chat
+    attachment_mb=20,  # bots may download 20 MB and send 50 MB
+    live_every_s=1.0,  # Telegram allows about one message or edit per second in a chat
     id_form=r"-?\d+",
 )

@@ -1,4 +1,4 @@
-"""The section `[channels.telegram]`."""
+"""The configuration section `[channels.telegram]`."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from remoteclaw.config.model import ChannelConfig, TokenConfig
 from remoteclaw.config.rights import BY_PEOPLE
 
-#: Telegram's own server of the Bot API.
+#: Telegram's own Bot API server.
 API_URL = "https://api.telegram.org"
 
 
@@ -15,7 +15,7 @@ class TelegramAccount(TokenConfig):
     """A bot."""
 
     api_url: Annotated[str, BY_PEOPLE] = API_URL
-    """The address of the Bot API: Telegram's, or that of a server of your own."""
+    """The address of the Bot API: Telegram's, or that of your own server."""
 
     @field_validator("api_url")
     @classmethod
@@ -26,7 +26,7 @@ class TelegramAccount(TokenConfig):
 
 
 class TelegramConfig(TelegramAccount, ChannelConfig):
-    """Telegram: the bot of the table itself, and more in `accounts`."""
+    """Telegram: one bot, configured in this table, and more in `accounts`."""
 
     accounts: Annotated[dict[str, TelegramAccount], BY_PEOPLE] = Field(default_factory=dict)
-    """More bots, by names of your own."""
+    """More bots, by names that you choose."""

@@ -1,6 +1,6 @@
-"""Updates of the Bot API, as they come, as messages of people.
+"""Converts updates of the Bot API to messages.
 
-They are read raw: the library fails a whole batch for one update of a shape that it doesn't know.
+Updates are parsed here because the library fails a whole batch for one update of an unknown form.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,17 +9,17 @@ from typing import Any
 
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
-#: The kinds of updates that are asked for. Posts of channels are no messages of a person.
-WANTED = ("message", "edited_message", "message_reaction", "callback_query")
-#: How much of a quoted message is kept, in characters.
-MAX_QUOTED = 1000
+#: The kinds of updates to request. Posts of channels are left out: no person is their sender.
+UPDATE_KINDS = ("message", "edited_message", "message_reaction", "callback_query")
+#: The part of a quoted message that is kept, in characters.
+MAX_QUOTED_CHARS = 1000
 
-#: What stands before Telegram's id of a pressed button, in ours.
+#: The prefix of a button press's message id, before Telegram's id of the callback query.
 PRESSED = "pressed-"
 
 _Raw = Mapping[str, Any]
 
-#: The kinds of files, with the type and the ending of one that says neither.
+#: The kinds of files, with the default MIME type and file extension of each.
 _FILES = {
     "animation": ("video/mp4", ".mp4"),
     "audio": ("audio/mpeg", ".mp3"),
@@ -31,46 +31,46 @@ _FILES = {
 
 
 def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
-    """Return the messages of some updates, an album as one; `me` is the bot itself.
+    """Return the messages of `updates`, with each album as one message. `me` is the bot's user.
 
-    What is no message of a person, such as a service message, is left out; what should be one and
-    can't be read has a problem.
+    Updates that no person sent, such as service messages, are left out. A message of an unknown
+    form becomes an `Incoming` with a `problem`.
     """
-    found: list[Incoming] = []
+    messages: list[Incoming] = []
     albums: dict[str, int] = {}
-    """Where they are."""
+    """The positions of albums in `messages`."""
     for update in updates:
-        kind = next((kind for kind in WANTED if kind in update), None)
+        kind = next((kind for kind in UPDATE_KINDS if kind in update), None)
         if kind is None:
             continue
         try:
-            message = _told(update, kind, me)
+            message = _parse(update, kind, me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            found.append(_unreadable(update, kind, error))
+            messages.append(_unreadable(update, kind, error))
             continue
         if message is None:
             continue
         album = None if message.replaces else album_of(update)
         if album in albums:
-            first = found[albums[album]]
+            first = messages[albums[album]]
             text = "\n".join(filter(None, (first.text, message.text)))
-            found[albums[album]] = replace(first, text=text, files=first.files + message.files)
+            messages[albums[album]] = replace(first, text=text, files=first.files + message.files)
             continue
         if album is not None:
-            albums[album] = len(found)
-        found.append(message)
-    return found
+            albums[album] = len(messages)
+        messages.append(message)
+    return messages
 
 
 def album_of(update: _Raw) -> str | None:
-    """Return the album that an update belongs to."""
+    """Return the id of the album that an update belongs to; None if it belongs to none."""
     message = update.get("message")
-    found = message.get("media_group_id") if isinstance(message, Mapping) else None
-    return None if found is None else str(found)
+    album = message.get("media_group_id") if isinstance(message, Mapping) else None
+    return None if album is None else str(album)
 
 
-def moved(chat: str, to: str) -> Incoming:
-    """Return that a group has another id."""
+def id_change(chat: str, to: str) -> Incoming:
+    """Return a message that reports the new id `to` of a group."""
     return Incoming(id=f"to {to}", chat=chat, is_group=True, sender=chat, at_ms=0, moved_to=to)
 
 
@@ -80,7 +80,8 @@ def _unreadable(update: _Raw, kind: str, error: Exception) -> Incoming:
     return Incoming(id=name, chat="unknown", sender="unknown", at_ms=0, problem=problem)
 
 
-def _told(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
+def _parse(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
+    """Return the message of an update; None if no person sent it."""
     number = int(update["update_id"])
     if kind == "message_reaction":
         return _reaction(update[kind], number)
@@ -90,7 +91,7 @@ def _told(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
 
 
 def _reaction(raw: _Raw, number: int) -> Incoming | None:
-    """Return how a person reacts to a message by now; None for a chat that does."""
+    """Return a person's current reaction to a message; None if a chat reacts, not a person."""
     chat, sender = raw["chat"], raw.get("user")
     if chat["type"] == "channel" or sender is None:
         return None
@@ -108,7 +109,7 @@ def _reaction(raw: _Raw, number: int) -> Incoming | None:
 
 
 def _press(raw: _Raw) -> Incoming | None:
-    """Return which button a person has pressed; None if it is below no message of a chat."""
+    """Return the press of a button; None if Telegram does not name the button's message."""
     message, sender = raw.get("message"), raw["from"]
     if message is None:
         return None
@@ -129,13 +130,16 @@ def _press(raw: _Raw) -> Incoming | None:
 
 
 def _emoji(raw: _Raw) -> str:
-    """Return a reaction; those of people's own making have a number in place of an emoji."""
+    """Return the emoji of a reaction; for any other reaction, such as a custom one, its type."""
     return str(raw["emoji"] if raw["type"] == "emoji" else f"({raw['type'].replace('_', ' ')})")
 
 
 def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
-    """Return one message; None for an update that no person has sent."""
-    chat, name = raw["chat"], str(raw["message_id"])
+    """Return a message, or the edit of one if `edit` is not 0; None if no person sent it.
+
+    `edit` is the id of the update, which makes the ids of a message's edits unique.
+    """
+    chat, message_id = raw["chat"], str(raw["message_id"])
     if chat["type"] == "channel" or raw.get("is_automatic_forward") or "from" not in raw:
         return None
     sender, text, files = raw["from"], _text(raw, me), tuple(_files(raw))
@@ -143,14 +147,14 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
     if not text and not files and moved_to is None:
         return None
     answered = raw.get("reply_to_message") or {}
-    if "forum_topic_created" in answered:  # so each message of a topic has it
+    if "forum_topic_created" in answered:  # each message of a topic formally answers its creation
         answered = {}
     quoted = (raw.get("quote") or {}).get("text") or answered.get("text") or answered.get("caption")
     is_group = chat["type"] != "private"
     return Incoming(
-        id=f"{name}.{edit}" if edit else name,
+        id=f"{message_id}.{edit}" if edit else message_id,
         chat=str(chat["id"]),
-        # Answers in a group without topics have the id of what they answer there.
+        # Without topics, `message_thread_id` is the id of the message that is answered.
         thread=str(raw["message_thread_id"]) if raw.get("is_topic_message") else None,
         is_group=is_group,
         sender=str(sender["id"]),
@@ -160,90 +164,97 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
         text=text,
         files=files,
         reply_to=str(answered["message_id"]) if answered else None,
-        quoted=(quoted or "")[:MAX_QUOTED],
-        replaces=name if edit else None,
+        quoted=(quoted or "")[:MAX_QUOTED_CHARS],
+        replaces=message_id if edit else None,
         is_for_us=not is_group or _is_for(me, raw, answered),
         moved_to=None if moved_to is None else str(moved_to),
     )
 
 
 def _name(sender: _Raw) -> str:
-    """Return what a person calls themselves; anyone may choose any name."""
-    whole = " ".join(filter(None, (sender.get("first_name"), sender.get("last_name"))))
-    return f"{whole} (@{sender['username']})" if sender.get("username") else whole
+    """Return a person's display name, which is chosen freely and identifies nobody."""
+    name = " ".join(filter(None, (sender.get("first_name"), sender.get("last_name"))))
+    return f"{name} (@{sender['username']})" if sender.get("username") else name
 
 
 def _is_for(me: _Raw, raw: _Raw, answered: _Raw) -> bool:
-    """Whether a message of a group mentions the bot, answers it, or is a command for it."""
+    """Whether a group message mentions the bot, answers one of its messages, or is a command."""
     if answered.get("from", {}).get("id") == me["id"]:
         return True
-    at_me = f"@{me['username']}".lower()
-    for mark, words in _marks(raw):
-        match mark["type"]:
-            case "mention" if words.lower() == at_me:
+    mention = f"@{me['username']}".lower()
+    for entity, text in _entities(raw):
+        match entity["type"]:
+            case "mention" if text.lower() == mention:
                 return True
-            case "text_mention" if mark["user"]["id"] == me["id"]:
+            case "text_mention" if entity["user"]["id"] == me["id"]:
                 return True
-            case "bot_command" if "@" not in words or words.lower().endswith(at_me):
+            case "bot_command" if "@" not in text or text.lower().endswith(mention):
                 return True
     return False
 
 
 def _text(raw: _Raw, me: _Raw) -> str:
-    """Return what a message says: code and links as Markdown, the bot's own name left out."""
-    whole, pieces, at = _units(raw), [], 0
-    for mark, words in _marks(raw):
-        begin, end = 2 * mark["offset"], 2 * (mark["offset"] + mark["length"])
-        if begin < at:  # inside of another one
+    """Return a message's text, with code and links as Markdown and without the bot's own name.
+
+    A message without text, such as a sticker, is described.
+    """
+    encoded, pieces, position = _encoded(raw), [], 0
+    for entity, text in _entities(raw):
+        begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
+        if begin < position:  # nested in the previous entity
             continue
-        shown = _shown(mark, words, me, is_first=not whole[:begin].strip(b" \n\0"))
-        pieces += [whole[at:begin].decode("utf-16-le", "replace"), shown]
-        at = end
-    text = "".join([*pieces, whole[at:].decode("utf-16-le", "replace")]).strip()
+        is_first = not encoded[:begin].strip(b" \n\0")
+        pieces.append(encoded[position:begin].decode("utf-16-le", "replace"))
+        pieces.append(_markdown(entity, text, me, is_first=is_first))
+        position = end
+    text = "".join([*pieces, encoded[position:].decode("utf-16-le", "replace")]).strip()
     origin = raw.get("forward_origin")
     head = f"(Forwarded from {_origin(origin)}:)\n" if origin and text else ""
-    return head + (text or _described(raw))
+    return head + (text or _description(raw))
 
 
-def _marks(raw: _Raw) -> Iterator[tuple[_Raw, str]]:
-    """Yield the entities of a text with their words, in order."""
-    marks = raw.get("entities") or raw.get("caption_entities") or ()
-    whole = _units(raw)
-    for mark in sorted(marks, key=lambda mark: (mark["offset"], -mark["length"])):
-        begin, end = 2 * mark["offset"], 2 * (mark["offset"] + mark["length"])
-        yield mark, whole[begin:end].decode("utf-16-le", "replace")
+def _entities(raw: _Raw) -> Iterator[tuple[_Raw, str]]:
+    """Yield the entities of a message's text in order, each with its part of the text."""
+    entities = raw.get("entities") or raw.get("caption_entities") or ()
+    encoded = _encoded(raw)
+    for entity in sorted(entities, key=lambda entity: (entity["offset"], -entity["length"])):
+        begin, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
+        yield entity, encoded[begin:end].decode("utf-16-le", "replace")
 
 
-def _units(raw: _Raw) -> bytes:
+def _encoded(raw: _Raw) -> bytes:
+    """Return a message's text in UTF-16, whose units the offsets of entities count."""
     text: str = raw.get("text") or raw.get("caption") or ""
     return text.encode("utf-16-le", "surrogatepass")
 
 
-def _shown(mark: _Raw, words: str, me: _Raw, *, is_first: bool) -> str:
-    at_me = f"@{me['username']}".lower()
-    match mark["type"]:
+def _markdown(entity: _Raw, text: str, me: _Raw, *, is_first: bool) -> str:
+    """Return an entity's part of the text as Markdown. `is_first` means that it begins the text."""
+    mention = f"@{me['username']}".lower()
+    match entity["type"]:
         case "pre":
-            return f"```{mark.get('language', '')}\n{words}\n```"
+            return f"```{entity.get('language', '')}\n{text}\n```"
         case "code":
-            return f"`{words}`"
-        case "text_link" if mark["url"] != words:
-            return f"[{words}]({mark['url']})"
-        case "bot_command" if words.lower().endswith(at_me):
-            return words[: -len(at_me)]
-        case "mention" if is_first and words.lower() == at_me:
+            return f"`{text}`"
+        case "text_link" if entity["url"] != text:
+            return f"[{text}]({entity['url']})"
+        case "bot_command" if text.lower().endswith(mention):
+            return text[: -len(mention)]
+        case "mention" if is_first and text.lower() == mention:
             return ""
-    return words
+    return text
 
 
 def _origin(origin: _Raw) -> str:
+    """Return the name of the person or chat that a message is forwarded from."""
     user, chat = origin.get("sender_user"), origin.get("sender_chat") or origin.get("chat")
     if user:
         return _name(user)
     return str(origin.get("sender_user_name") or (chat or {}).get("title") or "elsewhere")
 
 
-def _described(raw: _Raw) -> str:
-    """Return words for what is neither text nor file; nothing for service messages."""
+def _description(raw: _Raw) -> str:
+    """Return a description of a sticker, place, contact, poll or dice; empty for anything else."""
     match raw:
         case {"sticker": sticker}:
             return f"(a sticker: {sticker.get('emoji', 'no emoji')})"
@@ -264,13 +275,15 @@ def _files(raw: _Raw) -> Iterator[IncomingFile]:
     if sizes := raw.get("photo"):
         best = max(sizes, key=lambda size: size["width"] * size["height"])
         yield _file(best, f"photo-{raw['message_id']}.jpg", "image/jpeg")
-    for kind, (mime_type, ending) in _FILES.items():
-        if kind in raw and not (kind == "document" and "animation" in raw):  # the same file twice
-            named = f"{kind}-{raw['message_id']}{ending}"
-            yield _file(raw[kind], named, mime_type)
+    for kind, (mime_type, extension) in _FILES.items():
+        # An animation is also listed as a document, with the same file.
+        if kind in raw and not (kind == "document" and "animation" in raw):
+            default_name = f"{kind}-{raw['message_id']}{extension}"
+            yield _file(raw[kind], default_name, mime_type)
 
 
 def _file(raw: _Raw, name: str, mime_type: str) -> IncomingFile:
+    """Return a file; `name` and `mime_type` are used if Telegram gives none."""
     return IncomingFile(
         id=raw["file_id"],
         name=raw.get("file_name") or name,

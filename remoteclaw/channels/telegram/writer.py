@@ -1,6 +1,6 @@
-"""Markdown as Telegram shows it: texts with entities, each within a message's limits.
+"""Converts Markdown to Telegram messages: texts with entities, each within Telegram's limits.
 
-The places of entities are counted in units of UTF-16, as the Bot API does.
+Offsets and lengths of the resulting entities count units of UTF-16, as the Bot API does.
 """
 
 import re
@@ -15,21 +15,22 @@ from remoteclaw.markdown import (
     Block,
     CodeBlock,
     Heading,
+    HorizontalRule,
     Item,
     ListBlock,
     Paragraph,
     Quote,
-    Rule,
     Span,
     Table,
     blocks_of,
 )
 
-#: The longest text of a message, in units of UTF-16, and the most entities: Telegram ignores more.
+#: Telegram's limits for a message: its length in units of UTF-16, and the number of its entities.
+#: Further entities are ignored.
 MAX_UNITS, MAX_ENTITIES = 4096, 100
-#: The widest table that a telephone shows in columns, in characters.
+#: The widest table that a phone shows without wrapping, in characters.
 MAX_TABLE_COLUMNS = 44
-#: What Telegram removes from a text, so that all entities behind it would be out of place.
+#: Characters that Telegram removes, which would shift all entities after them.
 _REMOVED = dict.fromkeys(
     [*(n for n in range(0x20) if chr(n) not in "\n\t"), *range(0x2028, 0x202F), 0x333, 0x33F, 0x30A]
 )
@@ -40,7 +41,7 @@ Kind = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "b
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A part of a text that looks different: `MessageEntity` of the Bot API."""
+    """A formatted part of a text: `MessageEntity` of the Bot API."""
 
     type: Kind
     offset: int
@@ -50,66 +51,67 @@ class Entity:
     language: str = ""
     """The language of a `pre`."""
 
-    def plain(self) -> dict[str, str | int]:
-        """Return it as the Bot API takes it."""
-        known: dict[str, str | int] = {
+    def as_dict(self) -> dict[str, str | int]:
+        """Return the entity as the Bot API accepts it."""
+        required: dict[str, str | int] = {
             "type": self.type,
             "offset": self.offset,
             "length": self.length,
         }
-        more = {"url": self.url, "language": self.language}
-        return known | {name: value for name, value in more.items() if value}
+        optional = {"url": self.url, "language": self.language}
+        return required | {name: value for name, value in optional.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """The text of one message."""
+class FormattedText:
+    """The text and the formatting of one message."""
 
     text: str
     entities: tuple[Entity, ...] = ()
 
 
-def write(markdown: str) -> tuple[Text, ...]:
-    """Return a Markdown text as messages, in order; none for a text of nothing but white space."""
+def write(markdown: str) -> tuple[FormattedText, ...]:
+    """Return a Markdown text as messages, in order; none if it has only white space."""
     clean = markdown.translate(_REMOVED)
     page = _Page()
     page.blocks(blocks_of(clean))
-    if not page.text.strip():  # an empty picture, a definition of a link: better than nothing
+    if not page.text.strip():  # only an empty picture or a link definition: show the Markdown
         page = _Page([clean])
     return tuple(_split(page))
 
 
 @dataclass(slots=True)
 class _Page:
-    """A text that is being written; places are counted in characters."""
+    """A formatted text under construction. Its offsets count characters."""
 
     pieces: list[str] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
     length: int = 0
     breaks: list[int] = field(default_factory=list)
-    """Where a block begins that a message may begin with."""
+    """The offsets of top-level blocks, at which a message may be split."""
     is_quoted: bool = False
+    """Whether a block quote is being written."""
 
     @property
     def text(self) -> str:
         return "".join(self.pieces)
 
-    def say(self, text: str) -> None:
+    def add(self, text: str) -> None:
         self.pieces.append(text)
         self.length += len(text)
 
-    def mark(self, kind: Kind, start: int, *, url: str = "", language: str = "") -> None:
-        """Format what was said since a place."""
+    def format(self, kind: Kind, start: int, *, url: str = "", language: str = "") -> None:
+        """Format the text from `start` to the end."""
         if self.length > start:
             self.entities.append(Entity(kind, start, self.length - start, url, language))
 
     # -- blocks --------------------------------------------------------------------------------
 
     def blocks(self, blocks: Sequence[Block], *, indent: str = "", is_tight: bool = False) -> None:
-        for place, block in enumerate(blocks):
-            if place:
-                self.say("\n" if is_tight else "\n\n")
-                self.say(indent)
+        for index, block in enumerate(blocks):
+            if index:
+                self.add("\n" if is_tight else "\n\n")
+                self.add(indent)
             if not indent:
                 self.breaks.append(self.length)
             self._block(block, indent)
@@ -122,33 +124,33 @@ class _Page:
             case Heading(_, spans):
                 self.spans(_bold(spans), indent)
             case CodeBlock(language, text):
-                self.say(text or " ")
+                self.add(text or " ")
                 known = _LANGUAGE.fullmatch(language)
-                self.mark("pre", start, language=language if known else "")
+                self.format("pre", start, language=language if known else "")
             case Quote(blocks):
                 is_inner, self.is_quoted = self.is_quoted, True
                 self.blocks(blocks, indent=indent)
                 self.is_quoted = is_inner
-                if not is_inner:  # Telegram has none within another
-                    self.mark("blockquote", start)
+                if not is_inner:  # Telegram does not nest block quotes
+                    self.format("blockquote", start)
             case ListBlock(first, items):
                 self._list(first, items, indent)
             case Table():
                 self._table(block, indent)
-            case Rule():
-                self.say("⸻")
+            case HorizontalRule():
+                self.add("⸻")
 
     def _list(self, first: int | None, items: Sequence[Item], indent: str) -> None:
-        for place, item in enumerate(items):
-            if place:
-                self.say(f"\n{indent}")
-            number = "•" if first is None else f"{first + place}."
-            box = {None: number, True: "☑", False: "☐"}[item.is_checked]
-            self.say(f"{box} ")
+        for index, item in enumerate(items):
+            if index:
+                self.add(f"\n{indent}")
+            bullet = "•" if first is None else f"{first + index}."
+            marker = {None: bullet, True: "☑", False: "☐"}[item.is_checked]
+            self.add(f"{marker} ")
             self.blocks(item.blocks, indent=f"{indent}   ", is_tight=True)
 
     def _table(self, table: Table, indent: str) -> None:
-        rows = [[_words(cell) for cell in row] for row in (table.head, *table.rows)]
+        rows = [[_plain(cell) for cell in row] for row in (table.head, *table.rows)]
         widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
         if sum(widths) + 3 * (len(widths) - 1) > MAX_TABLE_COLUMNS:
             self._as_list(table, indent)
@@ -162,76 +164,79 @@ class _Page:
             for row in rows
         ]
         lines.insert(1, "─┼─".join("─" * width for width in widths))
-        self.say("\n".join(lines))
-        self.mark("pre", start)
+        self.add("\n".join(lines))
+        self.format("pre", start)
 
     def _as_list(self, table: Table, indent: str) -> None:
-        """Write a table that is too wide for a telephone: its rows as items."""
-        for place, row in enumerate(table.rows):
-            self.say(f"\n{indent}• " if place else "• ")
-            for number, (head, cell) in enumerate(zip(table.head, row, strict=True)):
-                if number:
-                    self.say(f"\n{indent}   ")
+        """Write a table that is too wide for a phone as a list, with one item per row."""
+        for index, row in enumerate(table.rows):
+            self.add(f"\n{indent}• " if index else "• ")
+            for column, (head, cell) in enumerate(zip(table.head, row, strict=True)):
+                if column:
+                    self.add(f"\n{indent}   ")
                     self.spans(head, indent)
-                    self.say(": ")
-                self.spans(cell if number else _bold(cell), indent)
+                    self.add(": ")
+                self.spans(cell if column else _bold(cell), indent)
 
     # -- spans ---------------------------------------------------------------------------------
 
     def spans(self, spans: Sequence[Span], indent: str) -> None:
         for span in spans:
             start = self.length
-            self.say(f"\n{indent}" if span.text == "\n" else span.text)
+            self.add(f"\n{indent}" if span.text == "\n" else span.text)
             if not span.text.strip():
                 continue
             if span.link and span.link.lower().startswith("mailto:"):
                 address = span.link[len("mailto:") :]
-                if address not in span.text:  # Telegram makes links of addresses by itself
-                    self.say(f" ({address})")
+                if address not in span.text:  # Telegram links plain addresses by itself
+                    self.add(f" ({address})")
             elif span.link and span.link != span.text:
                 self._link(start, span.link)
-            elif span.is_code:  # it can have no other look
-                self.mark("code", start)
+            elif span.is_code:  # Telegram allows no other formatting of code
+                self.format("code", start)
                 continue
             if span.is_bold:
-                self.mark("bold", start)
+                self.format("bold", start)
             if span.is_italic:
-                self.mark("italic", start)
+                self.format("italic", start)
             if span.is_struck:
-                self.mark("strikethrough", start)
+                self.format("strikethrough", start)
 
     def _link(self, start: int, url: str) -> None:
-        """Make what was said since a place a link, and one with the same link before it."""
-        for each in self.entities[-4:]:  # behind a link there are the looks of its words at most
-            if each.url == url and each.offset + each.length == start:
-                self.entities.remove(each)
-                start = each.offset
-        self.mark("text_link", start, url=url)
+        """Make the text from `start` a link, merged with a preceding link to the same `url`.
+
+        A link is followed in `entities` by at most three entities that format its text.
+        """
+        for entity in self.entities[-4:]:
+            if entity.url == url and entity.offset + entity.length == start:
+                self.entities.remove(entity)
+                start = entity.offset
+        self.format("text_link", start, url=url)
 
 
 def _bold(spans: Sequence[Span]) -> list[Span]:
-    """Return spans in bold; code among them stays code, which can have no other look."""
+    """Return spans in bold. Code stays as it is, because Telegram can't format it further."""
     return [replace(span, is_bold=True) for span in spans]
 
 
-def _words(spans: Sequence[Span]) -> str:
+def _plain(spans: Sequence[Span]) -> str:
     return "".join(" " if span.text == "\n" else span.text for span in spans)
 
 
 def _padded(text: str, width: int, *, is_right: bool) -> str:
-    room = " " * (width - cell_len(text))
-    return room + text if is_right else text + room
+    padding = " " * (width - cell_len(text))
+    return padding + text if is_right else text + padding
 
 
 # -- messages -------------------------------------------------------------------------------------
 
 
-def _split(page: _Page) -> Iterator[Text]:
-    """Yield a page as texts within the limits, cut where it hurts least."""
+def _split(page: _Page) -> Iterator[FormattedText]:
+    """Yield a page as texts within the limits, split at block, line or word boundaries."""
     text = page.text
-    # How many units stand before each character.
+    # The number of UTF-16 units before each character.
     units = [0, *accumulate(2 if ord(character) > 0xFFFF else 1 for character in text)]
-    entities = sorted(page.entities, key=lambda each: (each.offset, -each.length))
+    entities = sorted(page.entities, key=lambda entity: (entity.offset, -entity.length))
     begin, end = 0, len(text.rstrip())
     while begin < end:
         if text[begin] == "\n":
@@ -241,44 +246,51 @@ def _split(page: _Page) -> Iterator[Text]:
         shown = text[begin:until].rstrip()
         stop = begin + len(shown)
         if shown:
-            yield Text(shown, tuple(_within(entities, units, begin, stop)))
+            yield FormattedText(shown, tuple(_within(entities, units, begin, stop)))
         begin = until
 
 
 def _farthest(units: Sequence[int], entities: Sequence[Entity], begin: int, end: int) -> int:
-    """Return where a message that begins at a place has to end at the latest."""
+    """Return the latest offset at which a message that begins at `begin` may end."""
     low, high = begin, end
-    while low < high:  # the last place within the limit of units
+    while low < high:  # a binary search for the last offset within MAX_UNITS
         middle = (low + high + 1) // 2
         low, high = (
             (middle, high) if units[middle] - units[begin] <= MAX_UNITS else (low, middle - 1)
         )
-    within = [each for each in entities if each.offset < low and each.offset + each.length > begin]
+    within = [
+        entity
+        for entity in entities
+        if entity.offset < low and entity.offset + entity.length > begin
+    ]
     if len(within) > MAX_ENTITIES:
         low = min(low, max(within[MAX_ENTITIES].offset, begin + 1))
     return low
 
 
 def _cut(text: str, begin: int, latest: int, breaks: Sequence[int]) -> int:
-    """Return where a message is best cut that may end at `latest`."""
+    """Return the best offset up to `latest` at which to end a message that begins at `begin`.
+
+    A message is at least half full, if possible, and preferably ends at the end of a block.
+    """
     if latest >= len(text.rstrip()):
         return len(text)
     half = begin + (latest - begin) // 2
-    blocks = [each for each in breaks if half < each <= latest]
-    if blocks:
-        return blocks[-1]
-    for mark in ("\n", " "):
-        if (place := text.rfind(mark, half, latest)) >= 0:
-            return place + 1
+    candidates = [offset for offset in breaks if half < offset <= latest]
+    if candidates:
+        return candidates[-1]
+    for separator in ("\n", " "):
+        if (offset := text.rfind(separator, half, latest)) >= 0:
+            return offset + 1
     return latest
 
 
 def _within(
     entities: Sequence[Entity], units: Sequence[int], begin: int, end: int
 ) -> Iterator[Entity]:
-    """Yield the entities of a part of the text, counted in units from its begin."""
-    for each in entities:
-        start, stop = max(each.offset, begin), min(each.offset + each.length, end)
+    """Yield the entities from `begin` to `end`, with offsets in UTF-16 units from `begin`."""
+    for entity in entities:
+        start, stop = max(entity.offset, begin), min(entity.offset + entity.length, end)
         if start < stop:
             offset, length = units[start] - units[begin], units[stop] - units[start]
-            yield Entity(each.type, offset, length, each.url, each.language)
+            yield replace(entity, offset=offset, length=length)

@@ -1,1 +1,1 @@
-"""The channel of the page."""
+"""The channel of the browser page."""

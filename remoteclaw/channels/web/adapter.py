@@ -1,39 +1,40 @@
-"""The adapter of the page: what it sends is noted in Redis, where each browser reads it."""
+"""The adapter of the browser page: stores replies in Redis, from where each browser reads them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from remoteclaw.errors import PlatformAway, RedisUnavailable, Unsupported
-from remoteclaw.fleet.web import ChatEvent, WebChats, chat_of
+from remoteclaw.fleet.web import ChatEvent, WebChats, chat_name
 from remoteclaw.protocols import Operation, Part, Reply, Sent
 
-OURS = "agent"
+#: The sender of the agents' own events.
+AGENT = "agent"
 
 
 class WebAdapter:
-    """The page's one account."""
+    """The page's only account."""
 
     has_keys = True
     has_buttons = True
 
     def __init__(self, chats: WebChats, keep_ms: Callable[[], int]) -> None:
-        """`keep_ms` returns how long a chat is kept behind its last event."""
+        """`keep_ms` returns how long a chat is kept after its last event, in milliseconds."""
         self._chats = chats
         self._keep_ms = keep_ms
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the one message of a reply; it has the files with it."""
+        """Return the message of a reply, which includes its files; none if the reply is empty."""
         is_empty = not (reply.text or reply.attachments or reply.card)
         return () if is_empty else (Part(0),)
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Note a message; the same one again is the same event."""
+        """Store a message. Storing it again does nothing and returns the same event id."""
         del part, content, is_again
-        about: dict[str, Any] = {
-            "from": OURS,
+        message: dict[str, Any] = {
+            "from": AGENT,
             "text": reply.text,
             "sid": reply.sid,
             "files": [file.model_dump() for file in reply.attachments],
@@ -45,29 +46,29 @@ class WebAdapter:
             "card": asdict(reply.card) if reply.card else None,
             "notifies": _notifies(reply),
         }
-        event = await self._add(
-            chat_of(reply.channel_id, reply.thread_id), "message", about, once=reply.key
+        event_id = await self._add(
+            chat_name(reply.channel_id, reply.thread_id), "message", message, once=reply.key
         )
-        return Sent(event, kept=reply.attachments)
+        return Sent(event_id, kept=reply.attachments)
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
-        """React to a message, delete one, or read them."""
-        chat, args = chat_of(operation.channel_id, operation.thread_id), operation.args
+        """React to or delete a message, or read messages. Raises `Unsupported` for `pin`."""
+        chat, args = chat_name(operation.channel_id, operation.thread_id), operation.args
         match operation.name:
             case "read":
                 return {"messages": await self._newest(chat, int(args["limit"]))}
             case "pin":
-                raise Unsupported("The page pins nothing.")
-            case "react":  # each time: it may have been another one meanwhile
-                told = {"message": args["messageId"], "emoji": args["emoji"], "from": OURS}
-                await self._add(chat, "reaction", told, once="")
+                raise Unsupported("The page can't pin messages.")
+            case "react":  # never deduplicated: the reaction may have changed in between
+                reaction = {"message": args["messageId"], "emoji": args["emoji"], "from": AGENT}
+                await self._add(chat, "reaction", reaction, once="")
             case "delete":
-                told = {"message": args["messageId"]}
-                await self._add(chat, "deletion", told, once=f"{args['messageId']} deletion")
+                deletion = {"message": args["messageId"]}
+                await self._add(chat, "deletion", deletion, once=f"{args['messageId']} deletion")
         return {}
 
     async def _newest(self, chat: str, limit: int) -> list[dict[str, Any]]:
-        """Return the newest messages, however much else has happened since."""
+        """Return the newest `limit` messages, reading past reactions and deletions."""
         events: list[ChatEvent] = []
         while earlier := await self._chats.before(chat, events[0].id if events else ""):
             events[:0] = earlier
@@ -83,34 +84,35 @@ class WebAdapter:
 
 
 def _notifies(reply: Reply) -> bool:
-    """Whether a message notifies: the last one of a turn, and one that waits for the person."""
+    """Whether a message notifies: a turn's last message, an error, a tool's, or an open request."""
     if reply.card:
         return bool(reply.card.choices)
     return not reply.is_silent and bool(reply.is_final or reply.call or reply.is_error)
 
 
 def messages_of(events: Sequence[ChatEvent]) -> list[dict[str, Any]]:
-    """Return the messages of a chat, as adapters tell them."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the messages of a chat, as `OperatingAdapter.operate` returns them."""
+    messages: dict[str, dict[str, Any]] = {}
     for event in events:
         about = event.about
         if event.kind == "message":
-            found[event.id] = {
+            messages[event.id] = {
                 "id": event.id,
-                "from": _by(about),
+                "from": _author(about),
                 "name": about.get("name"),
                 "text": about["text"],
                 "at": event.at_ms,
                 "files": [file["name"] for file in about["files"]],
                 "reactions": [],
             }
-        elif message := found.get(about["message"]):
-            others = [one for one in message["reactions"] if one["from"] != _by(about)]
-            own = {"from": _by(about), "name": None, "emoji": about["emoji"]}
+        elif message := messages.get(about["message"]):
+            author = _author(about)
+            others = [each for each in message["reactions"] if each["from"] != author]
+            own = {"from": author, "name": None, "emoji": about["emoji"]}
             message["reactions"] = [*others, *([own] if about["emoji"] else [])]
-    return [*found.values()]
+    return [*messages.values()]
 
 
-def _by(about: Mapping[str, Any]) -> str:
-    """Return who has written it, or reacts, as agents are told."""
-    return "you" if about["from"] == OURS else str(about["from"])
+def _author(about: Mapping[str, Any]) -> str:
+    """Return who wrote or reacted; `you` stands for the agent, which reads the result."""
+    return "you" if about["from"] == AGENT else str(about["from"])

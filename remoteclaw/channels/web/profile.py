@@ -1,8 +1,8 @@
-"""The page's profile."""
+"""The profile of the page's channel."""
 
 from remoteclaw.protocols import ChannelProfile
 
-#: How the ids of those begin who have logged in with the scope admin, and of others.
+#: The prefixes of people's ids: for a login with the scope admin, and for any other login.
 ADMIN, USER = "admin.", "user."
 
 PROFILE = ChannelProfile(
@@ -16,5 +16,5 @@ PROFILE = ChannelProfile(
 
 
 def person_id(name: str, *, is_admin: bool) -> str:
-    """Return the id of who has logged in: their token alone decides it."""
+    """Return the id of a logged-in person. Both arguments must come from the person's token."""
     return f"{ADMIN if is_admin else USER}{name}"

@@ -1,4 +1,4 @@
-"""The section `[channels.web]`."""
+"""The configuration section `[channels.web]`."""
 
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 

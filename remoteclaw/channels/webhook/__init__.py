@@ -1,1 +1,1 @@
-"""Webhook: signed HTTP in both directions, for platforms without an adapter of their own."""
+"""The webhook channel: signed HTTP in both directions, for platforms that have no adapter."""

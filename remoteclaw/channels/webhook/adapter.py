@@ -1,15 +1,15 @@
-"""The adapter of webhooks: each part of a reply is a signed POST to the program's address.
+"""The webhook adapter: sends each part of a reply as a signed POST to the program's URL.
 
-What it answers, and what that means:
+Responses of the program and the exceptions that they become:
 
-| answer | is raised as |
+| response | exception |
 |---|---|
-| 2xx | nothing; a `messageId` in its JSON is the message's |
-| 401, 403 | `AccountRefused`: the token |
-| 429 | `PlatformBusy` for as long as Retry-After says |
+| 2xx | none; a `messageId` in the JSON body is the id of the message |
+| 401, 403 | `AccountRefused`: the token is wrong |
+| 429 | `PlatformBusy` for the time in `Retry-After` |
 | 408, 425, 5xx; no connection | `PlatformAway` |
-| no answer | `PlatformUnknown`: it is sent again with the same key |
-| any other | `PlatformRefused`, with the first words of the answer |
+| no response | `PlatformUnknown`: the part is sent again with the same key |
+| any other | `PlatformRefused`, with the beginning of the body |
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 from remoteclaw.host.terminal import one_line
-from remoteclaw.protocols import Batch, Identity, IncomingFile, Part, Reply, Sent
+from remoteclaw.protocols import Identity, IncomingFile, Part, PollResult, Reply, Sent
 
-#: How long the program may take to answer, and to be connected to, in seconds.
+#: Time limits for a response of the program, and for connecting to it, in seconds.
 ANSWER_S, CONNECT_S = 30.0, 10.0
-#: How much of its answer is read, in bytes.
-MAX_ANSWER = 64 * 1024
-#: The pause after a busy answer that names none, in seconds.
+#: At most about this much of a response's body is read, in bytes.
+MAX_ANSWER_BYTES = 64 * 1024
+#: The pause after a 429 without a valid `Retry-After`, in seconds.
 BUSY_S = 5.0
 
 
 class WebhookAdapter:
-    """One program that gets replies; what it sends comes to the gateway."""
+    """Sends replies to one program. The program posts its messages to the gateway."""
 
     has_keys = True
 
@@ -52,28 +52,28 @@ class WebhookAdapter:
         self._pool = httpcore2.AsyncConnectionPool(max_connections=32)
 
     async def connect(self) -> Identity:
-        """Say where replies go; nothing is asked of the program."""
+        """Return the program's URL as the account's name. The program is not contacted."""
         problem = "" if self._url else "It has no url, so answers wait for one."
         return Identity(name=self._url or "webhook", problem=problem)
 
-    async def poll(self, position: str | None) -> Batch:
-        """Wait: the program sends messages to the gateway, and keeps its own position."""
+    async def poll(self, position: str | None) -> PollResult:
+        """Wait and return no messages: the program posts its messages to the gateway."""
         await asyncio.sleep(ANSWER_S)
-        return Batch(position or "0")
+        return PollResult(position or "0")
 
     async def fetch(self, file: IncomingFile) -> bytes:
-        """Refuse: files come with their messages."""
-        raise PlatformRefused(f"{file.name} did not come with its message.")
+        """Refuse: the files of a webhook message are part of its request."""
+        raise PlatformRefused(f"{file.name} was not part of its message.")
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Do nothing: there is no menu."""
+        """Do nothing: a webhook has no menu."""
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the requests of a reply: its text, then its files."""
+        """Return the parts of a reply, one per request: its text, then its files."""
         text = [Part(0)] if reply.text else []
         files = [Part(len(text) + n, attachment=file) for n, file in enumerate(reply.attachments)]
         return [*text, *files]
@@ -81,9 +81,9 @@ class WebhookAdapter:
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Post one part; a repeated one has the same key."""
+        """Post one part. Sending it again uses the same idempotency key."""
         key = f"{reply.key}:{part.index}"
-        told: dict[str, object] = {
+        body: dict[str, object] = {
             "type": "message",
             "key": key,
             "chat": reply.channel_id,
@@ -95,21 +95,21 @@ class WebhookAdapter:
             "origin": reply.origin,
         }
         if (card := reply.card) and not part.attachment:
-            told["card"] = {"id": card.id, "choices": card.choices}
+            body["card"] = {"id": card.id, "choices": card.choices}
         if file := part.attachment:
             encoded = base64.b64encode(content or b"").decode()
-            told["file"] = {"name": file.name, "mimeType": file.mime_type, "content": encoded}
-        answer = await self._post(orjson.dumps(told), key)
+            body["file"] = {"name": file.name, "mimeType": file.mime_type, "content": encoded}
+        answer = await self._post(orjson.dumps(body), key)
         try:
-            found = orjson.loads(answer)["messageId"]
+            message_id = orjson.loads(answer)["messageId"]
         except (ValueError, TypeError, KeyError):
-            found = None
-        return Sent(found if isinstance(found, str) and found else None)
+            message_id = None
+        return Sent(message_id if isinstance(message_id, str) and message_id else None)
 
     async def _post(self, body: bytes, key: str) -> bytes:
-        """Send a request; return what is answered, or raise as the table above says."""
+        """Send a request and return the response's body. Raises as the table above says."""
         if not self._url:
-            raise AccountRefused("It has no url, so answers wait: set it in [channels.webhook].")
+            raise AccountRefused("It has no url, so answers wait: set url in [channels.webhook].")
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": key,
@@ -125,9 +125,9 @@ class WebhookAdapter:
                 content=body,
                 extensions={"timeout": timeout},
             ) as response:
-                async for piece in response.aiter_stream():
-                    answer += piece
-                    if len(answer) > MAX_ANSWER:
+                async for chunk in response.aiter_stream():
+                    answer += chunk
+                    if len(answer) > MAX_ANSWER_BYTES:
                         break
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout):
             raise PlatformAway(f"{self._url} can't be reached.") from None
@@ -139,7 +139,7 @@ class WebhookAdapter:
 
 
 def _failure(response: httpcore2.Response, answer: bytes, url: str) -> RemoteClawError:
-    said = one_line(answer[:1000].decode(errors="replace"), most=200)
+    beginning = one_line(answer[:1000].decode(errors="replace"), max_chars=200)
     match response.status:
         case 401 | 403:
             return AccountRefused(
@@ -155,4 +155,4 @@ def _failure(response: httpcore2.Response, answer: bytes, url: str) -> RemoteCla
             return PlatformAway(f"{url} is not ready (status {response.status}).")
         case status if status >= 500:
             return PlatformAway(f"{url} is out of order (status {status}).")
-    return PlatformRefused(f"{url} refused it (status {response.status}): {said}")
+    return PlatformRefused(f"{url} refused it (status {response.status}): {beginning}")

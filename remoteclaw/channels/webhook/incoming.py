@@ -1,4 +1,4 @@
-"""Messages that a program posts to the gateway, and their files."""
+"""The request bodies that a program posts to the gateway: messages and their files."""
 
 import base64
 import binascii
@@ -12,18 +12,18 @@ from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
-_FORM = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
+_MODEL_CONFIG = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
 
 
 class PostedFile(BaseModel):
-    """A file: its content, or the public address where it is."""
+    """A file, given by its content or by its public URL."""
 
-    model_config = _FORM
+    model_config = _MODEL_CONFIG
 
     name: str
     mime_type: str = "application/octet-stream"
     content: str | None = None
-    """In base64; the whole request has 2 MB at most."""
+    """In base64. The whole request has 2 MB at most."""
     url: str | None = None
 
     @model_validator(mode="after")
@@ -34,9 +34,9 @@ class PostedFile(BaseModel):
 
 
 class PostedAnswer(BaseModel):
-    """What a person answers to a request."""
+    """A person's answer to a request."""
 
-    model_config = _FORM
+    model_config = _MODEL_CONFIG
 
     request: str = Field(min_length=1, max_length=64)
     verdict: str = Field(pattern="^(once|conversation|edits|deny|words|[1-9])$")
@@ -45,34 +45,35 @@ class PostedAnswer(BaseModel):
 
 
 class PostedMessage(BaseModel):
-    """The body of a request."""
+    """The body of an HTTP request: one message."""
 
-    model_config = _FORM
+    model_config = _MODEL_CONFIG
 
     id: str = Field(min_length=1, max_length=200)
-    """Unique within the chat; a repeated one counts once for a week."""
+    """Unique within the chat. A message with a known id is ignored, for a week."""
     chat: str = Field(min_length=1, max_length=200)
     from_: str = Field(alias="from", min_length=1, max_length=200)
-    """The platform's id of who wrote it, never a name that people choose."""
+    """The platform's id of the sender, never a name that people choose."""
     text: str = ""
     name: str | None = None
     thread: str | None = None
     is_group: bool = False
     is_for_us: bool = True
-    """In a group: whether it mentions the account or answers it."""
+    """In a group: whether the message mentions the account or answers one of its messages."""
     at: int | None = Field(default=None, ge=0)
-    """When it was written, in milliseconds since 1970; now, if it isn't said."""
+    """When the message was written, in milliseconds since 1970; now if it is None."""
     reply_to: str | None = None
     quoted: str = ""
     replaces: str | None = None
     reaction: str | None = Field(default=None, max_length=64)
-    """In place of a message: the emoji with which its sender reacts by now to `replyTo`."""
+    """Instead of a message: the sender's current reaction to `replyTo`, an emoji; empty if the
+    reaction was removed."""
     answer: PostedAnswer | None = None
-    """In place of a message: what its sender has chosen on a `card`."""
+    """Instead of a message: the sender's choice on a `card`."""
     files: tuple[PostedFile, ...] = ()
 
     def incoming(self) -> Incoming:
-        """Return it as adapters tell messages."""
+        """Return the message in the form that adapters return."""
         return Incoming(
             id=self.id,
             chat=self.chat,
@@ -95,7 +96,7 @@ class PostedMessage(BaseModel):
         )
 
     async def fetch(self, file: IncomingFile) -> bytes:
-        """Return the content of one of its files. Raises `PlatformRefused`."""
+        """Return the content of one of the message's files. Raises `PlatformRefused`."""
         posted = self.files[int(file.id)]
         try:
             if posted.url is not None:

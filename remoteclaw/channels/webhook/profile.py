@@ -1,4 +1,4 @@
-"""The profile of webhooks."""
+"""The profile of the webhook channel."""
 
 from remoteclaw.protocols import ChannelProfile
 

@@ -1,4 +1,4 @@
-"""The section `[channels.webhook]`."""
+"""The configuration section `[channels.webhook]`."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -10,10 +10,10 @@ from remoteclaw.config.rights import BY_PEOPLE
 
 
 class WebhookAccount(TokenConfig):
-    """A program that passes messages on; both sides sign with the token."""
+    """A program that forwards messages. Both sides sign their requests with the token."""
 
     url: Annotated[str, BY_PEOPLE] = ""
-    """The address that answers are posted to. Without it, they wait."""
+    """The URL that answers are posted to. Without it, they wait."""
 
     @field_validator("url")
     @classmethod
@@ -29,7 +29,7 @@ class WebhookAccount(TokenConfig):
 
 
 class WebhookConfig(WebhookAccount, ChannelConfig):
-    """Webhooks: the program of the table itself, and more in `accounts`."""
+    """Webhooks: one program, configured in this table, and more in `accounts`."""
 
     accounts: Annotated[dict[str, WebhookAccount], BY_PEOPLE] = Field(default_factory=dict)
-    """More programs, by names of your own."""
+    """More programs, by names that you choose."""

@@ -1,7 +1,7 @@
-"""Signatures of requests, of both directions.
+"""Signs and verifies webhook requests, in both directions.
 
-A request has its time and its signature in headers: HMAC-SHA256 of `TIME.BODY` with the shared
-token, in hexadecimal digits behind `v1=`.
+Two headers of a request hold its time, in seconds since 1970, and its signature: `v1=` and the
+HMAC-SHA256 of `TIME.BODY` with the shared token, in hexadecimal digits.
 """
 
 import hashlib
@@ -9,17 +9,17 @@ import hmac
 from collections.abc import Mapping
 
 TIMESTAMP, SIGNATURE = "X-RemoteClaw-Timestamp", "X-RemoteClaw-Signature"
-#: How old a request may be, and how far ahead a sender's clock, in seconds.
+#: A request's time may differ from the receiver's clock by this much, in seconds.
 WINDOW_S = 300
 
 
 def signed_headers(token: str, body: bytes, *, at_s: int) -> dict[str, str]:
-    """Return the headers of a request that is sent at a time, in seconds since 1970."""
+    """Return the signature headers of a request sent at `at_s`, in seconds since 1970."""
     return {TIMESTAMP: str(at_s), SIGNATURE: _signature(token, body, str(at_s))}
 
 
 def is_signed(headers: Mapping[str, str], token: str, body: bytes, *, now_s: float) -> bool:
-    """Whether a request was signed with a token, and not long ago."""
+    """Whether `headers` have a valid signature of `body` with `token` from the last minutes."""
     at, given = headers.get(TIMESTAMP, ""), headers.get(SIGNATURE, "")
     if not (at.isascii() and at.isdecimal() and len(at) <= 12):
         return False

@@ -1,7 +1,8 @@
 """The model of the configuration: every setting, with its type, default and meaning.
 
-The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory; it may be absent.
-`REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not read.
+The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory. It may be absent.
+The environment variable `REMOTECLAW__SECTION__KEY` overrides one value; a variable with a single
+underscore in the place of a double one is ignored.
 """
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings

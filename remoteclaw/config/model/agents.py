@@ -11,24 +11,24 @@ from remoteclaw.config.home import state_directory
 from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
-from remoteclaw.config.permissions import Rule
+from remoteclaw.config.permissions import PermissionRule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
 
 class McpServerSettings(Section):
-    """An MCP server that the agent gets: a program to start (stdio) or an address (HTTP)."""
+    """An MCP server for the agent: either a program to start (stdio) or an address (HTTP)."""
 
     command: Annotated[str | None, BY_PEOPLE] = None
-    """The program to start."""
+    """The program to start. Required for a stdio server."""
     args: Annotated[tuple[str, ...], SECRET] = ()
-    """Its arguments. Everybody on the machine can read them: no secrets here."""
+    """The program's arguments. All users of the machine can read them: put secrets into `env`."""
     env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
-    """Variables added to its environment."""
+    """Variables to add to the program's environment."""
     url: Annotated[str | None, SECRET] = None
-    """The address of a server that runs already."""
+    """The address of a running server: http:// or https://. Required for an HTTP server."""
     headers: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
-    """Headers sent with every request, such as a token."""
+    """HTTP headers to send with every request to `url`, such as `Authorization`."""
 
     @field_validator("url")
     @classmethod
@@ -43,7 +43,7 @@ class McpServerSettings(Section):
         return self
 
     def server(self) -> McpServerConfig:
-        """Return it as runtimes take it."""
+        """Return the server in the form that runtimes use; raises ValueError if it is invalid."""
         return McpServerConfig(
             command=self.command,
             args=self.args,
@@ -54,78 +54,86 @@ class McpServerSettings(Section):
 
 
 class AgentConfig(Section):
-    """One agent: which CLI, where, and what it may do."""
+    """An agent: its CLI, its directory and its permissions."""
 
     runtime: Annotated[
         Literal["claude", "codex", "gemini", "opencode", "acp", "demo"] | None, BY_PEOPLE
     ] = None
-    """The CLI that runs it. Without it, the first one that is installed; the demo if none is.
-    `acp` is any other agent that speaks the Agent Client Protocol: name its `command`."""
+    """The CLI that runs the agent; `acp` is any other agent that speaks the Agent Client Protocol
+    and needs `command`. Without it, the first installed CLI of claude, codex, gemini and opencode;
+    if none is installed, a demo agent."""
     command: Annotated[tuple[str, ...] | None, SECRET] = Field(default=None, min_length=1)
-    """The program to run and its first arguments, if it isn't found on PATH by its usual name."""
+    """The CLI's program and its first arguments. Without it, the program is searched on PATH by its
+    usual name."""
     workspace: Annotated[Path | None, BY_PEOPLE] = None
-    """The directory in which the agent works: absolute, or beginning with ~. It must not contain
-    the state directory. Without it, one of its own in the state directory."""
+    """The directory in which the agent works: a path that is absolute or begins with ~. It must not
+    contain RemoteClaw's state directory. Without it, a directory in the state directory."""
     model: Annotated[str | None, BY_AGENTS] = None
-    """The model to ask for; without it, the CLI's own choice."""
+    """The name of the model, passed to the CLI as it is. Without it, the CLI chooses."""
     env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
-    """Variables added to the agent's environment, which otherwise gets little of RemoteClaw's."""
+    """Variables to add to the agent's environment, which has only a few of RemoteClaw's own."""
     timezone: Annotated[str | None, BY_AGENTS] = None
-    """The IANA time zone of the times that the agent is told, such as Europe/Berlin, where a
-    channel doesn't know its user's. Without it, this computer's."""
+    """The IANA time zone, such as Europe/Berlin, of the times in messages to the agent, on channels
+    that don't report the user's time zone. Without it, this computer's."""
     permissions: Annotated[Literal["ask", "edits", "auto", "deny"], BY_PEOPLE] = "ask"
-    """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all and
-    sends no files. `edits` allows changes of files in the workspace, and `ask` nothing but what
-    `allow` has; for the rest a person is asked, where one can be (`[approvals]`)."""
+    """What happens when the CLI asks for permission to use a tool. `auto` allows all tools. `deny`
+    refuses all tools, and no files are sent to the chat. `ask` allows reading files in the
+    workspace and what `allow` lists, `edits` also changes of files in the workspace. About
+    everything else, a person is asked (`[approvals]`), or it is refused if nobody can be asked."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
-    """What else needs no permission with `ask` and `edits`, in the form of claude's own rules:
-    `Bash(git status)` is that command, `Bash(npm test:*)` also with more words behind it,
-    `Edit(docs/**)`, `Read(~/notes/**)`, `Read(//etc/hosts)`, `WebFetch(domain:example.org)`,
-    `mcp__SERVER__TOOL`; `Read` alone is every file."""
+    """Rules for what needs no permission with `ask` and `edits`, in the syntax of claude's
+    settings: `Bash(git status)` is this exact command, `Bash(npm test:*)` this command also with
+    more arguments, `Edit(docs/**)`, `Read(~/notes/**)`, `Read(//etc/hosts)` (an absolute path),
+    `WebFetch(domain:example.org)`, `mcp__SERVER__TOOL`. A tool without parentheses, such as `Read`,
+    is every use of it."""
     branches: Annotated[Literal["read", "ask", "auto"], BY_PEOPLE] = "read"
-    """What a branch may do of what `permissions` and the policy allow, as it works in the same
-    directory as the conversation that it is a copy of: `read` files and the web, and use
-    RemoteClaw's tools that change nothing; `ask` like `permissions = "ask"`; `auto` all of it."""
+    """How much a branch, which works in the same directory as the conversation that it copies, may
+    do of what `permissions` and the tool policy allow. `read`: read files and the web, and use
+    those of RemoteClaw's tools that change nothing. `ask`: as with `permissions = "ask"`. `auto`:
+    everything."""
     trust_workspace: Annotated[bool, BY_PEOPLE] = False
-    """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
-    and hooks and MCP servers, which run as you. Who can write there could then do that too."""
+    """Whether the CLI obeys what it finds in the workspace: its CLAUDE.md or AGENTS.md, settings,
+    and hooks and MCP servers, which run as your user. If so, anyone who can write files there can
+    run programs as you."""
     inherit_mcp: Annotated[bool, BY_PEOPLE] = True
-    """Whether the MCP servers of the CLI's own configuration stay available."""
+    """Whether the agent also has the MCP servers of the CLI's own configuration."""
     mcp_servers: Annotated[dict[str, McpServerSettings], BY_PEOPLE] = Field(default_factory=dict)
-    """More MCP servers for this agent, by name. Their tools need no permission, because you chose
-    them, except under `permissions = "deny"`."""
+    """Additional MCP servers for this agent, by name. Since you chose them, their tools need no
+    permission, except with `permissions = "deny"`."""
     sees_sessions: Annotated[Literal["self", "tree", "agent", "all"] | None, BY_PEOPLE] = None
-    """Which conversations its tools can look at, and write to: its own alone, also the sessions
-    that it has started (`tree`), all those of this agent, or those of every agent. `agent` and
-    `all` hold in turns of owners alone, others have `tree` then. Without it, owners have `agent`
-    and others `tree`."""
+    """The sessions that the agent's tools can read and write to: only the session itself (`self`),
+    also the sessions that it has started (`tree`), all sessions of this agent (`agent`), or those
+    of all agents (`all`). In turns that aren't on behalf of owners alone, `agent` and `all` mean
+    `tree`. Without it, `agent`."""
     sends_to: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
-    """The chats besides its own to which its tools may send for people who are no owners:
-    `telegram:-100123` is a chat, `telegram:*` all of a channel, `*` all there are. What arrives
-    there says from which chat it comes."""
+    """The chats, besides its own, to which the agent's tools may send on behalf of people who are
+    not owners: `telegram:-100123` is a chat, `telegram:*` every chat of a channel, `*` every chat.
+    Such a message names the chat that it comes from."""
     spawns: Annotated[tuple[str, ...], BY_PEOPLE] = ()
-    """The agents, besides itself, that it may start sessions of, by name; `*` is every agent."""
+    """The names of the agents, besides itself, of which the agent may start sessions; `*` is every
+    agent."""
     mcp_transport: Annotated[Literal["http", "stdio"], BY_PEOPLE] = "http"
-    """How it gets RemoteClaw's tools: `stdio` starts a small connector with it, for an agent that
-    speaks only that."""
+    """How the agent connects to RemoteClaw's tools: over HTTP, or with `stdio` through a small
+    program that is started with it, for an agent that supports only stdio."""
     start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, le=MAX_S)
-    """Seconds that it may take to start, MCP servers included."""
+    """Seconds that the agent may take to start, including its MCP servers."""
     stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, le=MAX_S)
-    """Seconds for which it may give no sign of life in a turn. While it uses a tool, or waits for a
-    permission, it may take its time."""
+    """Seconds without output after which a turn fails. The time in which the agent uses a tool or
+    waits for a permission doesn't count."""
     turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, le=MAX_S)
-    """Seconds that one turn may take in all."""
+    """Seconds that a whole turn may take; the default is six hours."""
     warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=MAX_S)
-    """Seconds for which an idle agent process is kept warm for the next message."""
+    """Seconds for which an idle agent process is kept for the next message, which it answers
+    sooner than a new process; 0 ends it after each turn."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
-    """Which of RemoteClaw's tools it may use."""
+    """Which of RemoteClaw's tools the agent may use."""
     approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
-    """Who answers what it asks people for."""
+    """Who answers the agent's requests."""
 
     @field_validator("model")
     @classmethod
     def _check_model(cls, value: str | None) -> str | None:
-        # Some CLIs get it as an argument, and agents may change it.
+        # An agent may change the name, and some CLIs get it as an argument: it must be no option.
         if value is not None and not re.fullmatch(r"[\x21-\x2c\x2e-\x7e][\x21-\x7e]{0,199}", value):
             raise ValueError("must be a model's name: no space, no - at its beginning")
         return value
@@ -161,7 +169,7 @@ class AgentConfig(Section):
     @classmethod
     def _check_allow(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for rule in value:
-            Rule.parse(rule)
+            PermissionRule.parse(rule)
         return value
 
     @model_validator(mode="after")
@@ -177,23 +185,23 @@ class AgentConfig(Section):
     @classmethod
     def _check_servers(cls, value: dict[str, McpServerSettings]) -> dict[str, McpServerSettings]:
         if OWN_SERVER in value:
-            raise ValueError(f"has {OWN_SERVER!r}, which is what RemoteClaw's own is called")
+            raise ValueError(f"has {OWN_SERVER!r}, the name of RemoteClaw's own server")
         return check_names(value)
 
     def servers(self) -> dict[str, McpServerConfig]:
-        """Return its MCP servers as runtimes take them."""
+        """Return the agent's MCP servers, by name, in the form that runtimes use."""
         return {name: settings.server() for name, settings in self.mcp_servers.items()}
 
 
 def workspace(value: Path) -> Path:
-    """Return a directory in which agents may work; raises ValueError for another one."""
+    """Return `value` if agents may work in this directory; else raise ValueError."""
     try:
         if not value.expanduser().is_absolute():
             raise ValueError("must begin with / or ~")
         state = state_directory()
     except RuntimeError:
-        raise ValueError("must begin with /: its ~ leads nowhere") from None
-    # Unlike resolve(), realpath() takes a link that leads to itself.
+        raise ValueError("must begin with /, because its ~ names no home directory") from None
+    # Unlike resolve(), realpath() doesn't fail for a symbolic link to itself.
     if Path(os.path.realpath(state)).is_relative_to(os.path.realpath(value.expanduser())):
         raise ValueError(
             f"contains RemoteClaw's state directory {state}, where tokens and conversations "

@@ -10,31 +10,32 @@ from remoteclaw.messages import ChatPlace
 
 
 class ApprovalsConfig(Section):
-    """Who answers what agents may not do by themselves, where, and how long a turn waits for it.
+    """Who answers agents' requests, in which chat, and how long a turn waits for the answer.
 
-    Of several tables the narrowest that has a key decides it: the group's, the channel's, the
-    agent's, `[approvals]`.
+    Each key is read from the narrowest table that has it: the group's, the channel's, the agent's,
+    then `[approvals]`.
     """
 
     who: Annotated[Literal["owners", "sender"] | tuple[str, ...] | None, BY_PEOPLE] = None
-    """`owners` of this installation, which is meant without it; with `sender`, also those whose
-    messages the turn answers; or people by their ids, each as CHANNEL:ID."""
+    """The people who may answer. `owners`, the default: the owners of this installation. `sender`:
+    the owners and the people whose messages the turn answers. A list: only these people, each as
+    CHANNEL:ID; an empty list is nobody."""
     hold_s: Annotated[int | None, BY_PEOPLE] = Field(default=None, ge=5, le=24 * 3600)
-    """How long a turn waits for an answer and holds its worker, in seconds; without it, 600. Later,
-    for a day, an answer wakes the session."""
+    """Seconds that a turn waits for an answer, during which it occupies its worker; by default 600.
+    After that the turn ends, and an answer within a day wakes the session."""
     chat: Annotated[str | None, BY_PEOPLE] = None
-    """The chat where people are asked, as CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT. Without it, or with
-    "", they are asked in the conversation itself."""
+    """The chat in which people are asked, as CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT. Without it, or
+    with an empty text, they are asked in the chat of the conversation."""
     thread: Annotated[str | None, BY_PEOPLE] = None
-    """The thread or topic of that chat."""
+    """The thread or topic of `chat` in which people are asked."""
 
     @field_validator("who")
     @classmethod
     def _check_who(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        for one in value if isinstance(value, tuple) else ():
-            channel, colon, id_ = one.partition(":")
+        for person in value if isinstance(value, tuple) else ():
+            channel, colon, id_ = person.partition(":")
             if not (channel and colon and id_) or id_ == "*":
-                raise ValueError(f"has {one!r}: name each person as CHANNEL:ID")
+                raise ValueError(f"has {person!r}: name each person as CHANNEL:ID")
         return value
 
     @field_validator("chat")
@@ -47,5 +48,5 @@ class ApprovalsConfig(Section):
     @model_validator(mode="after")
     def _check_thread(self) -> Self:
         if self.thread is not None and not self.chat:
-            raise ValueError("has a thread and no chat: name the chat that it is of")
+            raise ValueError("has a thread and no chat: name the chat of the thread")
         return self

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from remoteclaw.config.model.approvals import ApprovalsConfig
-from remoteclaw.config.model.section import MOST, Section, check_ids, check_names
+from remoteclaw.config.model.section import MAX_NUMBER, Section, check_ids, check_names
 from remoteclaw.config.model.sessions import ResetConfig
 from remoteclaw.config.model.tools import GroupConfig, SenderConfig, ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
@@ -23,51 +23,62 @@ _T = TypeVar("_T")
 
 
 class ChannelConfig(Section):
-    """One channel."""
+    """A channel.
+
+    `chunk_limit`, `chunk_unit`, `formatting`, `attachment_mb` and `attachment_types` have other
+    defaults on channels that declare them, such as telegram.
+    """
 
     instructions: Annotated[str | None, BY_PEOPLE] = Field(default=None, max_length=16_000)
-    """What the agent is told of this channel, in its system prompt."""
+    """Text about this channel for the agent's system prompt."""
     formatting: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=20)
-    """How the channel shows messages, a sentence each, for the agent."""
+    """Sentences for the agent about how the channel displays messages, such as which markup it
+    supports."""
     authorized_senders: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
-    """Who may write there, as information for the agent; it neither admits nor excludes anyone."""
+    """Names or ids of the people who may write on the channel, as information for the agent only.
+    It grants nobody access and excludes nobody: the `allow` of an account does."""
     owners: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
-    """The ids of those for whom agents may use the tools for owners: cron and the gateway's.
-    Without it, a channel has none, except where everyone who writes is at this computer."""
+    """The ids of the owners: people on whose behalf agents may use the owner-only tools, `cron_*`
+    and `gateway_*`. Without it, the channel has no owners, except a channel on which only users of
+    this computer write."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
-    """Which tools agents may use there."""
+    """Which of RemoteClaw's tools agents may use on the channel."""
     approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
-    """Who answers what agents ask people for there."""
+    """Who answers agents' requests on the channel."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
-    """Settings for senders, by their ids."""
+    """Settings for senders, by the sender's id."""
     groups: Annotated[dict[str, GroupConfig], BY_PEOPLE] = Field(default_factory=dict)
-    """Settings for group chats, by their ids."""
+    """Settings for group chats, by the chat's id."""
     reactions: Annotated[Literal["minimal", "extensive"] | None, BY_AGENTS] = None
-    """How often the agent should react to a message with an emoji."""
-    chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80, le=MOST)
-    """Longest message of an answer; a longer answer is split."""
+    """How often the agent's system prompt asks it to react to messages with an emoji. Without it,
+    the prompt doesn't mention reactions."""
+    chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80, le=MAX_NUMBER)
+    """The maximum length of a message, in units of `chunk_unit`. A longer answer is split into
+    several messages."""
     chunk_unit: Annotated[Unit, BY_AGENTS] = "characters"
-    """What `chunk_limit` counts: characters (code points), or units of UTF-16."""
+    """The unit of `chunk_limit`: `characters` are Unicode code points, `utf16` are UTF-16 code
+    units."""
     activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
-    """What is shown of a running tool: its name with a short argument, the name alone, or nothing.
-    Without it, `arguments` in direct chats, else `names`."""
+    """What the chat shows of a running tool: its name and main argument (`arguments`), its name
+    (`names`), or nothing (`off`). Without it, `arguments` in direct chats and `names` elsewhere."""
     shows_work: Annotated[bool, BY_PEOPLE] = True
-    """Whether a silent message says what works for a conversation while something does, where the
-    platform can edit messages."""
+    """Whether the chat has a silent message that lists the running tasks and branches of the
+    conversation. It needs a platform on which messages can be edited."""
     reset: Annotated[ResetConfig | None, BY_PEOPLE] = None
-    """When conversations end by themselves there; else as `[sessions]` says."""
+    """When conversations on the channel end by time. Without it, `[sessions]` decides."""
     attachment_mb: Annotated[int, BY_PEOPLE] = Field(default=20, ge=0, le=20)
-    """Largest file that people and agents may send there, in megabytes; 0 for none."""
+    """The maximum size of a file that people and agents can send, in megabytes; 0 for no files."""
     attachment_types: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=("*",), max_length=50)
-    """Which files may be sent there, by their MIME types: `image/*`, `application/pdf`."""
+    """The MIME types of files that people and agents can send, such as `image/*` or
+    `application/pdf`; `*` is any type."""
     transcribe: Annotated[tuple[str, ...] | None, SECRET] = Field(default=None, min_length=1)
-    """The program that writes recordings down, and its first arguments, on platforms that have an
-    adapter. It gets the path of a file as its last argument, and prints what is said in it."""
+    """The program that transcribes audio files that people send, and its first arguments, on
+    channels with an adapter. It gets a file's path as its last argument and prints the text."""
 
     @staticmethod
     def named(name: str) -> "type[ChannelConfig]":
         """Return the model of a channel's settings; raises `ConfigError` if it can't be loaded."""
-        return _settings(name)
+        return _settings_model(name)
 
     @field_validator("attachment_types")
     @classmethod
@@ -95,26 +106,28 @@ class ChannelConfig(Section):
         return value
 
     def named_ids(self) -> set[str]:
-        """Return every id of a person or a chat that is named here."""
-        groups = {sender for group in self.groups.values() for sender in group.senders}
-        allowed = {one for account in accounts_of(self).values() for one in account.allow}
-        return {*(self.owners or ()), *self.senders, *self.groups, *groups, *allowed} - {"*"}
+        """Return all ids of people and chats in these settings."""
+        in_groups = {sender for group in self.groups.values() for sender in group.senders}
+        allowed = {sender for account in accounts_of(self).values() for sender in account.allow}
+        return {*(self.owners or ()), *self.senders, *self.groups, *in_groups, *allowed} - {"*"}
 
 
 class AccountConfig(Section):
-    """One account of a channel with an adapter: which agent answers there, and to whom."""
+    """An account of a channel: the agent that answers there, and the people who may write."""
 
     agent: Annotated[str | None, BY_PEOPLE] = None
-    """The agent that answers; without it, the one that others are answered by."""
+    """The name of the agent that answers. Without it, `main`, or the first agent if there is no
+    `main`."""
     sessions: Annotated[Literal["person", "chat"] | None, BY_PEOPLE] = None
-    """Whether each `person` in a chat has a conversation of their own, or the `chat` has one.
-    Without it, `person` in direct chats and `chat` in groups."""
+    """Who shares a conversation in a chat: `person` gives each person their own, `chat` gives all
+    people of the chat one. Without it, `person` in direct chats and `chat` in groups."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=1000)
-    """The ids of those who may write, besides owners and people who were paired."""
+    """The ids of people who may write in direct chats, besides the owners and the people who were
+    paired with `/pair`."""
 
     @property
     def is_account(self) -> bool:
-        """Whether there is an account: a channel's own table may have none."""
+        """Whether these settings define an account; a channel's own table may define none."""
         return True
 
     @field_validator("allow")
@@ -135,67 +148,67 @@ class AccountConfig(Section):
 
 
 class TokenConfig(AccountConfig):
-    """An account that is signed in to with a token."""
+    """An account that signs in with a token, which is in exactly one of three places."""
 
     token: Annotated[str | None, SECRET] = None
-    """The token, which is best kept elsewhere: in a variable or a file."""
+    """The token itself. Prefer `token_env` or `token_file`, which keep it out of this file."""
     token_env: Annotated[str | None, BY_PEOPLE] = None
-    """The environment variable that has it."""
+    """The name of the environment variable that contains the token."""
     token_file: Annotated[str | None, BY_PEOPLE] = None
-    """The file that has it, and nothing else."""
+    """The path of the file that contains the token and nothing else."""
 
     @property
     def is_account(self) -> bool:
-        """Whether it says where the token is."""
+        """Whether these settings say where the token is."""
         return bool(self.token or self.token_env or self.token_file)
 
     @model_validator(mode="after")
     def _check_token(self) -> "TokenConfig":
-        if len([one for one in (self.token, self.token_env, self.token_file) if one]) > 1:
+        if len([place for place in (self.token, self.token_env, self.token_file) if place]) > 1:
             raise ValueError("has more than one of token, token_env and token_file: keep one")
         return self
 
     def read_token(self, environment: Mapping[str, str] = os.environ) -> str:
-        """Return the token. Raises `ConfigError` if it is not where it should be."""
+        """Return the token; raises `ConfigError` if it is missing, unreadable or malformed."""
         if self.token_file:
             path = Path(self.token_file).expanduser()
             try:
-                found = path.read_text().strip()
+                token = path.read_text().strip()
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or "it is no text"
                 raise ConfigError(f"token_file {path} can't be read: {why}.") from None
             where = f"token_file {path}"
         elif self.token_env:
-            found, where = environment.get(self.token_env, "").strip(), f"${self.token_env}"
+            token, where = environment.get(self.token_env, "").strip(), f"${self.token_env}"
         else:
-            found, where = (self.token or "").strip(), "token"
-        if not found:
+            token, where = (self.token or "").strip(), "token"
+        if not token:
             raise ConfigError(f"There is no token: {where} is empty.")
-        if not found.isascii() or not found.isprintable() or " " in found:
+        if not token.isascii() or not token.isprintable() or " " in token:
             raise ConfigError(
-                f"{where} doesn't contain a token: one is printable ASCII, without spaces."
+                f"{where} doesn't contain a token: a token is printable ASCII, without spaces."
             )
-        return found
+        return token
 
 
 def accounts_of(channel: ChannelConfig) -> dict[str, AccountConfig]:
-    """Return a channel's accounts by name; a channel without an adapter has none."""
+    """Return the accounts of a channel, by name; a channel without an adapter has none."""
     if not isinstance(channel, AccountConfig):
         return {}
     own: dict[str, Any] = {DEFAULT_ACCOUNT: channel} if channel.is_account else {}
     return own | getattr(channel, "accounts", {})
 
 
-def _settings(name: str) -> type[ChannelConfig]:
+def _settings_model(name: str) -> type[ChannelConfig]:
     channel = channel_of(name)
     if channel is None or not channel.settings:
         return ChannelConfig
     try:
-        found: type[ChannelConfig] = resolve_name(channel.settings)
+        model: type[ChannelConfig] = resolve_name(channel.settings)
     except Exception as error:  # noqa: BLE001 - the code is another package's
         raise ConfigError(
             f"The settings of the channel {name!r} can't be loaded from {channel.settings}: "
             f"{type(error).__name__}: {error}."
         ) from None
-    assert issubclass(found, ChannelConfig), f"{channel.settings} is the model of a channel"
-    return found
+    assert issubclass(model, ChannelConfig), f"{channel.settings} is the model of a channel"
+    return model

@@ -23,12 +23,12 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.messages import ChatKind, channel_name
 from remoteclaw.profiles import is_gateways, profile_of
 
-#: The settings of a channel that its profile decides where the file says nothing.
-_OF_PROFILE = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
+#: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
+_PROFILE_SETTINGS = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
 
 
 class Config(Section):
-    """Everything that can be configured."""
+    """All settings."""
 
     redis: RedisConfig = RedisConfig()
     gateway: GatewayConfig = GatewayConfig()
@@ -36,15 +36,17 @@ class Config(Section):
     agents: Annotated[dict[str, AgentConfig], BY_PEOPLE] = Field(
         default_factory=lambda: {"main": AgentConfig()}
     )
-    """The agents by name. Messages go to `main`, else to the only one there is."""
+    """The agents, by name. Messages go to the agent `main`, or to the first one if there is no
+    `main`, unless the sender or the account names another agent."""
     projects: Annotated[dict[str, Path], BY_PEOPLE] = Field(default_factory=dict)
-    """Directories by name, such as `web = "~/code/web"`: absolute, or beginning with ~. With
-    `/project NAME` an owner has a chat's agent work in one, in the place of its workspace: what
-    holds there, such as `permissions` and `trust_workspace`, then holds for the project."""
+    """Directories, by name, in which agents can work instead of in their workspace, such as
+    `web = "~/code/web"`. A path is absolute or begins with ~. With `/project NAME`, an owner has
+    the agent of a chat work in the project; the agent's `permissions`, `trust_workspace` and other
+    settings then apply to the project."""
     channels: Annotated[dict[str, ChannelConfig], BY_AGENTS] = Field(default_factory=dict)
-    """The channels by name."""
+    """The channels, by name."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
-    """Which of RemoteClaw's tools every agent may use."""
+    """Which of RemoteClaw's tools all agents may use."""
     approvals: ApprovalsConfig = ApprovalsConfig()
     queue: QueueConfig = QueueConfig()
     sessions: SessionsConfig = SessionsConfig()
@@ -80,25 +82,25 @@ class Config(Section):
         for name, channel in value.items():
             channel_name(name)
             form = profile_of(name).id_form
-            for one in sorted(channel.named_ids()):
-                if form and not re.fullmatch(form, one):
+            for id_ in sorted(channel.named_ids()):
+                if form and not re.fullmatch(form, id_):
                     raise ValueError(
-                        f"{name} has {one!r}, which is no id there: ids have the form {form}"
+                        f"{name} has {id_!r}, which is no id there: ids have the form {form}"
                     )
             for account in accounts_of(channel).values():
                 if agents and account.agent is not None and account.agent not in agents:
-                    there = ", ".join(map(repr, agents))
-                    raise ValueError(f"{name} has the agent {account.agent!r}: there are {there}")
+                    names = ", ".join(map(repr, agents))
+                    raise ValueError(f"{name} has the agent {account.agent!r}: there are {names}")
         return value
 
     def channel(self, name: str) -> ChannelConfig:
-        """Return a channel's settings; what the file leaves out is as its profile says."""
-        named, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
-        unset = {key for key in _OF_PROFILE if key not in named.model_fields_set}
-        return named.model_copy(update={key: getattr(profile, key) for key in unset})
+        """Return the settings of a channel, with its profile's defaults for keys that are unset."""
+        settings, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
+        unset = {key for key in _PROFILE_SETTINGS if key not in settings.model_fields_set}
+        return settings.model_copy(update={key: getattr(profile, key) for key in unset})
 
     def accounts(self) -> dict[tuple[str, str], AccountConfig]:
-        """Return the accounts on chat platforms, by channel and name."""
+        """Return the accounts that have an adapter, by channel and account name."""
         return {
             (channel, name): account
             for channel, settings in self.channels.items()
@@ -107,22 +109,28 @@ class Config(Section):
         }
 
     def account(self, channel: str, name: str) -> AccountConfig | None:
-        """Return an account, also one that each gateway has without a word here."""
+        """Return an account, or None if there is none of that name.
+
+        Gateways run the accounts of some channels, such as `web`, without any configuration: such
+        an account has default settings where the file has none.
+        """
         if is_gateways(channel):
             settings = self.channels.get(channel) or ChannelConfig.named(channel)()
             return accounts_of(settings).get(name)
         return self.accounts().get((channel, name))
 
     def reset_of(self, channel: str, kind: ChatKind) -> ResetConfig:
-        """Return when conversations of a kind end by themselves on a channel."""
+        """Return the rules by which conversations in a kind of chat on a channel end by time."""
         if (own := self.channel(channel).reset) is not None:
             return own
         return self.sessions.reset_by_kind.get(kind, self.sessions.reset)
 
     def agent(self, name: str | None, project: str | None = None) -> tuple[str, AgentConfig]:
-        """Return an agent's name and configuration; `None` asks for main, else for the first one.
+        """Return the name and the settings of an agent.
 
-        In a project, that is its workspace. Raises `ConfigError` for a name that isn't configured.
+        If `name` is None, that is the agent `main`, or the first agent if there is no `main`. If
+        `project` is given, `workspace` in the settings is the project's directory. Raises
+        `ConfigError` if the agent or the project isn't configured.
         """
         wanted = name or ("main" if "main" in self.agents else next(iter(self.agents)))
         if wanted not in self.agents:
@@ -135,7 +143,7 @@ class Config(Section):
             return wanted, settings
         if project not in self.projects:
             raise ConfigError(
-                f"There is no project {project!r} any more, in which this chat works: `/project` "
-                "lists those there are."
+                f"This chat works in the project {project!r}, which is no longer configured: "
+                "`/project` lists the projects."
             )
         return wanted, settings.model_copy(update={"workspace": self.projects[project]})

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from remoteclaw.config.model.section import MOST, WITH_WORKERS, Section
+from remoteclaw.config.model.section import MAX_NUMBER, WITH_WORKERS, Section
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_UP = by_people(restart="`remoteclaw up`")
@@ -14,15 +14,17 @@ class FleetConfig(Section):
     """Workers, leases and agent processes."""
 
     lease_s: Annotated[float, WITH_WORKERS] = Field(default=30, ge=1, le=600)
-    """Seconds for which a worker holds a session without a sign of life; then another one may
-    take it over. It gives up a turn itself after 0.8 of them without Redis."""
+    """Seconds after a worker's last sign of life at which another worker may take its session. A
+    worker that can't reach Redis abandons its turn after 0.8 of this time."""
     workers: Annotated[int, WITH_UP] = Field(default=4, ge=1, le=64)
-    """How many `rq worker` processes `remoteclaw up` starts: the number of turns at once."""
+    """The number of `rq worker` processes that `remoteclaw up` starts, which is the maximum number
+    of turns at the same time."""
     linger_s: Annotated[float, BY_PEOPLE] = Field(default=2, ge=0, le=30)
-    """Seconds for which a worker waits for the next message of a session after a turn.
-    It leaves at once when another session waits for a worker."""
-    max_agents: Annotated[int, BY_PEOPLE] = Field(default=12, ge=1, le=MOST)
-    """How many agent processes a host keeps, at work and warm. For one more, the one that has
-    waited longest is ended; those at work never are."""
-    reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=MOST)
-    """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
+    """Seconds that a worker waits after a turn for the session's next message. It doesn't wait
+    while another session waits for a worker."""
+    max_agents: Annotated[int, BY_PEOPLE] = Field(default=12, ge=1, le=MAX_NUMBER)
+    """The maximum number of agent processes on a host, both running turns and warm. To start
+    another one, the agent that has been idle longest is ended, never one that runs a turn."""
+    reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=MAX_NUMBER)
+    """Megabytes of the host's memory to keep free: with less, warm agents are ended, those that
+    have been idle longest first."""

@@ -11,21 +11,22 @@ from remoteclaw.config.model.section import MAX_S, Section, check_names
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
-WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
+WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors apply it at once")
 
 
 class JwtConfig(Section):
-    """A key with which another cockpit signs tokens: JSON Web Tokens whose `kid` is its name."""
+    """A key with which another cockpit signs tokens: JSON Web Tokens whose `kid` is NAME."""
 
     secret_file: Annotated[Path, BY_PEOPLE]
-    """The file with the secret: 32 bytes or more, yours alone (`chmod 600`). Absolute, or beginning
-    with ~. A line end behind it is no part of it."""
+    """The path of the file with the secret, absolute or beginning with ~. The secret has 32 bytes
+    or more; a line end at the end of the file isn't part of it. No other user may read the file
+    (`chmod 600`)."""
     scope: Annotated[Literal["read", "write", "terminal", "admin"], BY_PEOPLE] = "read"
-    """The most that its tokens may do, whatever they say."""
+    """The maximum scope of the key's tokens. A token that names a wider one has this one."""
     agents: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
-    """The agents that its tokens may be for; without any, all."""
+    """The agents to which the key's tokens give access; an empty list is all agents."""
     max_age_s: Annotated[int, BY_PEOPLE] = Field(default=86_400, ge=1, le=MAX_S)
-    """The longest time from a token's `iat` to its `exp`, in seconds."""
+    """The maximum time from a token's `iat` to its `exp`, in seconds; by default a day."""
 
     @field_validator("secret_file")
     @classmethod
@@ -37,24 +38,25 @@ class JwtConfig(Section):
 
 
 class GatewayConfig(Section):
-    """The gateway's address, and who may ask it."""
+    """The gateway's address, and the clients that may use it."""
 
     host: Annotated[str, WITH_SOCKET] = "127.0.0.1"
-    """The address it listens on, or `localhost`. Others than this computer's own are refused
-    without `allow_remote`."""
+    """The IP address that the gateway listens on, or `localhost`. An address that other computers
+    can reach needs `allow_remote`."""
     port: Annotated[int, WITH_SOCKET] = Field(default=18789, ge=0, le=65535)
-    """The port; 0 for any that is free."""
+    """The TCP port that the gateway listens on; 0 for any free port."""
     allow_remote: Annotated[bool, WITH_SOCKET] = False
-    """Whether `host` may be an address that other computers reach. It speaks plain HTTP, so only
-    with something in front of it that encrypts."""
+    """Whether `host` may be an address that other computers can reach. The gateway speaks plain
+    HTTP, so put a proxy in front of it that encrypts."""
     hosts: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
-    """More names for its address, as in the header Host: `claw.example.org`,
-    or with a port. Its own address and this computer's are among them anyway."""
+    """Additional values of the HTTP header Host that the gateway accepts, such as
+    `claw.example.org`, with or without a port. It always accepts its own address and this
+    computer's."""
     origins: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
-    """Web pages that may use it, by their origin: `https://claw.example.org`, and read what `/api`
-    answers them. Without any, no page may."""
+    """The origins of web pages, such as `https://claw.example.org`, that may call the gateway and
+    read the responses of `/api`. The gateway's own page needs no entry."""
     jwt: Annotated[dict[str, JwtConfig], BY_PEOPLE] = Field(default_factory=dict)
-    """Keys with which other cockpits sign tokens, by name."""
+    """Keys with which other cockpits sign tokens, by the key's name (`kid`)."""
 
     @field_validator("jwt")
     @classmethod
@@ -96,12 +98,12 @@ class GatewayConfig(Section):
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is reached from this computer alone."""
+    """Whether only this computer can reach an address."""
     if address == "localhost":
         return True
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return (mapped or ip).is_loopback

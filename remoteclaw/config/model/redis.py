@@ -1,4 +1,4 @@
-"""The section `[redis]`, and the address of a server: its valid forms, and one without secrets."""
+"""The section `[redis]`; checks the address of a server and removes the secrets from it."""
 
 import re
 from typing import Annotated, Literal
@@ -9,42 +9,46 @@ from pydantic import field_validator
 from remoteclaw.config.model.section import AT_START, EVERYTHING, Section
 from remoteclaw.config.rights import by_people
 
-#: The least that Redis may be told to keep, in bytes: when empty, it has one or two million.
-LEAST_MEMORY = 16 * 1024 * 1024
+#: The minimum of `maxmemory`. An empty server needs one or two million bytes.
+MIN_MEMORY_BYTES = 16 * 1024 * 1024
 
 
-def _bytes(value: str) -> int:
-    """Return a size as redis.conf has it, in bytes; raises ValueError for another one."""
-    found = re.fullmatch(r"([1-9]\d{0,15})([kmg]?)(b?)", value.lower(), re.ASCII)
-    if found is None:
+def _size_bytes(value: str) -> int:
+    """Return the bytes of a size in the syntax of redis.conf; raises ValueError if it is invalid.
+
+    As there, `1m` is 1,000,000 bytes and `1mb` is 1,048,576.
+    """
+    match = re.fullmatch(r"([1-9]\d{0,15})([kmg]?)(b?)", value.lower(), re.ASCII)
+    if match is None:
         raise ValueError(f"must be a size such as 512mb or 2gb, and not {value!r}")
-    base = 1024 if found[3] else 1000
-    return int(found[1]) * int(base ** " kmg".index(found[2] or " "))
+    base = 1024 if match[3] else 1000
+    return int(match[1]) * int(base ** " kmg".index(match[2] or " "))
 
 
 class RedisConfig(Section):
     """The Redis server."""
 
     url: Annotated[str | None, by_people(restart=EVERYTHING, secret=True)] = None
-    """Address of your own Redis or Valkey (redis://, rediss:// or unix://).
-    Without it, RemoteClaw runs one itself in its state directory."""
+    """The address of your own Redis or Valkey server: redis://, rediss:// or unix://. Without it,
+    RemoteClaw runs an embedded server in its state directory."""
     appendfsync: Annotated[Literal["everysec", "always"], AT_START] = "everysec"
-    """How often that server writes its file to the disk. `always` loses nothing even in a power
-    failure, and makes each step wait for the disk; `everysec` can lose the last second, or two."""
+    """When the embedded server writes its data to the disk. With `everysec`, a power failure can
+    lose the last two seconds. With `always`, it loses nothing, but each step waits for the disk."""
     maxmemory: Annotated[str | None, AT_START] = None
-    """Redis' memory limit, as in its own configuration: `512mb`, `2gb`. RemoteClaw's own
-    server has this limit, 512mb by default. One of your own keeps its limit; if it has none, this
-    one holds, or half of its machine's memory."""
+    """The maximum memory of Redis in the syntax of redis.conf, such as `512mb` or `2gb`. The
+    embedded server has 512mb by default. For your own server, the smaller of this and the server's
+    own `maxmemory` counts, or half of the memory of its machine if neither is set. Near the limit,
+    RemoteClaw refuses new work."""
 
     @property
     def memory_limit(self) -> int:
-        """`maxmemory` in bytes; 0 if none is configured."""
-        return _bytes(self.maxmemory) if self.maxmemory else 0
+        """`maxmemory` in bytes; 0 if it isn't configured."""
+        return _size_bytes(self.maxmemory) if self.maxmemory else 0
 
     @field_validator("maxmemory")
     @classmethod
     def _check_maxmemory(cls, value: str | None) -> str | None:
-        if value is not None and _bytes(value) < LEAST_MEMORY:
+        if value is not None and _size_bytes(value) < MIN_MEMORY_BYTES:
             raise ValueError(f"must be 16mb or more, and not {value}")
         return value
 
@@ -56,9 +60,9 @@ class RedisConfig(Section):
         return value
 
 
-#: An option behind the `?` of an address. Everything else would become an argument of redis-py's
-#: connection, where it fails late or changes what we rely on (time limits, decoding).
-OPTION = re.compile(
+#: An option after the `?` of an address. redis-py passes any other option to its connection, where
+#: it would fail late or change what RemoteClaw relies on, such as time limits and decoding.
+_OPTION = re.compile(
     r"db=\d{1,9}|(username|password)=.+|ssl_cert_reqs=(required|optional|none)"
     r"|ssl_(ca_certs|ca_path|certfile|keyfile|password|check_hostname)=.+",
     re.ASCII,
@@ -66,28 +70,28 @@ OPTION = re.compile(
 
 
 def redis_address(url: str) -> str:
-    """Return the address of a Redis without what may be secret in it: login and options.
+    """Return the address of a Redis server without its login and options, which may be secret.
 
-    Raises ValueError, whose text completes "[redis] url …" and quotes nothing, if redis-py can't
-    use it, or would take a part of the password for something else.
+    Raises ValueError if redis-py can't use the address, or would misread a part of the password.
+    The error's text completes "[redis] url …" and quotes nothing of the address.
     """
     try:
         parts = urlsplit(url)
-        place = parts.netloc.rpartition("@")[2]
+        host_port = parts.netloc.rpartition("@")[2]
         if parts.scheme == "unix":
-            is_usable = not place and len(parts.path) > 1
+            is_usable = not host_port and len(parts.path) > 1
         else:
-            is_usable = parts.scheme in ("redis", "rediss") and " " not in place
+            is_usable = parts.scheme in ("redis", "rediss") and " " not in host_port
             is_usable &= bool(parts.hostname) and parts.port != 0
             is_usable &= re.fullmatch(r"/?|/\d{1,9}", parts.path, re.ASCII) is not None
-    except ValueError:  # a port that is none, half an IPv6 address
+    except ValueError:  # an invalid port, or an incomplete IPv6 address
         is_usable = False
     options = url.partition("?")[2]
-    is_usable &= not options or all(map(OPTION.fullmatch, options.split("&")))
+    is_usable &= not options or all(map(_OPTION.fullmatch, options.split("&")))
     if not is_usable or "#" in url or not url.isprintable():
         raise ValueError(
             "must be redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], the same with rediss:// for "
             "TLS, or unix://[USER:PASSWORD@]/PATH[?db=DATABASE]; where a password has them, "
             "write / as %2F, # as %23, ? as %3F, @ as %40, % as %25"
         )
-    return f"{parts.scheme}://{place}{parts.path}"
+    return f"{parts.scheme}://{host_port}{parts.path}"

@@ -1,4 +1,4 @@
-"""Shared parts of the sections: their base, bounds, declarations and checks."""
+"""Shared parts of the configuration's sections: base class, bounds, declarations and checks."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -11,29 +11,33 @@ from remoteclaw.described import DescribedModel
 
 _T = TypeVar("_T")
 
-#: What a process reads once, at its start; all else is read again before the next call or turn.
+#: What to restart after a change of a setting that every process reads once, at its start. Settings
+#: without a restart are read again before each call and each turn.
 EVERYTHING = "everything: `remoteclaw up`, or each worker, gateway and sweeper"
 AT_START = by_people(restart=EVERYTHING)
 WITH_WORKERS = by_people(restart="the workers")
-#: Numbers have bounds, all of them: JSON's have 64 bits, and larger ones could not be shown.
-MOST, MAX_S = 1_000_000_000, 366 * 24 * 3600
+#: The upper bound of counts and sizes. Every number has a bound, because JSON numbers have 64 bits
+#: and a larger value could not be shown.
+MAX_NUMBER = 1_000_000_000
+#: The upper bound of durations, in seconds: a year.
+MAX_S = 366 * 24 * 3600
 
 
 class Section(DescribedModel):
-    """A section of the file: frozen, and without unknown keys."""
+    """The base class of sections: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def zone_name(value: str) -> str:
-    """Return the name of an IANA time zone; raises ValueError for an unknown one."""
+    """Return `value` if it is the name of an IANA time zone; else raise ValueError."""
     if named_zone(value) is None:
         raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}")
     return value
 
 
 def check_names(value: dict[str, _T]) -> dict[str, _T]:
-    """Refuse names that could not be part of a path or of a tool's name."""
+    """Return `value`; raise ValueError if a key can't be part of a path and of a tool's name."""
     for name in value:
         if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
             raise ValueError(f"has the name {name!r}: use letters, digits, - and _")
@@ -41,13 +45,13 @@ def check_names(value: dict[str, _T]) -> dict[str, _T]:
 
 
 def check_ids(value: Iterable[str]) -> None:
-    """Refuse what is no platform's id of a person or a chat."""
-    for one in value:
-        # An id with an invisible character would match no one, and neither would its denial.
-        is_id = one.isprintable() and one != "" and " " not in one
-        # "@ada:example.org" is an id, of Matrix; "@ada" is a name everywhere.
-        if not is_id or (one.startswith("@") and ":" not in one):
+    """Raise ValueError unless each entry can be a platform's id of a person or a chat."""
+    for entry in value:
+        # An id with an invisible character matches nobody, so a denial of it would have no effect.
+        is_id = entry.isprintable() and entry != "" and " " not in entry
+        # "@ada:example.org" is a Matrix id; on every platform, "@ada" is a name.
+        if not is_id or (entry.startswith("@") and ":" not in entry):
             raise ValueError(
-                f"has {one!r}, which is no id: write the one that the platform gave, "
+                f"has {entry!r}, which is no id: write the id that the platform assigned, "
                 "because names change hands"
             )

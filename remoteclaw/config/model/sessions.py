@@ -11,17 +11,19 @@ from remoteclaw.messages import ChatKind
 
 
 class ResetConfig(Section):
-    """When a person's next message begins a new conversation; without a key, never.
+    """When a conversation ends by time, so that a person's next message begins a new one.
 
-    Of several such tables, the most specific one holds as a whole.
+    A table without keys: never. Of several such tables, only the most specific one applies, as a
+    whole: the channel's, else that of the kind of chat, else `[sessions.reset]`.
     """
 
     daily: Annotated[str | None, BY_PEOPLE] = None
-    """The time of day that ends all conversations without a running turn, such as 04:00."""
+    """The time of day, such as 04:00, at which conversations without a running turn end."""
     idle_minutes: Annotated[int | None, BY_PEOPLE] = Field(default=None, ge=1, le=7 * 24 * 60)
-    """Minutes without a message after which a conversation ends."""
+    """Minutes after the end of the last turn at which a conversation ends."""
     timezone: Annotated[str | None, BY_PEOPLE] = None
-    """The IANA time zone of `daily`, such as Europe/Berlin; else that of the worker's computer."""
+    """The IANA time zone of `daily`, such as Europe/Berlin. Without it, that of the worker's
+    computer."""
 
     @field_validator("daily")
     @classmethod
@@ -37,49 +39,55 @@ class ResetConfig(Section):
 
 
 class SessionsConfig(Section):
-    """Limits for sessions that start sessions, the end of conversations, and their archive."""
+    """Limits of tasks, the end of conversations by time, and the archive of ended conversations."""
 
     max_depth: Annotated[int, BY_PEOPLE] = Field(default=1, ge=1, le=5)
-    """How deep sessions may start sessions: with 1, a session that people talk with may start some,
-    and those may not."""
+    """The maximum depth of tasks. With 1, a session that people talk with may start tasks, and
+    tasks may not start any."""
     max_children: Annotated[int, BY_PEOPLE] = Field(default=5, ge=1, le=20)
-    """How many unfinished sessions one session may have started."""
+    """The maximum number of unfinished tasks that one session has started."""
     max_tree: Annotated[int, BY_PEOPLE] = Field(default=10, ge=1, le=100)
-    """How many unfinished sessions there may be below one conversation, at any depth."""
+    """The maximum number of unfinished tasks below one conversation, at all depths."""
     max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
-    """How many turns in a row may each be started by the one before; after that, a person or a cron
-    job has to write first."""
+    """The maximum number of turns in a row that agents have started, each by the turn before it. At
+    the limit, a turn can start nothing until a person or a cron job writes a message."""
     max_relays: Annotated[int, BY_PEOPLE] = Field(default=3, ge=1, le=1000)
-    """The limit of turns in a row about results of tasks. A turn at the limit can start nothing new
-    until a person or a cron job has written."""
+    """The maximum number of turns in a row that answer results of tasks. At the limit, a turn can
+    start nothing until a person or a cron job writes a message."""
     keep_archived: Annotated[int, BY_PEOPLE] = Field(default=10, ge=0, le=1000)
-    """How many ended conversations of a session are kept, each for as long as a record is; the
-    oldest go first."""
+    """How many ended conversations of each session are kept, the newest ones, and each for
+    `keep_days` of `[record]`; 0 for none."""
     reset: ResetConfig = ResetConfig()
-    """When conversations end by themselves; `[channels.NAME.reset]` says it for a channel."""
+    """When conversations end by time; `[channels.NAME.reset]` replaces it for a channel."""
     reset_by_kind: Annotated[dict[ChatKind, ResetConfig], BY_PEOPLE] = Field(default_factory=dict)
-    """The same for a kind of chat: direct, group or thread."""
+    """When conversations end by time in one kind of chat: `direct`, `group` or `thread`."""
 
 
 class RecordConfig(Section):
-    """RemoteClaw's own record of each conversation, for an agent that has lost its own."""
+    """RemoteClaw's own transcript of each conversation.
+
+    A new agent process continues from it if the CLI has lost its own transcript.
+    """
 
     keep_days: Annotated[int, BY_PEOPLE] = Field(default=30, ge=0, le=3650)
-    """Days for which it is kept after the last message; 0 for no record."""
+    """Days for which a record is kept after the last message; 0 for no record."""
     max_kb: Annotated[int, BY_PEOPLE] = Field(default=256, ge=8, le=16_384)
-    """Kilobytes of one conversation's record: beyond that, its beginning is removed."""
+    """The maximum size of a record, in kilobytes; beyond it, the oldest messages are removed."""
 
     @property
     def keep_ms(self) -> int:
-        """The same in milliseconds."""
+        """`keep_days` in milliseconds."""
         return self.keep_days * 24 * 3600 * 1000
 
     @property
     def page_ms(self) -> int:
-        """Retention of the page's chats, in milliseconds: a day at least, because they deliver."""
+        """The retention of the page's chats, in milliseconds.
+
+        At least a day, because the page's replies are delivered from them.
+        """
         return max(self.keep_days, 1) * 24 * 3600 * 1000
 
     @property
     def history_ms(self) -> int:
-        """How long is kept what passed through a chat, in milliseconds: a week at most."""
+        """The retention of messages that pass through a chat, in milliseconds; at most a week."""
         return min(self.keep_days, 7) * 24 * 3600 * 1000

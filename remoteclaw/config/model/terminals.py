@@ -9,35 +9,37 @@ from remoteclaw.config.rights import BY_PEOPLE
 
 
 class TerminalsConfig(Section):
-    """Agents' own programs in terminals: how many, how long, how large."""
+    """Limits of terminals, in which agents' own programs run."""
 
     max: Annotated[int, BY_PEOPLE] = Field(default=6, ge=0, le=64)
-    """How many may be open on one host; 0 for none."""
+    """The maximum number of terminals that are open on one host; 0 for none."""
     max_per_person: Annotated[int, BY_PEOPLE] = Field(default=4, ge=1, le=64)
-    """How many of them one person, or one token, may have opened."""
+    """The maximum number of open terminals that one person, or one token, has opened on a host."""
     opens_per_minute: Annotated[int, BY_PEOPLE] = Field(default=6, ge=1, le=600)
-    """How often one person may open one; three more at once."""
+    """The number of terminals that one person may open per minute, with a burst of three."""
     max_load: Annotated[float, BY_PEOPLE] = Field(default=4, ge=0, le=1000)
-    """The load of the last minute, for each of the host's processors, beyond which none is opened;
-    0 for any."""
+    """The load average of the last minute, divided by the number of the host's processors, above
+    which no terminal opens; 0 for no limit."""
     min_memory_mb: Annotated[int, BY_PEOPLE] = Field(default=500, ge=0, le=1_000_000)
-    """Megabytes of memory that have to be available to open one."""
+    """Megabytes of available memory that the host needs to open a terminal."""
     idle_s: Annotated[float, BY_PEOPLE] = Field(default=1800, ge=60, le=7 * 86_400)
-    """Seconds after which one that is idle, and that nobody watches, is parked."""
+    """Seconds without activity and without viewers after which a terminal is parked: its program
+    ends, and the conversation can be reopened."""
     waiting_s: Annotated[float, BY_PEOPLE] = Field(default=86_400, ge=60, le=7 * 86_400)
-    """The same for one that asks a person something."""
+    """Like `idle_s`, for a terminal whose program waits for a person's answer."""
     handover_s: Annotated[float, BY_PEOPLE] = Field(default=60, ge=1, le=86_400)
-    """Seconds for which it has to be idle, with nobody watching, until a chat message parks it to
-    be answered."""
+    """Seconds that a terminal has to be idle and without viewers before a chat message parks it, so
+    that the message is answered in the chat."""
     hold_s: Annotated[float, BY_PEOPLE] = Field(default=600, ge=5, le=86_400)
-    """Seconds for which a terminal keeps its session without Redis, or a host without a sign of
-    life; it is ended after 0.9 of them."""
+    """Seconds for which a terminal keeps its session while Redis or its host can't be reached. The
+    terminal ends after 0.9 of this time, before another worker may take the session."""
     scrollback: Annotated[int, BY_PEOPLE] = Field(default=600, ge=0, le=10_000)
-    """Rows that are kept above the screen: with 600, a terminal takes a megabyte of the gateway at
-    most."""
+    """Rows that are kept after they leave the top of the screen. With 600, a terminal takes at most
+    a megabyte of the gateway's memory."""
     cols: Annotated[int, BY_PEOPLE] = Field(default=120, ge=20, le=500)
-    """Columns until a person's window says otherwise."""
+    """The width of a terminal, in columns, until a person's window resizes it."""
     rows: Annotated[int, BY_PEOPLE] = Field(default=32, ge=5, le=200)
-    """Rows until then."""
+    """The height of a terminal, in rows, until a person's window resizes it."""
     clipboard: Annotated[Literal["ask", "off"], BY_PEOPLE] = "ask"
-    """What becomes of a text that a program offers for the clipboard: a button, or nothing."""
+    """What happens to text that a program copies to the clipboard: `ask` shows the viewer a button
+    to copy it, `off` discards it."""

@@ -1,4 +1,4 @@
-"""The tables `[….tools]`, and what differs for a sender or a group chat."""
+"""The tables `[….tools]`, and the settings of senders and group chats."""
 
 import re
 from typing import Annotated, Literal
@@ -13,25 +13,28 @@ Profile = Literal["full", "limited", "messaging", "minimal"]
 
 
 class ToolsConfig(Section):
-    """The tools of RemoteClaw that agents may use: everywhere, or where the table is.
+    """RemoteClaw's tools that agents may use: everywhere (`[tools]`), or in the table's scope.
 
-    A list has names of tools, groups such as `group:cron`, and `*` for any letters: `message_*`.
+    A list contains names of tools, groups of tools such as `group:cron`, and patterns in which `*`
+    stands for any letters, such as `message_*`.
     """
 
     profile: Annotated[Profile, BY_PEOPLE] = "full"
-    """What there is to choose from: `full` is everything, `minimal` the session's status alone."""
+    """The set of tools to start from. `full`: all tools. `messaging`: the tools for chats, and for
+    reading and writing to sessions. `limited`: reading, and answering in the chat. `minimal`:
+    `session_status` only."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = ()
-    """Nothing but these, if there is one; else everything that the profile has."""
+    """If not empty, only these tools are allowed; else all tools of `profile`."""
     deny: Annotated[tuple[str, ...], BY_PEOPLE] = ()
-    """None of these, even if another list has them."""
+    """Tools that are denied, even if another list or another table allows them."""
     also_allow: Annotated[tuple[str, ...], BY_PEOPLE] = ()
-    """These besides the profile. What another table takes away stays away, but what subagents are
-    denied anyway, an agent's own table gives back."""
+    """Tools that are added to `profile`. They stay denied where another table denies them. In an
+    agent's own table, they also include tools that tasks don't have otherwise."""
 
     approve: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
-    """What a person has to approve before it is done: `gateway_config_patch` and
-    `gateway_config_apply` can wait for that. The narrowest table that has this decides; an empty
-    list is nothing."""
+    """Tools whose calls a person has to approve first. Only `gateway_config_patch` and
+    `gateway_config_apply` can wait for an approval. The narrowest table that has this key decides;
+    an empty list means that no call needs an approval."""
 
     @field_validator("allow", "deny", "also_allow", "approve")
     @classmethod
@@ -43,24 +46,30 @@ class ToolsConfig(Section):
 
 
 class SenderConfig(Section):
-    """Settings for a sender, by their id on the platform; `*` is for all without a table."""
+    """Settings for a sender, by the id that the platform assigned.
+
+    The table `*` is for all senders without a table of their own.
+    """
 
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
-    """Which tools the agent may use for them."""
+    """Which of RemoteClaw's tools the agent may use on behalf of the sender."""
 
 
 class GroupConfig(Section):
-    """Settings for a group chat, by its id on the platform; `*` is for all without a table."""
+    """Settings for a group chat, by the id that the platform assigned.
+
+    The table `*` is for all group chats without a table of their own.
+    """
 
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
-    """Which tools the agent may use there."""
+    """Which of RemoteClaw's tools the agent may use in the group."""
     approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
-    """Who answers what the agent asks people for there."""
+    """Who answers the agent's requests in the group."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
-    """Settings for senders there."""
+    """Settings for senders in the group, by the sender's id."""
     require_mention: Annotated[bool, BY_PEOPLE] = True
-    """Whether the agent hears there only what mentions it, answers it or is a command to it, and
-    not everything that is said."""
+    """Whether the agent receives only messages that mention it, reply to it or are commands to it.
+    If false, it receives all messages in the group."""
 
     @field_validator("senders")
     @classmethod

@@ -1,9 +1,9 @@
--- Entries that are answered beside a turn.
+-- Entries that are answered during a turn.
 
--- Whether an entry waits on its stream, and neither is nor was a part of a turn: what is tried alone may have
--- begun to be answered, and may have ended its worker.
+-- Whether an entry waits on its stream and neither is nor was part of a turn. Entries that are retried one by one
+-- after failures don't count: an earlier attempt may have begun to answer them, and may have killed its worker.
 -- keys: state, inbound
-local function waits_alone(keys, id)
+local function is_untouched(keys, id)
   if not redis.call('XRANGE', keys.inbound, id, id)[1] then return false end
   local batch, steered, singly = unpack(redis.call('HMGET', keys.state, 'batch', 'steered', 'singly_entry'))
   if id_at_most(id, singly) then return false end
@@ -13,12 +13,12 @@ local function waits_alone(keys, id)
   return true
 end
 
--- What is kept for the agent's next turn: the newest.
-local MAX_BESIDE, BESIDE_MS = 50, 7 * 24 * HOUR_MS
+-- The newest notes are kept for the agent's next turn.
+local MAX_NOTES, NOTE_MS = 50, 7 * 24 * HOUR_MS
 
--- Note for the agent's next turn what was said in its chat beside its turns.
-local function note_beside(list, note)
-  redis.call('RPUSH', list, note)
-  redis.call('LTRIM', list, -MAX_BESIDE, -1)
-  redis.call('PEXPIRE', list, BESIDE_MS)
+-- Add a note about the session's chat for the agent's next turn.
+local function add_note(notes, note)
+  redis.call('RPUSH', notes, note)
+  redis.call('LTRIM', notes, -MAX_NOTES, -1)
+  redis.call('PEXPIRE', notes, NOTE_MS)
 end

@@ -1,15 +1,15 @@
 -- Cron jobs and their runs.
 
--- Add a line to the runs of a cron job, and to those of all.
+-- Add a line to the history of a cron job's runs, and to the history of all runs.
 local function note_run(keys, args, line)
-  for key, most in pairs({[keys.runs] = args.most_runs, [keys.all_runs] = args.most_all_runs}) do
+  for key, max in pairs({[keys.runs] = args.max_runs, [keys.all_runs] = args.max_all_runs}) do
     redis.call('LPUSH', key, line)
-    redis.call('LTRIM', key, 0, most - 1)
+    redis.call('LTRIM', key, 0, max - 1)
     redis.call('PEXPIRE', key, args.runs_ms)
   end
 end
 
--- Write a cron job; nil removes it.
+-- Store a cron job; nil removes it.
 local function set_job(keys, id, job)
   if job then redis.call('HSET', keys.jobs, id, job) else redis.call('HDEL', keys.jobs, id) end
 end

@@ -1,9 +1,9 @@
--- Entries on sessions' streams.
+-- Entries on the streams of sessions.
 
--- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told. What no
--- person has sent has none, and interrupts nothing; but what a task is told has one, because it may join its turn.
+-- Store an entry, and schedule the session if it is idle. With `bell`, the running turn is notified, because the entry
+-- may join it: a person's message, or a message to a task. Other entries have no bell and interrupt nothing.
 -- keys: inbound, state, active, sessions
--- it: entry, sid, grace_ms, outcomes, session_key, lane, bell?, stopped? (how many entries of the session this one stops)
+-- it: entry, sid, grace_ms, outcomes, session_key, lane, bell?, stopped? (the number of entries that this one stops)
 -- → entry id, queue if a hint is due, else nothing
 local function accept(keys, it)
   local now, lane = now_ms(), it.lane
@@ -26,7 +26,7 @@ local function accept(keys, it)
   local status, lane_now = unpack(redis.call('HMGET', keys.state, 'status', 'lane'))
   if status then
     if lane_now == lane or lane ~= 'agents' then return id, '' end
-    -- A person writes to a session that waits behind the others.
+    -- A person writes to a session that waits in the background lane: it moves to the faster lane.
     redis.call('HSET', keys.state, 'lane', lane)
     return id, queue_if_scheduled(keys.state)
   end

@@ -1,12 +1,12 @@
--- Sessions: stops, labels, and those that a session has started.
+-- Sessions: stops, labels, and the sessions that a session has started.
 
--- Let a postponed session be served now.
+-- End the wait of a postponed session, so that the sweeper hints it now.
 local function wake(sid, state)
   if redis.call('HDEL', state, 'postponed_until_ms') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
 end
 
--- The sessions that a session has started, and those that they have, each behind the session that started it.
--- Their keys can't be given to a script: who they are is known inside only.
+-- The sessions that a session has started, and theirs, each after the session that started it.
+-- Their keys can't be given to a script, because only the script knows their ids.
 local function descendants(sid)
   local found, position = {}, 1
   local parent = sid
@@ -19,14 +19,14 @@ local function descendants(sid)
   return found
 end
 
--- Whether a session has work of its own whose result is awaited.
+-- Whether the session itself has work whose result is awaited.
 local function is_awaited(sid)
   local newest = redis.call('XREVRANGE', 'rc:in:{' .. sid .. '}', '+', '-', 'COUNT', 1)[1]
   local unwanted = redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted_entry')
   return newest and not id_at_most(newest[1], unwanted)
 end
 
--- Whether a session, or one that it has started, has work whose result is awaited.
+-- Whether the session, or a session below it, has work whose result is awaited.
 local function is_unfinished(sid)
   local all = descendants(sid)
   all[#all + 1] = sid
@@ -36,7 +36,7 @@ local function is_unfinished(sid)
   return false
 end
 
--- How many of the sessions below one have work whose result is awaited, or wait for one that has.
+-- The number of unfinished sessions below a session.
 local function unfinished_below(sid)
   local count = 0
   for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. sid .. '}', 0, -1)) do
@@ -47,7 +47,7 @@ local function unfinished_below(sid)
   return count
 end
 
--- Of the sessions that a session has started: those that are idle, and how many are not.
+-- The finished sessions among `children`, oldest first, and the number of unfinished ones.
 local function idle_and_busy(children)
   local idle, busy = {}, 0
   for _, child in ipairs(redis.call('ZRANGE', children, 0, -1)) do
@@ -56,16 +56,16 @@ local function idle_and_busy(children)
   return idle, busy
 end
 
--- Note that a session has started another one, and forget the oldest of many that are `idle`.
+-- Add a session to the sessions that another one has started; of more than 50 `idle` ones, forget the oldest.
 local function add_child(children, sid, idle, known_ms)
   redis.call('ZADD', children, now_ms(), sid)
   for position = 1, #idle - 50 do redis.call('ZREM', children, idle[position]) end
   redis.call('PEXPIRE', children, known_ms)
 end
 
--- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.
--- → entries concerned; 0 means that there was nothing, or that a finish which came first has won
-local function stop_one(sid, state, inbound, is_unwanted)
+-- Stop everything that a session has accepted so far. With `is_unwanted`, its result is not reported either.
+-- → the number of stopped entries; 0 if nothing was unfinished, or if the turn had just finished
+local function stop_session(sid, state, inbound, is_unwanted)
   void_asks(sid, nil, 'It was stopped.')
   local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
   if not newest[1] then return 0 end
@@ -79,21 +79,21 @@ end
 -- Whether a session has a person's message that was moved to it.
 local function is_moved(sid) return redis.call('HEXISTS', 'rc:st:{' .. sid .. '}', 'moved_entry') == 1 end
 
--- Stop all that a session has started; its results are not awaited any more. With `but_moved`, not what answers a
--- person's message that was moved from it. → entries concerned
+-- Stop all sessions below a session; their results are no longer awaited. With `but_moved`, except the branches that
+-- answer a person's message which was moved from it. → the number of stopped entries
 local function stop_below(sid, but_moved)
   local count = 0
   for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. sid .. '}', 0, -1)) do
     if not (but_moved and is_moved(child)) then
-      count = count + stop_one(child, 'rc:st:{' .. child .. '}', 'rc:in:{' .. child .. '}', true) + stop_below(child)
+      count = count + stop_session(child, 'rc:st:{' .. child .. '}', 'rc:in:{' .. child .. '}', true) + stop_below(child)
     end
   end
   return count
 end
 
--- Note with what answers messages that were moved from a session that its conversation has ended. With
--- `forgets_others`, all else that it has started is not its own any more.
-local function end_above(sid, forgets_others)
+-- Note in the branches that answer messages which were moved from a session that its conversation has ended. With
+-- `forgets_others`, remove all other sessions from the list of those that it has started.
+local function mark_end_above(sid, forgets_others)
   local children = 'rc:kids:{' .. sid .. '}'
   for _, child in ipairs(redis.call('ZRANGE', children, 0, -1)) do
     if is_moved(child) and is_unfinished(child) then
@@ -104,19 +104,19 @@ local function end_above(sid, forgets_others)
   end
 end
 
--- Give a session the one label of its kind; of an agent's sessions that are known, no two have the
--- same. labels: the agent's, → the id of the session that has it, if that is another one
-local function name_it(labels, label, sid, state)
+-- Give a session a label; no two existing sessions of an agent have the same one. labels: the labels of the agent
+-- → the id of another session that has the label; nil if the session has it now
+local function set_label(labels, label, sid, state)
   local owner = redis.call('HGET', labels, label)
   if owner and owner ~= sid and redis.call('EXISTS', 'rc:st:{' .. owner .. '}') == 1 then return owner end
   local before = redis.call('HGET', state, 'label')
   if before and before ~= label then redis.call('HDEL', labels, before) end
   redis.call('HSET', labels, label, sid)
   redis.call('HSET', state, 'label', label)
-  -- Sessions that are forgotten leave theirs behind: two are looked at whenever one is added.
+  -- Expired sessions leave their labels behind. Checking two labels for each new one removes them in time.
   for _, other in ipairs(redis.call('HRANDFIELD', labels, 2)) do
-    local whose = redis.call('HGET', labels, other)
-    if redis.call('EXISTS', 'rc:st:{' .. whose .. '}') == 0 then redis.call('HDEL', labels, other) end
+    local other_sid = redis.call('HGET', labels, other)
+    if redis.call('EXISTS', 'rc:st:{' .. other_sid .. '}') == 0 then redis.call('HDEL', labels, other) end
   end
   return nil
 end

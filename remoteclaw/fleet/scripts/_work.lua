@@ -1,7 +1,7 @@
--- What works for a session: its tasks and branches, and theirs.
+-- Announcements of tasks and branches.
 
--- Tell that something has changed below sessions. above: their ids, the nearest first; account, hint: the channel
--- of the account whose chat the topmost one has, and what its adapter is told
+-- Announce that something has changed below sessions. above: the ids of these sessions, the nearest first; account: the
+-- channel of the account in whose chat the topmost session is; hint: the message for that account's adapter
 local function announce_work(above, account, hint)
   if above then redis.call('PUBLISH', 'rc:work', above) end
   if account then redis.call('PUBLISH', account, hint) end

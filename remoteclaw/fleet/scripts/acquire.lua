@@ -1,22 +1,22 @@
--- Take the session's lease, unless another worker holds it or the session is postponed.
+-- Acquire the session's lease, unless another worker holds it or the session is postponed.
 -- keys: state, active, session_map, gateway
 -- args: sid, nonce, lease_ms, grace_ms, worker, map_ms, host
--- → idle | busy | acquired, epoch, state, session map, address or nothing
+-- → idle | busy | acquired, epoch, state, session map, address of the host's gateway or nothing
 local held = redis.call('HMGET', keys.state, 'status', 'lease_nonce', 'lease_until_ms', 'epoch', 'postponed_until_ms')
 local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
 if not state then return {'idle'} end
 local now = now_ms()
 if state == 'running' and nonce ~= args.nonce and expires > now then return {'busy'} end
--- Whatever is to wake it before has removed the time.
+-- An event that is to wake the session earlier removes this time.
 if state == 'scheduled' and held[5] and tonumber(held[5]) > now then return {'busy'} end
--- A hint that is left over must not take a session from the host that has its agent, nor a terminal that has
--- ended from the one that has what was said in it.
+-- A stale hint must not take a session from the host that has its agent, nor an ended terminal from the host that has
+-- its transcript.
 local queue = queue_of(keys.state)
 local host = string.match(queue, '@(.*)')
 local is_kept = state == 'scheduled' or redis.call('HEXISTS', keys.state, 'held') == 1
 if is_kept and host and host ~= args.host then return {'busy'} end
 if state ~= 'running' or nonce ~= args.nonce then
-  -- The clock, so that a server which lost the last epochs can't give one out again.
+  -- At least the clock, so that a server which has lost the last epochs can't give one of them out again.
   epoch = string.format('%.0f', math.max(now, tonumber(epoch or 0) + 1))
 end
 redis.call('HSET', keys.state, 'status', 'running', 'epoch', epoch, 'lease_nonce', args.nonce,

@@ -1,7 +1,7 @@
--- Note up to where an account's messages were read: from there its adapter goes on.
+-- Record the position up to which an account's messages were read; its adapter continues there.
 -- keys: reader, position, account
 -- args: token, position, accepted, aside
---   accepted, aside: how many messages were taken in, and how many could not be read
+--   accepted, aside: the numbers of messages that were accepted, and that could not be read
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
 if redis.call('GET', keys.position) == args.position then return 0 end

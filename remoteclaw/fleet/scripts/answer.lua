@@ -1,10 +1,11 @@
--- Answer a request: the first answer counts. A turn that waits hears it; else what was allowed passes once, and the
--- session is woken to go on. A change of the configuration is not done by that: `made` says what became of it.
+-- Answer a request; the first answer counts. If the turn waits, it receives the answer. If not, an allowed call passes
+-- once later, and an entry wakes the session. A change of the configuration is only answered here: close_change.lua closes it.
 -- uses: replies, asks, entries
--- keys: ask, asks, changes, state, inbound, active, sessions, rules, grants, unheard
+-- keys: ask, asks, changes, state, inbound, active, sessions, rules, grants, unreported_denials
 -- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell
---   by: who answers, and what, as one name: the same again is the same answer
+--   by: the person and the answer as one name, which identifies a repetition
 --   message: the platform's id of the message that answers, if one does
+--   remembered: the permission for the conversation, as JSON; words: the new text of the messages that show the request
 -- → done|late, state, answer as JSON, queue if a hint is due, else nothing
 local state, turn, digest, rule, until_ms, by, before = unpack(redis.call('HMGET', keys.ask, 'state', 'turn', 'digest',
   'rule', 'until_ms', 'by', 'answer'))
@@ -28,13 +29,13 @@ if args.verdict == 'conversation' or args.verdict == 'edits' then
   redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
 end
 if turn ~= '' and args.verdict == 'deny' and cjson.decode(args.answer).words ~= '' then
-  redis.call('HSET', keys.unheard, args.id, '')
-  redis.call('PEXPIRE', keys.unheard, redis.call('HGET', keys.ask, 'keep_ms'))
+  redis.call('HSET', keys.unreported_denials, args.id, '')
+  redis.call('PEXPIRE', keys.unreported_denials, redis.call('HGET', keys.ask, 'keep_ms'))
 end
-if turn ~= '' then tell_closed(keys.ask, args.words) end
+if turn ~= '' then show_closed(keys.ask, args.words) end
 if state == 'open' then
   redis.call('HSET', keys.ask, 'state', 'answered')
-  -- Until it is taken: a worker that dies meanwhile leaves that to the next attempt.
+  -- It stays answered until the turn takes the answer; if the worker dies before, the next attempt takes it.
   redis.call('ZREM', keys.asks, args.id)
   if turn == '' then redis.call('SADD', keys.changes, args.id) else redis.call('PUBLISH', args.bell, '') end
   return {'done', 'answered', args.answer, ''}

@@ -1,19 +1,18 @@
--- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
+-- Accept a message: recognize a repetition, store the message, and schedule the session if it is idle, in one step.
 -- uses: replies, asks, entries, sessions
 -- keys: inbound, state, seen, active, sessions, blobs*
--- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, at_once?, title?, is_new?
---   title: the first words of the message; is_new: whether a new conversation begins with it
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, effect?, title?, is_new?
+--   effect: stop|wake, at once; title: the beginning of the message; is_new: whether it begins a new conversation
 -- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
 local MAX_WAITING, MAX_WAITING_BYTES = 1000, 4 * 1024 * 1024
 local seen = redis.call('GET', keys.seen)
 if seen then
-  -- The first caller may have died before it could hint, so a session that waits is hinted again.
+  -- The first caller may have died before it sent the hint, so a session that waits gets another one.
   return {'duplicate', seen, queue_if_scheduled(keys.state)}
 end
-if args.at_once ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end
--- One session can't keep so much waiting that there is no room for the others. A stop has room of its own:
--- it is what makes some.
-local room = args.at_once == 'stop' and 2 or 1
+if args.effect ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end
+-- One session must not take the room of the others. A stop has extra room, because it makes room.
+local room = args.effect == 'stop' and 2 or 1
 if redis.call('XLEN', keys.inbound) >= MAX_WAITING * room or bytes_of(keys.inbound) > MAX_WAITING_BYTES * room then
   return {'crowded', '', ''}
 end
@@ -21,10 +20,10 @@ for _, blob in ipairs(keys.blobs) do
   if redis.call('EXISTS', blob) == 0 then return {'incomplete', '', ''} end
 end
 local is_postponed = redis.call('HEXISTS', keys.state, 'postponed_until_ms') == 1
-if args.at_once == 'stop' then
-  args.stopped = stop_one(args.sid, keys.state, keys.inbound)
+if args.effect == 'stop' then
+  args.stopped = stop_session(args.sid, keys.state, keys.inbound)
   stop_below(args.sid)
-elseif args.at_once == 'wake' then
+elseif args.effect == 'wake' then
   wake(args.sid, keys.state)
 end
 local id, queue = accept(keys, args)

@@ -1,19 +1,18 @@
--- Obey what an aside has come to, and record it, in one step: so a verdict is obeyed once, and one that was
--- recorded is asked for no more. An entry that has become a part of a turn meanwhile, or was stopped, is left
--- as it is.
+-- Record the verdict of an aside and apply it, in one step, so that a verdict is applied once and never asked for again.
+-- An entry that has become part of a turn, or was stopped, stays as it is.
 -- uses: replies, asides, record
--- keys: state, inbound, replies, record, beside
+-- keys: state, inbound, replies, record, aside_notes
 -- args: epoch, turn, outcomes, entry, verdict, outcome_ms, done_channel, bell, reply?, note?, record?,
 --   record_bytes, record_ms, payloads*
--- → the verdict as it was obeyed; gone
+-- → the verdict that was applied; gone
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local outcome, now = args.outcomes .. args.entry, now_ms()
-local said = redis.call('HGET', outcome, 'verdict')
-if said then return string.match(said, ' (.*)') end  -- said before
+local recorded = redis.call('HGET', outcome, 'verdict')
+if recorded then return string.match(recorded, ' (.*)') end  -- a repeated call
 local turn, attempt, batch, steered, stop = unpack(redis.call('HMGET', keys.state, 'turn', 'attempt', 'batch',
   'steered', 'stop_entry'))
-if not waits_alone(keys, args.entry) or id_at_most(args.entry, stop) then return 'gone' end
+if not is_untouched(keys, args.entry) or id_at_most(args.entry, stop) then return 'gone' end
 local runs = turn == args.turn and not id_at_most(turn, stop)
 local verdict = args.verdict
 -- A turn that is over can neither be joined nor stopped.
@@ -21,12 +20,12 @@ if not runs and (verdict == 'work' or verdict == 'stop') then verdict = 'later' 
 redis.call('HSET', outcome, 'verdict', now .. ' ' .. verdict)
 if verdict == 'later' then return verdict end
 for _, payload in ipairs(args.payloads) do put_reply(keys.replies, payload) end
-if args.note then note_beside(keys.beside, args.note) end
+if args.note then add_note(keys.aside_notes, args.note) end
 if verdict == 'work' then
   redis.call('HSET', keys.state, 'steered', (steered and steered .. ',' or '') .. args.entry)
   redis.call('HSET', outcome, 'status', 'running', 'turn', turn, 'steered.' .. attempt, now)
 elseif verdict == 'stop' then
-  -- The turn's own entries, and not what waits: this one is answered behind it.
+  -- Stop only the turn's own entries. Waiting entries, and this one, get their turns after it.
   local ids = split(batch)
   redis.call('HSET', keys.state, 'stop_entry', ids[#ids])
   redis.call('PUBLISH', args.bell, '')
@@ -39,6 +38,6 @@ elseif verdict == 'answered' then
   if args.record and not is_full_for('messages') then
     append_record(keys.record, args.record, args.record_bytes, args.record_ms)
   end
-  redis.call('HSET', keys.state, 'last_heard_ms', by_now(keys.state))
+  redis.call('HSET', keys.state, 'last_heard_ms', entry_clock_ms(keys.state))
 end
 return verdict

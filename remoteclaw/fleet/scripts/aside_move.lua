@@ -1,25 +1,24 @@
--- Move a person's message from a session to a branch of it, which answers the person itself. It is on exactly
--- one stream; its outcome where it came from says where it is, and ends with the branch's turn.
+-- Move a person's message from a session to a new branch of it, which answers the person. The message is always on
+-- exactly one stream. Its outcome in the first session names the branch, and ends with the branch's turn.
 -- uses: replies, asides, entries, sessions, copies
 -- keys: state, inbound, session_map, record, replies?, new_state, new_inbound, new_map, new_record, active,
 --   sessions, children, blobs*, new_blobs*
 -- args: epoch, entry_id, outcomes, sid, session_key, entry, grace_ms, new_outcomes, parent, depth, branch_of,
---   branch_depth, most, root, most_below, known_ms, mark, keep_ms, acknowledgement?, names*
--- → moved, entry id there, queue if a hint is due, else nothing; full: too much is unfinished; gone: it is
---   answered, stopped or a part of a turn
+--   branch_depth, max_children, root, max_below, known_ms, mark, keep_ms, acknowledgement?, names*
+-- → moved, entry id in the branch, queue if a hint is due, else nothing; full: too many sessions are unfinished; gone:
+--   the message is answered, stopped or part of a turn
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local outcome = args.outcomes .. args.entry_id
 local moved = redis.call('HGET', outcome, 'moved')
-if moved then  -- said before
+if moved then  -- a repeated call
   return {'moved', string.match(moved, '%d+%-%d+$'), queue_if_scheduled(keys.new_state)}
 end
 local stop, project, model = unpack(redis.call('HMGET', keys.state, 'stop_entry', 'turn_project', 'model'))
-if not waits_alone(keys, args.entry_id) or id_at_most(args.entry_id, stop) then return {'gone', '', ''} end
+if not is_untouched(keys, args.entry_id) or id_at_most(args.entry_id, stop) then return {'gone', '', ''} end
 local idle, busy = idle_and_busy(keys.children)
-if busy >= tonumber(args.most) or unfinished_below(args.root) >= tonumber(args.most_below) or is_full_for('tools') then
-  return {'full', '', ''}
-end
+if busy >= tonumber(args.max_children) or unfinished_below(args.root) >= tonumber(args.max_below) or
+  is_full_for('tools') then return {'full', '', ''} end
 local branch = {state = keys.new_state, inbound = keys.new_inbound, session_map = keys.new_map, record = keys.new_record,
   active = keys.active, sessions = keys.sessions}
 local copied = copy_conversation(keys, branch, args)
@@ -35,7 +34,8 @@ local id, queue = accept(branch, {entry = args.entry, sid = args.sid, grace_ms =
   outcomes = args.new_outcomes, session_key = args.session_key, lane = 'agents'})
 redis.call('XDEL', keys.inbound, args.entry_id)
 local now = now_ms()
-redis.call('HSET', outcome, 'status', 'running', 'verdict', now .. ' branch', 'moved', now .. ' ' .. args.sid .. '-' .. id)
+redis.call('HSET', outcome, 'status', 'running', 'verdict', now .. ' branch',
+  'moved', now .. ' ' .. args.sid .. '-' .. id)
 add_child(keys.children, args.sid, idle, args.known_ms)
 if args.acknowledgement then put_reply(keys.replies, args.acknowledgement) end
 return {'moved', id, queue}

@@ -1,15 +1,16 @@
 -- Record what the next attempt is about to do, before it does anything.
--- A batch that was recorded and never finished is begun again, exactly as it was. After two failures
--- each of its entries is begun by itself, so that one which kills its worker takes no other along.
+-- A batch that was recorded and never finished is begun again, exactly as it was. After two failures, each of its entries
+-- gets a turn of its own, so that an entry which kills its worker takes no other entry with it.
 -- keys: state, inbound
 -- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out
--- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
---   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
---   its own queue settings, 1 if the attempt before was postponed, tries so far, what the person was told
---   of that, its own model, the project that the turn works in, 1 if the session has started others, 1 if
---   something was said beside its turns
--- Of some ids, oldest first: those that a stop covers if it covers the first one, else all. So a stop
--- that comes between two messages ends the one and not the other.
+--   left_out: the ids of entries that are only mentioned: the agent sees their beginning, and they are dropped
+-- → begun|stopped|dropped|missing, turn, attempt, latest phase of the earlier attempts, entries, number of attempts that
+--   were cut off on purpose, ids that are only mentioned, when the session became busy, its own queue settings, 1 if the
+--   attempt before was postponed, tries so far, the text of the last notice about that, its own model, project of the
+--   turn, 1 if the session has started others, 1 if there are notes for the agent
+
+-- Of `ids`, oldest first: those up to the stop mark if it covers the first one, else all. So a stop between two messages
+-- stops only the first one.
 local function up_to_stop(ids, stop)
   local parts = split(ids)
   if not id_at_most(parts[1], stop) then return ids end
@@ -20,14 +21,14 @@ local function up_to_stop(ids, stop)
   return table.concat(covered, ',')
 end
 
--- Some ids, oldest first: what joined beside the turn came in the order of the answers about it.
+-- The ids, oldest first. Entries that joined the turn are recorded in the order of their verdicts.
 local function in_order(ids)
   local parts = split(ids)
   table.sort(parts, function(one, other) return one ~= other and id_at_most(one, other) end)
   return table.concat(parts, ',')
 end
 
--- In how many attempts an entry has been, two at most: what joined a turn late was in fewer.
+-- The number of attempts that an entry was part of, two at most. An entry that joined a turn late was part of fewer.
 local function attempts_at(outcome)
   local count = 0
   for _, field in ipairs(redis.call('HKEYS', outcome)) do
@@ -43,23 +44,23 @@ local recorded = redis.call('HMGET', keys.state, 'batch', 'attempt', 'phase', 'a
 local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly, steered = unpack(recorded)
 attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
 local wanted = args.phase
--- What is recorded goes first: that others are to be dropped has to wait.
+-- The recorded batch comes first; the entries that the caller wants to drop wait.
 if batch and begun ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end
 if begun ~= args.nonce then
-  before = further(before or '', phase or '')
+  before = later_phase(before or '', phase or '')
   if steered then
-    -- The attempt before may have told its agent of these, so from now on they belong to the batch.
+    -- The attempt before may have given these entries to its agent, so they are part of the batch now.
     if batch then batch = in_order(batch .. ',' .. steered) end
     redis.call('HDEL', keys.state, 'steered')
   end
   if not batch then
     batch, mentioned = up_to_stop(args.entry_ids, stop), args.left_out
-    if batch ~= args.entry_ids then mentioned = '' end  -- stopped, so there is nothing to mention it to
+    if batch ~= args.entry_ids then mentioned = '' end  -- the turn is stopped: nothing is mentioned to an agent
     local head = split(batch)[1]
     if wanted ~= 'dropped' and singly then
       if id_at_most(head, singly) then
         batch, mentioned, attempt = head, '', attempts_at(args.outcomes .. head)
-        -- What came between those that were tried before was in no attempt itself.
+        -- An entry that arrived between those of the failed batch was not part of any attempt.
         before = attempt > 0 and 'output' or ''
       else
         redis.call('HDEL', keys.state, 'singly_entry')
@@ -69,7 +70,7 @@ if begun ~= args.nonce then
   elseif attempt - forgiven >= 2 and before ~= 'dropped' and string.find(batch, ',') then
     local ids = split(batch)
     redis.call('HSET', keys.state, 'singly_entry', ids[#ids])
-    -- What would only have been mentioned is dropped first, as it would have been.
+    -- The mentioned entries are dropped first, as they would have been with the batch.
     if mentioned ~= '' then batch, before = mentioned, 'dropped' else batch = ids[1] end
     mentioned = ''
   end
@@ -80,20 +81,20 @@ for _, id in ipairs(split(batch)) do
   local found = redis.call('XRANGE', keys.inbound, id, id)
   if found[1] then entries[#entries + 1] = found[1] end
 end
-if not entries[1] then  -- only an operator's own XDEL or DEL can do that
+if not entries[1] then  -- only an operator's own XDEL or DEL can cause this
   forget_turn(keys.state)
   return {'missing'}
 end
 local turn = entries[1][1]
 if begun ~= args.nonce then
-  -- The agent of an attempt that was cut off has no turn: only a new grant lets one call tools.
-  -- The one of an attempt that was postponed waits for this one.
+  -- The agent of an attempt that was cut off may still run. Without the grant it can't call tools; a new grant names the
+  -- new agent. The agent of a postponed attempt continues in this one, and keeps its grant.
   local is_resumed = redis.call('HDEL', keys.state, 'postponed_reason') == 1
   if attempt > 1 and wanted ~= 'spawned' and not is_resumed then redis.call('HDEL', keys.state, 'grant') end
   redis.call('HSET', keys.state, 'is_resumed', is_resumed and 1 or 0)
   local now = now_ms()
   redis.call('HSETNX', keys.state, 'busy_since_ms', now)
-  if attempt == 1 then  -- a turn that is begun again works where it was
+  if attempt == 1 then  -- later attempts work in the same project
     local project = redis.call('HGET', keys.state, 'project')
     if project then
       redis.call('HSET', keys.state, 'turn_project', project)

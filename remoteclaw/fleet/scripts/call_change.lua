@@ -1,18 +1,19 @@
--- Remember that a call changes RemoteClaw itself, before it does; or ask people for that change instead.
+-- Record a call that changes RemoteClaw itself, before it does so; or make a request to people for that change.
 -- uses: replies, asks, calls
--- keys: caller?, call, side_effects?, sent?, ask?, asks?, asked?, replies?, file?, here?
--- args: epoch?, turn?, call_ms, note?, note_ms, made, id?, sid?, request?, valid_ms?, keep_ms?, most?, most_of_all?,
---  card?, closing?, told?, here_closing?, unreached?
--- → as in the prelude: `made`; full: so many requests wait
+-- keys: caller?, call, side_effects?, sent?, ask?, asks?, session_asks?, replies?, file?, here?
+-- args: epoch?, turn?, call_ms, note?, note_ms, result, id?, sid?, request?, valid_ms?, keep_ms?, max_open?, max_total?,
+--  card?, closing?, here_card?, here_closing?, unreached?
+--   id and what follows it: of the request, if people are asked
+-- → as in _calls.lua: `result`; full: too many requests wait
 local over = begin_call(keys, args, 1)
 if over then return over end
 if args.id then
   local open = 0
-  for _, id in ipairs(asked_of(args.sid)) do
+  for _, id in ipairs(asks_of(args.sid)) do
     if redis.call('HGET', 'rc:ask:' .. id, 'state') == 'open' then open = open + 1 end
   end
-  local is_full = open >= tonumber(args.most) or redis.call('ZCARD', keys.asks) >= tonumber(args.most_of_all)
+  local is_full = open >= tonumber(args.max_open) or redis.call('ZCARD', keys.asks) >= tonumber(args.max_total)
   if is_full then return {'full', ''} end
   open_ask(keys, args, '', '', now_ms() + args.valid_ms)
 end
-return end_call(keys, args, args.made)
+return end_call(keys, args, args.result)

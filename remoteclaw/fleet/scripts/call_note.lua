@@ -1,8 +1,8 @@
--- Note with the turn what came of a call.
+-- Add a side effect to the turn.
 -- uses: calls
 -- keys: caller?, call, side_effects?, sent?
 -- args: epoch?, turn?, call_ms, note?, note_ms
--- → as in the prelude
+-- → as in _calls.lua
 local answered = answer_call(keys, args)
 if answered then return answered end
 return end_call(keys, args)

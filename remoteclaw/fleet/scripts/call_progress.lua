@@ -1,8 +1,8 @@
--- Keep how far a turn is that is done for another session, in its agent's words, until it ends.
+-- Store the agent's own report of a task's progress, until the turn ends, and announce it.
 -- uses: calls, work
 -- keys: caller?, call, side_effects?, sent?, account?
 -- args: epoch?, turn?, call_ms, note?, note_ms, progress, above?, hint?
--- → as in the prelude
+-- → as in _calls.lua
 local answered = answer_call(keys, args)
 if answered then return answered end
 if is_full_for('tools') then return {'no room', ''} end

@@ -3,7 +3,8 @@
 -- keys: caller?, call, side_effects?, sent?, jobs, open, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
 --   outcomes, session_key, lane
--- → as in the prelude: entry id, queue if a hint is due, else nothing; changed: the job is another one
+--   before, job: the job before and after, as JSON
+-- → as in _calls.lua: entry id, queue if a hint is due, else nothing; changed: the job isn't the same as `before`
 local over = begin_call(keys, args, 1)
 if over then return over end
 if redis.call('HGET', keys.jobs, args.job_id) ~= args.before then return {'changed', ''} end

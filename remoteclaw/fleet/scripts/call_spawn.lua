@@ -1,18 +1,19 @@
--- Start a session for a task. A process that begins the turn again, and asks for the same, gets the one
--- that the process before has started.
+-- Start a session for a task. If an attempt at the turn is repeated, the same request returns the session that the
+-- earlier attempt has started.
 -- uses: entries, sessions, calls, copies
 -- keys: caller?, call, side_effects?, sent?, inbound, state, active, sessions, children, labels, spawned,
 --   parent_state, parent_map, parent_record, session_map, record
 -- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane, parent,
---   most, root, most_below, depth, label?, known_ms, digest, asker, knows, branch_of?, branch_depth, mark, keep_ms,
---   names*
---   root: the session at the head of the tree; digest: what is asked for; asker: by which agent process
---   knows: conversation, if it begins as a copy of its parent's; branch_of: then, whose launch it has
--- → as in the prelude: session key, entry id, queue if a hint is due, else nothing, what it begins with
---   full: how many the parent has unfinished; too many: how many there are below the root; labelled: another
---   session has the label
+--   max_children, root, max_below, depth, label?, known_ms, digest, asker, knows, branch_of?, branch_depth, mark,
+--   keep_ms, names*
+--   root: the session at the head of the tree; digest: of the request; asker: the agent process that makes it
+--   knows: `conversation` to begin with a copy of the parent's; branch_of: the session whose launch a branch has
+-- → as in _calls.lua: session key, entry id, queue if a hint is due, else nothing, what the conversation begins with
+--   full: the number of the parent's unfinished tasks; too many: the number of unfinished sessions below the root;
+--   labelled: another session has the label
 local over = begin_call(keys, args, 1)
 if over then return over end
+-- The sessions that this turn has started for the same request, and which of them this process asks for.
 local before = split(redis.call('HGET', keys.spawned, args.digest) or '')
 local number = 1 + (tonumber(redis.call('HGET', keys.spawned, args.digest .. args.asker)) or 0)
 local function count()
@@ -23,7 +24,7 @@ end
 local made_before = args.epoch and before[number]
 if made_before then
   local sid, id = string.match(made_before, '^(%x+) %S+ (%S+)')
-  -- One that was cancelled has no result: it is started again.
+  -- A session that was cancelled has no result, so another one is started in its place.
   if not id_at_most(id, redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted_entry')) then
     local result = string.gsub(string.match(made_before, ' (.*)'), ' ', '\n')
     count()
@@ -32,10 +33,10 @@ if made_before then
   end
 end
 local idle, busy = idle_and_busy(keys.children)
-if busy >= tonumber(args.most) then return {'full', tostring(busy)} end
+if busy >= tonumber(args.max_children) then return {'full', tostring(busy)} end
 local below = unfinished_below(args.root)
-if below >= tonumber(args.most_below) then return {'too many', tostring(below)} end
-if args.label and name_it(keys.labels, args.label, args.sid, keys.state) then return {'labelled', ''} end
+if below >= tonumber(args.max_below) then return {'too many', tostring(below)} end
+if args.label and set_label(keys.labels, args.label, args.sid, keys.state) then return {'labelled', ''} end
 count()
 redis.call('HSET', keys.state, 'parent', args.parent, 'depth', args.depth)
 local knows = 'nothing'
@@ -50,7 +51,7 @@ if args.branch_of then
   local model = redis.call('HGET', keys.parent_state, 'model')
   if model then redis.call('HSET', keys.state, 'model', model) end
 end
--- What an agent has a copy of itself do is done where it works.
+-- A task for the same agent works in the project of the turn that starts it.
 local function agent_of(session_key) return string.match(session_key, '^[^/]+') end
 if keys.caller and agent_of(args.session_key) == agent_of(args.parent) then
   local project = redis.call('HGET', keys.caller, 'turn_project')

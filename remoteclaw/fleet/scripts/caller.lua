@@ -1,4 +1,4 @@
--- Say who a session's agent speaks for now: its state, and the entries that its turn answers.
+-- Return a session's state, and the entries that its running turn answers.
 -- keys: state, inbound
 -- → state, entries
 local batch, steered = unpack(redis.call('HMGET', keys.state, 'batch', 'steered'))

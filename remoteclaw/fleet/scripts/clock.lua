@@ -1,3 +1,3 @@
--- The time that a whole fleet goes by.
+-- Return the time on the clock that all processes of a fleet share.
 -- → ms
 return now_ms()

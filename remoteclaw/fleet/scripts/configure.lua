@@ -1,4 +1,4 @@
--- Set a setting of a session's own, or remove it.
+-- Set or remove a setting of one session.
 -- keys: state
 -- args: session_key, field, value?, keep_ms
 -- → nothing

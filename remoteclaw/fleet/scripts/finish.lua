@@ -1,17 +1,20 @@
--- End the turn: its outcome, its last messages and the removal of its entries are one step.
+-- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
 -- uses: replies, asks, entries, sessions, record, asides, work
--- keys: state, inbound, replies, dead_letters, record, side_effects, owed_inbound?, owed_state?, active, sessions,
---   usage, usage_day, live, beside, account?, home_record?, home_beside?, queues*, blobs*
+-- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
+--   usage, usage_day, live, aside_notes, account?, home_record?, home_notes?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
---   sid, first_index, steered, answered, record?, record_bytes, record_ms?, owed?,
---   owed_sid, grace_ms, owed_outcomes, owed_key, has_heard, usage?, agent, usage_ms, told_beside?, above?,
---   hint?, home_entry?, home_outcomes?, home_channel?, home_said?, payloads*
---   home_entry: of a person's message that was moved here, where it came from; home_said: what is said of it there
+--   sid, first_index, steered, answered, record?, record_bytes, record_ms?, result?,
+--   result_sid, grace_ms, result_outcomes, result_key, is_about_person, usage?, agent, usage_ms, last_note?, above?,
+--   hint?, home_entry?, home_outcomes?, home_channel?, home_note?, payloads*
+--   result: the entry with the task's result, for the session that has started the task
+--   last_note: the last note that the agent has received with this turn
+--   home_entry: the entry of a person's message that was moved here, in the session from which it was moved; home_note:
+--   the note for that session
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
 
--- How many bytes of a reply stand in the outcome of each entry: a longer one stands in that of the first
--- alone, which every other one names as its turn.
+-- A reply up to this size, in bytes, is stored in the outcome of each entry. A longer reply is stored only in the outcome
+-- of the first entry, which the other outcomes name as their turn.
 local MAX_REPEATED = 64 * 1024
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
@@ -19,12 +22,12 @@ local running = redis.call('HMGET', keys.state, 'turn', 'batch', 'published_coun
   'steered', 'lane', 'queue_settings')
 local turn, batch, published, finished, mentioned, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
--- What is kept for those who look at it later goes sooner, or is not kept, where there is little room.
+-- While memory is short, outcomes expire sooner, and then nothing is added to the record.
 local keep_ms = is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms
 if is_full_for('messages') then args.record = nil end
 for _, each in ipairs(keys.queues) do waiting = waiting + redis.call('LLEN', each) end
 if turn ~= args.turn then
-  if finished == args.turn then  -- said before
+  if finished == args.turn then  -- a repeated call
     return {redis.call('XLEN', keys.inbound), waiting, now, queue or '', ''}
   end
   return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running')
@@ -41,15 +44,15 @@ for _, id in ipairs(split(args.steered)) do
   ending[#ending + 1] = id
   status[id] = (answered[id] or args.status == 'done') and 'steered' or args.status
 end
--- What was meant for this turn and did not become a part of it waits again.
+-- Entries that were to join this turn, but that the agent has not taken up, wait again.
 for _, id in ipairs(split(steered or '')) do
   if not status[id] then
     redis.call('HSET', args.outcomes .. id, 'status', 'accepted')
     redis.call('HDEL', args.outcomes .. id, 'turn', 'steered.' .. args.attempt)
   end
 end
--- Write how an entry has ended; `told` is its name for those who wait.
-local function end_outcome(outcome, id, channel, told)
+-- Store the outcome of the entry `id`, and announce it on a channel as `announced_id`.
+local function end_outcome(outcome, id, channel, announced_id)
   redis.call('HSET', outcome, 'status', status[id], 'finished', now)
   if args.reply and (id == turn or #args.reply <= MAX_REPEATED) then
     redis.call('HSET', outcome, 'reply', args.reply)
@@ -57,7 +60,7 @@ local function end_outcome(outcome, id, channel, told)
   if args.error and not answered[id] then redis.call('HSET', outcome, 'error', args.error) end
   if args.usage then redis.call('HSET', outcome, 'usage', args.usage) end
   redis.call('PEXPIRE', outcome, keep_ms)
-  redis.call('PUBLISH', channel, told)
+  redis.call('PUBLISH', channel, announced_id)
 end
 for _, id in ipairs(ending) do
   local outcome = args.outcomes .. id
@@ -72,28 +75,29 @@ for _, id in ipairs(ending) do
   end_outcome(outcome, id, args.done_channel, id)
 end
 if args.home_entry then end_outcome(args.home_outcomes .. args.home_entry, turn, args.home_channel, args.home_entry) end
--- What a task comes to is known once nothing is left that it has started, or that came back to it.
+-- Whether the task's result is known: no session below it is unfinished, no result of one waits to be read, and the task
+-- was not cancelled.
 local function is_over()
   for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. args.sid .. '}', 0, -1)) do
     if is_unfinished(child) then return false end
   end
   for _, entry in ipairs(redis.call('XRANGE', keys.inbound, '-', '+')) do
-    local is_readable, told = pcall(cjson.decode, entry[2][2])
-    if is_readable and told.deliver == 'parent' then return false end
+    local is_readable, data = pcall(cjson.decode, entry[2][2])
+    if is_readable and data.deliver == 'parent' then return false end
   end
   return not id_at_most(turn, redis.call('HGET', keys.state, 'unwanted_entry'))
 end
 local hint = ''
-if args.owed and is_over() then
+if args.result and is_over() then
   local _, due = accept(
-    {inbound = keys.owed_inbound, state = keys.owed_state, active = keys.active, sessions = keys.sessions},
-    {entry = args.owed, sid = args.owed_sid, grace_ms = args.grace_ms, outcomes = args.owed_outcomes,
-      session_key = args.owed_key, lane = 'background'})
+    {inbound = keys.result_inbound, state = keys.result_state, active = keys.active, sessions = keys.sessions},
+    {entry = args.result, sid = args.result_sid, grace_ms = args.grace_ms, outcomes = args.result_outcomes,
+      session_key = args.result_key, lane = 'background'})
   hint = due
   redis.call('HSET', keys.state, 'reported_entry', redis.call('HGET', keys.state, 'task_entry') or turn)
   redis.call('HDEL', keys.state, 'unreported')
-elseif args.owed and redis.call('HEXISTS', keys.state, 'told_entry') == 1 then
-  -- What is answered while something that it was told waits is a part of the result.
+elseif args.result and redis.call('HEXISTS', keys.state, 'told_entry') == 1 then
+  -- The task has a message that waits: this turn's answer becomes part of the later result.
   local before = redis.call('HGET', keys.state, 'unreported')
   redis.call('HSET', keys.state, 'unreported', before and before .. ',' .. turn or turn)
 end
@@ -101,26 +105,26 @@ local first = tonumber(args.first_index)
 for position, payload in ipairs(args.payloads) do
   if first + position > tonumber(published) then put_reply(keys.replies, payload) end
 end
--- A dead letter keeps its files: it may be retried.
+-- A dead letter keeps its files, because it may be retried.
 if args.status ~= 'dead' then
   for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 end
 if args.record_ms == '0' then redis.call('DEL', keys.record) end
 if args.record then append_record(keys.record, args.record, args.record_bytes, args.record_ms) end
-local told = args.told_beside and redis.call('LPOS', keys.beside, args.told_beside)
-if told then redis.call('LTRIM', keys.beside, told + 1, -1) end
--- The conversation from which the message was moved hears of it, unless it has ended meanwhile.
+local index = args.last_note and redis.call('LPOS', keys.aside_notes, args.last_note)
+if index then redis.call('LTRIM', keys.aside_notes, index + 1, -1) end
+-- The conversation from which the message was moved gets the answer as well, unless it has ended.
 if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 then
   if args.record then append_record(keys.home_record, args.record, args.record_bytes, args.record_ms) end
-  if args.home_said then note_beside(keys.home_beside, args.home_said) end
+  if args.home_note then add_note(keys.home_notes, args.home_note) end
 end
 redis.call('DEL', keys.side_effects, keys.live)
 void_asks(args.sid, turn, 'The turn is over, and it was not done.')
--- Add the turn's numbers to those that are kept.
+-- Add the turn's numbers to the stored sums.
 local function add_usage(key, field)
-  local kept, sums = string.gmatch(redis.call('HGET', key, field) or '', '%d+'), {}
+  local stored, sums = string.gmatch(redis.call('HGET', key, field) or '', '%d+'), {}
   for number in string.gmatch(args.usage, '%d+') do
-    sums[#sums + 1] = string.format('%.0f', tonumber(number) + tonumber(kept() or 0))
+    sums[#sums + 1] = string.format('%.0f', tonumber(number) + tonumber(stored() or 0))
   end
   redis.call('HSET', key, field, table.concat(sums, ' '))
 end
@@ -131,11 +135,11 @@ if args.usage then
 end
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
--- Entries that are tried one by one, after failures, go on to be one turn in this respect.
+-- Entries of a failed batch, which get one turn each, count as one turn for repeated requests to start tasks.
 if redis.call('HEXISTS', keys.state, 'singly_entry') == 0 then
   redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')
 end
-if args.has_heard == '1' then redis.call('HSET', keys.state, 'last_heard_ms', by_now(keys.state)) end
+if args.is_about_person == '1' then redis.call('HSET', keys.state, 'last_heard_ms', entry_clock_ms(keys.state)) end
 announce_work(args.above, keys.account, args.hint)
 if args.agent_process then
   redis.call('HSET', keys.state, 'agent_process', args.agent_process)

@@ -1,5 +1,4 @@
--- Begin a session with a copy of what another one remembers: its conversation's ids, each marked,
--- and its record.
+-- Begin a session with a copy of another session's conversation: the CLI's ids, each marked, and the record.
 -- uses: copies
 -- keys: state, session_map, record, new_state, new_map, new_record, sessions
 -- args: sid, session_key, keep_ms, mark, names*
@@ -9,7 +8,7 @@ local copied, has_record = copy_conversation(
   {state = keys.state, session_map = keys.session_map, record = keys.record},
   {state = keys.new_state, session_map = keys.new_map, record = keys.new_record}, args)
 if copied == 0 and not has_record then return 'nothing' end
--- Without an id to go on with, the session says that it has notes alone.
+-- With has_remembered but without an id, the session reports that it continues from its record only.
 redis.call('HSET', keys.new_state, 'key', args.session_key, 'has_remembered', 1, 'last_heard_ms', now_ms())
 redis.call('PEXPIRE', keys.new_state, args.keep_ms)
 redis.call('ZADD', keys.sessions, now_ms(), args.sid)

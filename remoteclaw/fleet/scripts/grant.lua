@@ -1,4 +1,4 @@
--- Name the one agent process that may call tools for a session, and which.
+-- Store the grant of the one agent process that may call tools for a session.
 -- keys: state
 -- args: epoch, grant
 local fence = fenced(keys.state, args.epoch)

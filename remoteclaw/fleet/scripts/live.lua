@@ -1,4 +1,4 @@
--- Show the answer as far as it has come: the last write wins, and it goes by itself.
+-- Store and announce the answer so far. The last write wins, and it expires.
 -- keys: state, live, account?
 -- args: epoch, text, keep_ms, for_chat?
 local fence = fenced(keys.state, args.epoch)

@@ -1,9 +1,10 @@
--- Note how far a reply has been sent, or that nothing of it was begun: unless another delivery has noted
--- something else since. A note begins with the name of the delivery that has made it. A preview that has
--- become a part is none any more.
+-- Record how far a reply has been sent, or remove the mark of a reply of which nothing was sent, unless another delivery
+-- has recorded another mark since. A mark begins with the name of its delivery. A preview that has become part of the
+-- reply is removed from the previews.
 -- keys: reader, replies, marks, previews
 -- args: token, claim_ms, reply, by, instead_of?, mark?, preview?
--- → 1 if it is noted; 0 if the reply is gone; else the other delivery's note
+--   by: the name of this delivery; instead_of: the mark that it has read
+-- → 1 if it is recorded; 0 if the reply is gone; else the other delivery's mark
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
 redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)

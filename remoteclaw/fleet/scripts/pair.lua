@@ -1,7 +1,7 @@
--- Let in whom a code stands for.
+-- Grant access to the person or group that a pairing code stands for.
 -- keys: pairing, paired
 -- args: code, by, valid_ms
--- → the request as JSON, also when it was approved before; nothing if the code is not known
+-- → the request as JSON, also if it was approved before; nothing if the code is unknown or has expired
 local known = redis.call('HGET', keys.pairing, args.code)
 if not known then return '' end
 local request = cjson.decode(known)

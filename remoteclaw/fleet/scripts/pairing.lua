@@ -1,8 +1,8 @@
--- Ask for somebody to be let in: a code that an owner approves. Some may ask at once, and each has one code.
+-- Request access: store a code that an owner can approve. Each stranger has one code, and few can ask at the same time.
 -- keys: pairing
 -- args: code, request, valid_ms
 --   request: JSON, with provider, account, id and message
--- → the code, also when the same message asks again; else nothing
+-- → the code, also if the same message asks again; else nothing
 local MAX_OPEN = 3
 local asked, now, open = cjson.decode(args.request), now_ms(), 0
 local known = redis.call('HGETALL', keys.pairing)

@@ -1,4 +1,4 @@
--- Record how far the attempt has come: after a crash it decides what may be repeated.
+-- Record the phase that the attempt has reached. After a crash, the phase decides what may be repeated.
 -- keys: state
 -- args: epoch, turn, phase, detail?, outcomes, agent_process?
 local fence = fenced(keys.state, args.epoch)

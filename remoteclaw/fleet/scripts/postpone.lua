@@ -1,14 +1,15 @@
--- Give the lease back until a time: nothing was said or done in this attempt, and its batch is begun again
--- then. The host, and with it the agent that waits there, stay the session's.
+-- Release the lease until a time. The attempt has answered nothing and done nothing, and its batch is begun again then.
+-- The session keeps its host, and with it the agent that waits there.
 -- uses: replies
 -- keys: state, active, inbound, replies, live
 -- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, notice?
--- → postponed|stopped|news: another entry came, about which the caller has to think first
+--   newest: the newest entry that the caller knows; told: the text of the last notice to the person
+-- → postponed|stopped|news: an entry has arrived that the caller doesn't know and has to handle first
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local state, batch, steered, attempt, stop =
   unpack(redis.call('HMGET', keys.state, 'status', 'batch', 'steered', 'attempt', 'stop_entry'))
-if state ~= 'running' then return 'postponed' end  -- said before
+if state ~= 'running' then return 'postponed' end  -- a repeated call
 local ids = split(batch)
 if id_at_most(ids[#ids], stop) then return 'stopped' end
 local newest = redis.call('XREVRANGE', keys.inbound, '+', '-', 'COUNT', 1)[1]

@@ -1,4 +1,4 @@
--- Note a preview that stands in a chat, or that it is gone; the reader of the account's replies alone does.
+-- Record a preview that a chat shows, or remove one. Only the reader of the account's replies may do so.
 -- keys: reader, previews
 -- args: token, name, preview?
 local fence = fenced_reader(keys.reader, args.token)

@@ -2,6 +2,7 @@
 -- uses: replies
 -- keys: state, replies
 -- args: epoch, turn, attempt, index, payload
+--   index: the number of the message in the turn, from 0
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local running = redis.call('HMGET', keys.state, 'turn', 'attempt', 'published_count')

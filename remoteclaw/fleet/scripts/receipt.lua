@@ -1,11 +1,16 @@
--- A reply was delivered, or never can be: remove it and its files, and note that with every entry that it
--- answers. What the platform has of it leads back to it. If a call wrote it, the caller is told what came
--- of it; else what is given up becomes a dead letter. A request that its chat does not show is told of in its
--- conversation.
+-- Remove a reply that was delivered, or that never can be, with its files; note that in the outcome of every entry that
+-- it answers. The platform's ids of its messages lead back to its turn. If a tool call sent the reply, the caller gets a
+-- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request that its chat can't show,
+-- the conversation gets a notice.
 -- uses: replies
--- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, asked_in, history?, outcomes*, blobs*, said*
--- args: token, reply, ids?, shown?, answer?, answer_ms, about, said_ms, category?, why?, mark?, preview?,
---   line?, most, keep_ms, request?, is_agents, shown_ms
+-- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, shown_asks, history?, outcomes*, blobs*,
+--   origins*
+-- args: token, reply, ids?, shown?, answer?, answer_ms, origin, origin_ms, category?, why?, mark?, preview?,
+--   line?, max_entries, keep_ms, request?, is_agents, shown_ms
+--   ids: the platform's ids of the messages; shown: the id of the message that shows the request; answer: the receipt for
+--   the caller; origin: the session, turn and entries of the reply; category, why: of a reply that can't be delivered;
+--   line: the entry for the chat's history; is_agents: whether an agent has written the reply
+-- → 1; 0 if the reply is gone
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
 local now = now_ms()
@@ -28,23 +33,23 @@ if letter then
     'mark', args.mark or '')
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
-for _, said in ipairs(keys.said) do redis.call('SET', said, args.about, 'PX', args.said_ms) end
+for _, origin in ipairs(keys.origins) do redis.call('SET', origin, args.origin, 'PX', args.origin_ms) end
 if keys.ask and redis.call('EXISTS', keys.ask) == 1 then
   local state, here, unreached = unpack(redis.call('HMGET', keys.ask, 'state', 'here_replies', 'unreached'))
   if args.shown then redis.call('HSET', keys.ask, 'shown', args.shown) end
   if here and not args.category then
-    redis.call('ZADD', keys.asked_in, now, args.request)
-    redis.call('ZREMRANGEBYRANK', keys.asked_in, 0, -101)
-    redis.call('PEXPIRE', keys.asked_in, args.shown_ms)
+    redis.call('ZADD', keys.shown_asks, now, args.request)
+    redis.call('ZREMRANGEBYRANK', keys.shown_asks, 0, -101)
+    redis.call('PEXPIRE', keys.shown_asks, args.shown_ms)
   elseif here then
     redis.call('HSET', keys.ask, 'unshown', args.why)
     if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end
   end
-elseif args.is_agents == '1' and redis.call('EXISTS', keys.asked_in) == 1 then
-  redis.call('ZADD', keys.asked_in, now, '')
+elseif args.is_agents == '1' and redis.call('EXISTS', keys.shown_asks) == 1 then
+  redis.call('ZADD', keys.shown_asks, now, '')
 end
 if keys.history then
-  redis.call('XADD', keys.history, 'MAXLEN', args.most, '*', 'name', '', 'line', args.line)
+  redis.call('XADD', keys.history, 'MAXLEN', args.max_entries, '*', 'name', '', 'line', args.line)
   redis.call('PEXPIRE', keys.history, args.keep_ms)
 end
 if args.answer then

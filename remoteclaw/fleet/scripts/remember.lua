@@ -1,4 +1,4 @@
--- Keep a CLI's conversation under a runtime and workspace, or drop it.
+-- Store a CLI's conversation under a runtime and workspace, or remove it.
 -- keys: state, session_map
 -- args: epoch, name, conversation?, keep_ms
 local fence = fenced(keys.state, args.epoch)

@@ -1,8 +1,8 @@
--- Put a reply that was given up back on its reply stream, marked with how far it was sent; 0 if the dead
--- letter is not there.
+-- Put a dead letter's reply back on its reply stream, with the mark of how far it was sent.
 -- uses: replies
 -- keys: dead_letters, replies, marks, outcomes*
 -- args: letter
+-- → 1; 0 if the dead letter doesn't exist
 local letter = redis.call('XRANGE', keys.dead_letters, args.letter, args.letter)[1]
 if not letter then return 0 end
 redis.call('XDEL', keys.dead_letters, args.letter)

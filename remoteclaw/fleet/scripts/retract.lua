@@ -1,7 +1,8 @@
--- The agent does not wait for an answer any more.
+-- Close a request because the agent no longer waits for its answer.
 -- uses: replies, asks
 -- keys: state, ask
 -- args: epoch, turn, id, words
+--   words: the new text of the messages that show the request
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local state, turn = unpack(redis.call('HMGET', keys.ask, 'state', 'turn'))

@@ -1,9 +1,10 @@
--- Note how a run of a cron job ended, and what that means for the job.
--- Of any number of schedulers that want to, one does: afterwards the run is not open any more.
+-- Record how a run of a cron job ended, and update the job.
+-- Of several schedulers that settle the same run, only the first does; for the others the run is no longer open.
 -- uses: replies, cron
 -- keys: jobs, due, open, runs, all_runs, replies
--- args: run_name, run, job_id, before?, after?, next_ms?, most_runs, most_all_runs, runs_ms, missed?, line,
+-- args: run_name, run, job_id, before?, after?, next_ms?, max_runs, max_all_runs, runs_ms, missed?, line,
 --   reply?
+--   before, after: the job before and after, as JSON, left out if there is none; missed: the due times without a run
 -- → done|changed|settled
 if redis.call('HGET', keys.open, args.run_name) ~= args.run then return 'settled' end
 if (redis.call('HGET', keys.jobs, args.job_id) or nil) ~= args.before then return 'changed' end

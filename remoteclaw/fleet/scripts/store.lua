@@ -1,6 +1,7 @@
--- Keep a piece of a file's content for a while.
+-- Store a piece of a file's content for a limited time.
 -- keys: blob, stored, state?
--- args: piece, offset, keep_ms, size, most_bytes, epoch?
+-- args: piece, offset, keep_ms, size, max_bytes, epoch?
+--   size: the size of the file; max_bytes: the maximum that the chat may store within an hour, 0 for none
 -- → 1, or 0 if the server is too full for files, or -1 if the chat has stored too much
 if keys.state then
   local fence = fenced(keys.state, args.epoch)
@@ -8,17 +9,17 @@ if keys.state then
 end
 if is_full_for('files') then return 0 end
 if args.offset == '0' then
-  local most = tonumber(args.most_bytes)
-  if most > 0 and (tonumber(redis.call('GET', keys.stored)) or 0) + args.size > most then return -1 end
+  local max = tonumber(args.max_bytes)
+  if max > 0 and (tonumber(redis.call('GET', keys.stored)) or 0) + args.size > max then return -1 end
   redis.call('INCRBY', keys.stored, args.size)
   if redis.call('PTTL', keys.stored) < 0 then redis.call('PEXPIRE', keys.stored, HOUR_MS) end
 end
-local left = redis.call('PTTL', keys.blob)
+local left_ms = redis.call('PTTL', keys.blob)
 if args.piece == '' then
   redis.call('SET', keys.blob, '', 'KEEPTTL')
 else
   redis.call('SETRANGE', keys.blob, args.offset, args.piece)
 end
--- A message may have named it by now, if this piece is a repetition: then it is kept as it is.
-if left ~= -1 then redis.call('PEXPIRE', keys.blob, args.keep_ms) end
+-- A blob without an expiry belongs to a message already: this is the repetition of a piece.
+if left_ms ~= -1 then redis.call('PEXPIRE', keys.blob, args.keep_ms) end
 return 1

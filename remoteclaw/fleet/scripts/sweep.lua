@@ -1,17 +1,19 @@
--- Find sessions whose hint was lost or whose owner is gone, and put off the next look at each.
+-- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
 -- keys: active, sessions, sweeper
--- args: states, retry_ms, most, longest_ms, patient_looks, listed_ms, there_ms
+-- args: states, retry_ms, max_count, longest_ms, patient_looks, listed_ms, there_ms
+--   states: the prefix of the state keys; retry_ms, longest_ms: the shortest and longest pause between two checks of a
+--   session; patient_looks: the number of checks for which a session waits for its host
 -- → sid, expired|moved|scheduled, session key, queue, …
 local now = now_ms()
 redis.call('SET', keys.sweeper, now, 'PX', args.there_ms)
 redis.call('ZREMRANGEBYSCORE', keys.sessions, '-inf', now - args.listed_ms)
-local due = redis.call('ZRANGEBYSCORE', keys.active, '-inf', now, 'LIMIT', 0, args.most)
+local due = redis.call('ZRANGEBYSCORE', keys.active, '-inf', now, 'LIMIT', 0, args.max_count)
 local found = {}
 for _, sid in ipairs(due) do
   local key = args.states .. '{' .. sid .. '}'
   local held = redis.call('HMGET', key, 'status', 'lease_until_ms', 'key', 'sweeps', 'host',
     'postponed_until_ms')
-  local state, looks, host = held[1], tonumber(held[4] or 0), held[5]
+  local state, checks, host = held[1], tonumber(held[4] or 0), held[5]
   if not state then
     redis.call('ZREM', keys.active, sid)
   elseif state == 'running' and tonumber(held[2]) > now then
@@ -21,24 +23,24 @@ for _, sid in ipairs(due) do
     if state == 'running' then
       why = 'expired'
     elseif held[6] then
-      -- It was postponed until now, and has no hint in any queue.
+      -- It was postponed until now, so no queue has a hint for it.
       redis.call('HDEL', key, 'postponed_until_ms')
       why = 'scheduled'
     elseif host and not string.find(queue, '@', 1, true) then
-      -- Its host has gone, and its hint may lie in that host's queue. The next worker is its host.
+      -- Its host is gone, and its hint may be in that host's queue. The next worker's host takes it over.
       redis.call('HDEL', key, 'host')
       why = 'moved'
-    elseif looks == tonumber(args.patient_looks) and host then
-      -- Its host lives, and has no worker free for so long: the next free worker takes it.
+    elseif checks == tonumber(args.patient_looks) and host then
+      -- Its host has had no free worker for so long that any other worker may take it.
       redis.call('HDEL', key, 'host')
       queue, why = queue_of(key), 'moved'
-    elseif looks % 10 == tonumber(args.patient_looks) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
-      -- Otherwise its hint may be one of those that wait, and another would only swell them.
+    elseif checks % 10 == tonumber(args.patient_looks) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
+      -- While the queue has hints, one of them may be this session's, so most checks add no other.
       why = 'scheduled'
     end
     redis.call('HINCRBY', key, 'sweeps', 1)
-    local wait = args.retry_ms * 2 ^ math.min(looks, 10)
-    redis.call('ZADD', keys.active, now + math.min(wait, tonumber(args.longest_ms)), sid)
+    local wait_ms = args.retry_ms * 2 ^ math.min(checks, 10)
+    redis.call('ZADD', keys.active, now + math.min(wait_ms, tonumber(args.longest_ms)), sid)
     if why then
       for _, part in ipairs({sid, why, held[3], queue}) do found[#found + 1] = part end
     end

@@ -1,9 +1,9 @@
--- Take the answer to a request, before the agent hears of it: from here on, what was asked for may have been done.
+-- Take the answer to a request, before the agent receives it. From here on, the call may have been performed.
 -- uses: replies, asks
--- keys: state, ask, unheard
+-- keys: state, ask, unreported_denials
 -- args: epoch, turn, id, is_heard
---   is_heard: whether the agent hears with it what people say
--- → state, `gone` if there is no record, answer as JSON or nothing
+--   is_heard: whether the agent receives the reason of a denial together with it
+-- → state, or `gone` if the request doesn't exist; answer as JSON or nothing
 local fence = fenced_turn(keys.state, args)
 if fence then return fence end
 local turn, attempt = args.turn, redis.call('HGET', keys.state, 'attempt')
@@ -13,5 +13,5 @@ if state == 'answered' then
   redis.call('HSET', keys.ask, 'state', state, 'given', attempt, 'given_turn', turn)
   keep_ask(keys.ask)
 end
-if state == 'given' and args.is_heard == '1' then redis.call('HDEL', keys.unheard, args.id) end
+if state == 'given' and args.is_heard == '1' then redis.call('HDEL', keys.unreported_denials, args.id) end
 return {state or 'gone', answer or ''}

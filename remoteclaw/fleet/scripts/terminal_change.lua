@@ -1,7 +1,8 @@
--- Change what people see of a terminal, and tell it.
+-- Change the record of a terminal, and announce the change.
 -- keys: state, record, events
 -- args: epoch, sid, changes, event?, keep_ms, events_ms
---   changes: fields and values, as JSON
+--   changes: fields and their new values, as JSON
+-- → 1; 0 if all fields have these values already
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local is_new, now = false, now_ms()

@@ -1,22 +1,23 @@
--- Accept the opening of a terminal: an entry like any other, unless one is open, or too many are.
+-- Accept the opening of a terminal, which is an entry like any other, unless a terminal is open or a limit is reached.
 -- uses: entries
 -- keys: inbound, state, active, sessions, seen, terminals, record, opens
--- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, by, host, most, most_per_person,
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, by, host, max_on_host, max_per_person,
 --   per_minute, burst, fields, keep_ms
---   fields: what the record begins with, as JSON
--- → accepted|duplicate|open|ending|full|host|person|rate, entry id or nothing, queue if a hint is due else nothing, ms to wait
+--   fields: the first fields of the record, as JSON
+-- → accepted|duplicate|open|ending|full|host|person|rate, entry id or nothing, queue if a hint is due, else nothing,
+--   ms to wait
 local seen = redis.call('GET', keys.seen)
 if seen then return {'duplicate', seen, queue_if_scheduled(keys.state), 0} end
 local opening, stop, turn, held, owner, until_ms = unpack(redis.call('HMGET', keys.state, 'terminal_entry', 'stop_entry',
   'turn', 'held', 'worker', 'lease_until_ms'))
 if opening then
-  -- It was stopped, or its holder had the lease and has it no more: it ends, and is not settled yet.
+  -- It ends, and is not settled yet, if it was stopped, or if its holder no longer has the lease.
   local has_ended = held and turn == opening and (owner ~= held or tonumber(until_ms) <= now_ms())
-  local what = (has_ended or id_at_most(opening, stop)) and 'ending' or 'open'
-  return {what, opening, queue_if_scheduled(keys.state), 0}
+  local status = (has_ended or id_at_most(opening, stop)) and 'ending' or 'open'
+  return {status, opening, queue_if_scheduled(keys.state), 0}
 end
 if is_full_for('messages') then return {'full', '', '', 0} end
--- Those that were finished since are no more counted. Their keys can't be given to a script.
+-- Count the open terminals. The keys of other sessions can't be given to a script.
 local on_host, of_person = 0, 0
 for _, sid in ipairs(redis.call('ZRANGE', keys.terminals, 0, -1)) do
   if redis.call('HEXISTS', 'rc:st:{' .. sid .. '}', 'terminal_entry') == 0 then
@@ -27,20 +28,20 @@ for _, sid in ipairs(redis.call('ZRANGE', keys.terminals, 0, -1)) do
     if by == args.by then of_person = of_person + 1 end
   end
 end
-if on_host >= tonumber(args.most) then return {'host', '', '', 0} end
-if of_person >= tonumber(args.most_per_person) then return {'person', '', '', 0} end
--- A bucket that is filled as time passes: `burst` more than one a minute's share at once.
-local now, most = now_ms(), tonumber(args.burst)
+if on_host >= tonumber(args.max_on_host) then return {'host', '', '', 0} end
+if of_person >= tonumber(args.max_per_person) then return {'person', '', '', 0} end
+-- A token bucket with room for `burst` terminals, refilled at `per_minute`.
+local now, burst = now_ms(), tonumber(args.burst)
 local each_ms = 60000 / tonumber(args.per_minute)
 local left, since = unpack(redis.call('HMGET', keys.opens, 'left', 'since_ms'))
-left = math.min(most, (tonumber(left) or most) + (now - (tonumber(since) or now)) / each_ms)
+left = math.min(burst, (tonumber(left) or burst) + (now - (tonumber(since) or now)) / each_ms)
 if left < 1 then return {'rate', '', '', math.ceil((1 - left) * each_ms)} end
 redis.call('HSET', keys.opens, 'left', left - 1, 'since_ms', now)
-redis.call('PEXPIRE', keys.opens, math.ceil(most * each_ms))
+redis.call('PEXPIRE', keys.opens, math.ceil(burst * each_ms))
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.state, 'terminal_entry', id)
 redis.call('ZADD', keys.terminals, now, args.sid)
--- What the one before has left goes on with the next one; if that can't start, it is still there.
+-- The new terminal continues the conversation of the last one. If it can't start, the conversation is still recorded.
 local conversation, where = unpack(redis.call('HMGET', keys.record, 'conversation', 'where'))
 redis.call('DEL', keys.record)
 if conversation and where then

@@ -1,4 +1,4 @@
--- Record where the running turn is about to start a terminal: whoever has the session next ends it first.
+-- Record where the running turn is about to start a terminal, so that the session's next owner can end it first.
 -- keys: state
 -- args: epoch, turn, place, outcomes, detail
 local fence = fenced_turn(keys.state, args)

@@ -1,7 +1,8 @@
--- Let a turn wait for another session's, if a worker stays that can run it, and if that one doesn't
--- wait for this turn's session itself.
+-- Let a turn wait for another session's turn, if a worker stays free to run that one, and if that session doesn't wait
+-- for the session of this turn itself.
 -- keys: waits
 -- args: name, wait_ms, workers, host?
+--   name: the waiting session, its turn, the other session, and more; workers: the number of workers, on `host` if given
 -- → free|full|circle
 local now = now_ms()
 redis.call('ZREMRANGEBYSCORE', keys.waits, '-inf', now)
@@ -21,14 +22,14 @@ for _, name in ipairs(redis.call('ZRANGE', keys.waits, 0, -1)) do
     if takes_worker(sid) then count = count + 1 end
   end
 end
-local reached, next_one = {[target] = true}, {target}
-while next_one[1] do
-  local sid = table.remove(next_one)
+local reached, to_visit = {[target] = true}, {target}
+while to_visit[1] do
+  local sid = table.remove(to_visit)
   if sid == own then return 'circle' end
   for _, other in ipairs(waits_for[sid] or {}) do
     if not reached[other] then
       reached[other] = true
-      next_one[#next_one + 1] = other
+      to_visit[#to_visit + 1] = other
     end
   end
 end

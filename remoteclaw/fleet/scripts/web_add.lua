@@ -1,10 +1,11 @@
--- Note an event in a chat of the page, once.
--- keys: chat, once, begun
--- args: kind, about, of, name, is_persons, most, most_bytes, most_begun, keep_ms, channel, chat_id
---   of: the message that it is about, which is kept; name: what brought it, so that it comes once
---   is_persons: whether it needs room that there is, and begins a conversation that may be one too many
--- → the event's id; or why there is none: full, many, or gone for the message that it is about
-local known = given(args.name) and redis.call('HGET', keys.once, args.name)
+-- Add an event to a chat of the page, once.
+-- keys: chat, event_ids, chats
+-- args: kind, data, of, name, is_persons, max_events, max_bytes, max_chats, keep_ms, channel, chat_id
+--   data: the event's data as JSON; of: the message that the event is about, which must exist; name: the name of the
+--   event's cause, so that the event is added once
+--   is_persons: whether the event is a person's, for which there must be room, also for a new chat
+-- → the event's id; or the reason of a refusal: full, many, or gone for the message that it is about
+local known = given(args.name) and redis.call('HGET', keys.event_ids, args.name)
 if known then return known end
 if given(args.of) then
   local message = redis.call('XRANGE', keys.chat, args.of, args.of)[1]
@@ -12,25 +13,25 @@ if given(args.of) then
 end
 if args.is_persons == '1' then
   if is_full_for('messages') then return 'full' end
-  -- What a person has begun, by its last message: what is not kept any more counts no more.
-  redis.call('ZREMRANGEBYSCORE', keys.begun, '-inf', now_ms() - args.keep_ms)
-  local is_new = not redis.call('ZSCORE', keys.begun, args.chat_id)
-  if is_new and redis.call('ZCARD', keys.begun) >= tonumber(args.most_begun) then return 'many' end
-  redis.call('ZADD', keys.begun, now_ms(), args.chat_id)
-  redis.call('PEXPIRE', keys.begun, args.keep_ms)
+  -- Expired chats no longer count.
+  redis.call('ZREMRANGEBYSCORE', keys.chats, '-inf', now_ms() - args.keep_ms)
+  local is_new = not redis.call('ZSCORE', keys.chats, args.chat_id)
+  if is_new and redis.call('ZCARD', keys.chats) >= tonumber(args.max_chats) then return 'many' end
+  redis.call('ZADD', keys.chats, now_ms(), args.chat_id)
+  redis.call('PEXPIRE', keys.chats, args.keep_ms)
 end
 if args.kind == 'deletion' then redis.call('XDEL', keys.chat, args.of) end
-local id = redis.call('XADD', keys.chat, '*', 'kind', args.kind, 'about', args.about, 'name', args.name)
-if given(args.name) then redis.call('HSET', keys.once, args.name, id) end
--- The oldest make room, and what brought each is forgotten with it.
+local id = redis.call('XADD', keys.chat, '*', 'kind', args.kind, 'about', args.data, 'name', args.name)
+if given(args.name) then redis.call('HSET', keys.event_ids, args.name, id) end
+-- The oldest events make room; the names of their causes are removed with them.
 local count = redis.call('XLEN', keys.chat)
-while count > tonumber(args.most) or (count > 1 and bytes_of(keys.chat) > tonumber(args.most_bytes)) do
+while count > tonumber(args.max_events) or (count > 1 and bytes_of(keys.chat) > tonumber(args.max_bytes)) do
   local oldest = redis.call('XRANGE', keys.chat, '-', '+', 'COUNT', 1)[1]
   redis.call('XDEL', keys.chat, oldest[1])
-  redis.call('HDEL', keys.once, oldest[2][6])
+  redis.call('HDEL', keys.event_ids, oldest[2][6])
   count = count - 1
 end
 redis.call('PEXPIRE', keys.chat, args.keep_ms)
-redis.call('PEXPIRE', keys.once, args.keep_ms)
+redis.call('PEXPIRE', keys.event_ids, args.keep_ms)
 redis.call('PUBLISH', args.channel, id .. ' ' .. args.chat_id)
 return id

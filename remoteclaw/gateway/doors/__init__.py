@@ -1,1 +1,1 @@
-"""The gateway's doors: HTTP, WebSocket and MCP. All lead to `Gateway.call()`."""
+"""The gateway's doors: HTTP, WebSocket and MCP. All of them pass calls to `Gateway.call()`."""

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: calls of tools, health and metrics; and the routes of all doors."""
+"""The gateway over HTTP: calls of tools, health and metrics, and the routes of all doors."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id, Params
 from remoteclaw.tools.catalog import TOOLS
 
-#: How long Redis may take to answer before this gateway counts as not ready, in seconds.
+#: How long Redis may take to answer before this gateway reports that it is not ready, in seconds.
 READY_S = 1.0
 
 
 def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
     """Return the application that answers a gateway's requests.
 
-    `mcp` answers those to /mcp, with their principal in `scope["state"]`.
+    `mcp` answers requests to /mcp. Their principal is in `scope["state"]`.
     """
     door, files, webhook = _HttpDoor(gateway), FilesDoor(gateway), WebhookDoor(gateway)
     page = PageDoor(gateway)
@@ -56,8 +56,8 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/page/logout", page.logout, methods=["POST"]),
         Route("/page/whoami", page.whoami),
         Route("/page/metrics", page_metrics),
-        Route("/page/files", page.take, methods=["POST"]),
-        Route("/page/files/{sid}/{blob}", page.give),
+        Route("/page/files", page.upload, methods=["POST"]),
+        Route("/page/files/{sid}/{blob}", page.download),
         Route("/page/{name}", page.file),
         WebSocketRoute("/page/ws", PageSocket(gateway)),
         *(WebSocketRoute(path, WebSocketDoor(gateway)) for path in ("/ws", "/")),
@@ -74,7 +74,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
 
 
 class _Call(Params):
-    """The body of a call over HTTP."""
+    """The body of a call of a tool over HTTP."""
 
     tool: Id
     args: dict[str, Any] = Field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Call(Params):
 
 
 class _HttpDoor:
-    """Answers the HTTP requests of one gateway."""
+    """Answers the requests for tools, health and metrics that one gateway receives."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -104,11 +104,11 @@ class _HttpDoor:
         return Response(answer, media_type="application/json")
 
     async def health(self, _request: Request) -> Response:
-        """Return that the process answers; no token is needed."""
+        """Return "ok" while the process runs. It needs no token."""
         return PlainTextResponse("ok")
 
     async def ready(self, _request: Request) -> Response:
-        """Return whether calls can be answered."""
+        """Return "ok" if calls can be answered, else 503. It needs no token."""
         scripts = self._gateway.fleet.scripts
         try:
             await scripts.call(scripts.client.ping, deadline=boottime() + READY_S)
@@ -117,13 +117,13 @@ class _HttpDoor:
         return PlainTextResponse("ok")
 
     async def metrics(self, request: Request) -> Response:
-        """Return the counters and measurements, to operators."""
+        """Return the metrics, to operators whose token is for all agents."""
         principal = await authenticate(self._gateway, request.scope)
         if not isinstance(principal, Operator) or principal.agents is not None:
             raise CallRefused("FORBIDDEN", "The metrics are for operators, and about all agents.")
         gateway = self._gateway
         text = await exposition(
-            gateway.meters,
+            gateway.metrics,
             gateway.fleet,
             gateway.config().accounts(),
             sockets=len(gateway.clients),

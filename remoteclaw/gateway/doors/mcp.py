@@ -1,7 +1,7 @@
-"""The gateway over MCP: the tools over streamable HTTP, for agents and for people's own CLIs.
+"""The gateway over MCP: its tools over streamable HTTP, for agents and for people's own CLIs.
 
-It is stateless: the guard and `Bearer` are in front, each request has its principal in its scope,
-and the protocol's own session ids are bound to nothing.
+The door is stateless. `Guard` and `Bearer` check each request before it and put the principal into
+its scope. The protocol's own session ids are not used.
 """
 
 import contextlib
@@ -21,18 +21,18 @@ from starlette.types import Receive, Scope, Send
 from remoteclaw import __version__
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.limits import MAX_BYTES
+from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.tools.base import Params
 from remoteclaw.tools.catalog import TOOLS
 
-#: In a call's `_meta`: its name, so that a repeated one is not done again.
+#: In a call's `_meta`: the call's id. Calls with the same id have one effect.
 CALL_ID = "remoteclaw/callId"
-#: In an answer's `_meta`: what the call did besides answering, for the connector's file.
+#: In an answer's `_meta`: the call's side effects, for the connector's file.
 SIDE_EFFECTS = "remoteclaw/sideEffects"
-#: In a call's `_meta`: the session that a client of an operator's is about, if it is about one.
+#: In a call's `_meta`: the session that an operator's client works for, if any.
 SESSION_KEY = "remoteclaw/sessionKey"
-#: Claude's own name for a call: it stays the same when a request is sent again.
+#: Claude Code's own id of a call, which stays the same when Claude Code repeats the request.
 _CLAUDE_CALL_ID = "claudecode/toolUseId"
 
 _INSTRUCTIONS = (
@@ -59,22 +59,22 @@ class McpDoor:
             server,
             json_response=True,
             stateless=True,
-            max_request_body_size=MAX_BYTES,
+            max_request_body_size=MAX_REQUEST_BYTES,
             # The guard has checked Host and Origin.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Answer requests meanwhile."""
+        """Answer requests while the block runs."""
         async with self._manager.run():
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose scope has a principal."""
-        assert "principal" in scope["state"], "Bearer is in front"
+        assert "principal" in scope["state"], "Bearer authenticates every request"
         if scope["method"] != "POST":
-            # There is nothing to say but answers: no stream is kept open for it.
+            # The server sends only answers, so it offers no stream of other messages (GET).
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         await self._manager.handle_request(scope, receive, send)
@@ -107,10 +107,10 @@ class McpDoor:
                 session_key=_session_key(_principal(context), known, arguments, meta),
             )
         except CallRefused as refusal:
-            # As a tool's error and not the protocol's, so that the model reads it.
-            told = types.TextContent(type="text", text=str(refusal))
-            return types.CallToolResult(content=[told], is_error=True)
-        content = result.told()
+            # An error of the tool reaches the model; an error of the protocol might not.
+            message = types.TextContent(type="text", text=str(refusal))
+            return types.CallToolResult(content=[message], is_error=True)
+        content = result.to_json()
         text = json.dumps(content, indent=2, ensure_ascii=False)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
@@ -120,7 +120,7 @@ class McpDoor:
 
 
 def _principal(context: _Context) -> Principal:
-    assert context.request is not None, "it came over HTTP"
+    assert context.request is not None, "all requests arrive over HTTP"
     principal: Principal = context.request.scope["state"]["principal"]
     return principal
 
@@ -128,38 +128,42 @@ def _principal(context: _Context) -> Principal:
 def _session_key(
     principal: Principal, tool: str, arguments: dict[str, Any], meta: Mapping[str, Any]
 ) -> str | None:
-    """Take out of a call's arguments which session it is about; else it is the client's own.
+    """Return the session that an operator's call is about; None if it names none.
 
-    That of an agent, its token says.
+    It is the argument `sessionKey`, which is removed from `arguments`, or else the client's session
+    in `meta`. None for agents, whose token decides the session.
     """
     if not isinstance(principal, Operator):
         return None
-    named = meta.get(SESSION_KEY)
+    session_key = meta.get(SESSION_KEY)
     if tool and TOOLS[tool].is_about_session:
-        named = arguments.pop("sessionKey", named)
-    if named is None or isinstance(named, str):
-        return named
+        session_key = arguments.pop("sessionKey", session_key)
+    if session_key is None or isinstance(session_key, str):
+        return session_key
     raise CallRefused("INVALID_REQUEST", f"{tool}: sessionKey must be a valid string.")
 
 
 @functools.cache
 def listing(name: str, *, has_session: bool) -> types.Tool:
-    """Return a tool as clients are told of it: those that have no session may name one."""
+    """Return a tool's description for clients.
+
+    Without a session (`has_session`), tools that are about one have a parameter that names it.
+    """
     method = TOOLS[name]
     is_reading = method.effect == "none"
     schema = params_schema(method.params)
     if method.is_about_session and not has_session:
-        named = {"sessionKey": {"type": "string", "description": "Which session's."}}
-        schema["properties"] = {**schema["properties"], **named}
+        parameter = {"sessionKey": {"type": "string", "description": "Which session's."}}
+        schema["properties"] = {**schema["properties"], **parameter}
     return types.Tool(
         name=name,
         title=method.title,
         description=method.description,
         input_schema=schema,
-        # A model is not shown it, and half of the list's text was that: the reference has it.
+        # Models are not shown output schemas, which were half of the list. The reference has them.
         output_schema={"type": "object"},
         annotations=types.ToolAnnotations(
-            # What isn't said counts as false, true and true; what only reads needs the first alone.
+            # The defaults are false, true and true. A tool that only reads needs the first alone.
             read_only_hint=is_reading or None,
             destructive_hint=None if is_reading else method.destroys,
             open_world_hint=False if method.effect in ("session", "job", "system") else None,
@@ -167,10 +171,10 @@ def listing(name: str, *, has_session: bool) -> types.Tool:
     )
 
 
-#: The largest bound that a schema mentions: no model tries numbers as large.
-NOT_REACHED = 1_000_000
-#: Keywords for programs, which a model does not need.
-_LEFT_OUT = frozenset(
+#: Schemas omit numeric bounds above this number, because no model tries numbers as large.
+MAX_SHOWN_BOUND = 1_000_000
+#: JSON Schema keywords that programs need and models don't.
+_OMITTED_KEYWORDS = frozenset(
     ("title", "$defs", "minLength", "maxLength", "pattern", "additionalProperties")
 )
 
@@ -184,29 +188,29 @@ def params_schema(params: type[Params]) -> dict[str, Any]:
 
 
 def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with what it refers to in its place, and what a model needs of it."""
+    """Return a schema with its references resolved and without keywords that models don't need."""
     if "$ref" in schema:
         target = definitions[schema["$ref"].rpartition("/")[2]]
         return _inlined({**target, **_without(schema, "$ref")}, definitions)
     if "anyOf" in schema:
         kinds = [kind for kind in schema["anyOf"] if kind != {"type": "null"}]
         assert len(kinds) == 1, "a parameter has one type"
-        # What is said of the parameter counts before what is said of the type.
+        # Keywords of the parameter override those of its type.
         return _inlined({**kinds[0], **_without(schema, "anyOf", "default")}, definitions)
-    told = _without(schema, *_LEFT_OUT)
-    if "description" in told:
-        told["description"] = " ".join(told["description"].split())
+    simplified = _without(schema, *_OMITTED_KEYWORDS)
+    if "description" in simplified:
+        simplified["description"] = " ".join(simplified["description"].split())
     for bound in ("minimum", "maximum", "exclusiveMaximum"):
-        if told.get(bound, 0) > NOT_REACHED:
-            del told[bound]
-    if "properties" in told:
-        told["properties"] = {
-            name: _inlined(part, definitions) for name, part in told["properties"].items()
+        if simplified.get(bound, 0) > MAX_SHOWN_BOUND:
+            del simplified[bound]
+    if "properties" in simplified:
+        simplified["properties"] = {
+            name: _inlined(part, definitions) for name, part in simplified["properties"].items()
         }
-    if "items" in told:
-        # What they are, the list's own description says.
-        told["items"] = _without(_inlined(told["items"], definitions), "description")
-    return told
+    if "items" in simplified:
+        # The list's own description explains its items.
+        simplified["items"] = _without(_inlined(simplified["items"], definitions), "description")
+    return simplified
 
 
 def _without(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sessions with terminals over HTTP, for cockpits of one's own: each path is a call of a method."""
+"""Sessions with terminals over HTTP, for custom cockpits: each path calls a method."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.doors.frames import encoded
-from remoteclaw.gateway.doors.sse import Streams
+from remoteclaw.gateway.doors.sse import EventStreams
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import API, TooLarge, address_of, authenticate, body_of, refusal
 from remoteclaw.gateway.principals import Operator
@@ -20,78 +20,86 @@ from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.terminals import OpenedTerminal
 
 SESSIONS = f"{API}sessions"
-#: The longest text that is typed or pasted, in characters.
-MAX_TEXT = 100_000
-#: The methods of HTTP that are answered with a sentence where there is nothing.
+#: The maximum length of a text to type or paste, in characters.
+MAX_INPUT_CHARS = 100_000
+#: Requests with these HTTP methods get an explanation if nothing is at their path.
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOTHING_KEPT = "Nothing of this conversation is kept any more."
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A path, and the method that it stands for."""
+class RestRoute:
+    """A path, and the gateway method that it calls."""
 
     verb: str
     path: str
     method: str
-    named: str = "sid"
-    """The parameter that takes the path's session."""
+    session_parameter: str = "sid"
+    """The method's parameter that the session in the path is passed as."""
     status: int | Callable[[Any], int] = 200
+    """The HTTP status of success, or a function that returns it for a result."""
 
 
-def _status_of_opening(result: OpenedTerminal) -> int:
+def _opening_status(result: OpenedTerminal) -> int:
     if not result.created:
         return 200
     return 202 if result.waits else 201
 
 
-def _status_of_resuming(result: OpenedTerminal) -> int:
+def _resuming_status(result: OpenedTerminal) -> int:
     return 200 if result.terminal.state == "live" else 202
 
 
-#: Every path but those that stream. What takes effect beside the answer is 202: the events tell.
-WAYS = (
-    Way("POST", "", "terminals.open", status=_status_of_opening),
-    Way("GET", "", "terminals.list"),
-    Way("GET", "/{sid}", "terminals.get"),
-    Way("GET", "/{sid}/messages", "chat.history", named="sessionKey"),
-    Way("GET", "/{sid}/screen", "terminals.screen"),
-    Way("POST", "/{sid}/input", "terminals.input", status=202),
-    Way("POST", "/{sid}/key", "terminals.key", status=202),
-    Way("POST", "/{sid}/paste", "terminals.paste", status=202),
-    Way("POST", "/{sid}/resize", "terminals.resize", status=202),
-    Way("POST", "/{sid}/take", "terminals.take"),
-    Way("POST", "/{sid}/resume", "terminals.open", named="session", status=_status_of_resuming),
-    Way("POST", "/{sid}/park", "terminals.park", status=202),
-    Way("DELETE", "/{sid}", "terminals.end", status=202),
+#: All paths except streams. The status is 202 if the effect follows later; events report it.
+REST_ROUTES = (
+    RestRoute("POST", "", "terminals.open", status=_opening_status),
+    RestRoute("GET", "", "terminals.list"),
+    RestRoute("GET", "/{sid}", "terminals.get"),
+    RestRoute("GET", "/{sid}/messages", "chat.history", session_parameter="sessionKey"),
+    RestRoute("GET", "/{sid}/screen", "terminals.screen"),
+    RestRoute("POST", "/{sid}/input", "terminals.input", status=202),
+    RestRoute("POST", "/{sid}/key", "terminals.key", status=202),
+    RestRoute("POST", "/{sid}/paste", "terminals.paste", status=202),
+    RestRoute("POST", "/{sid}/resize", "terminals.resize", status=202),
+    RestRoute("POST", "/{sid}/take", "terminals.take"),
+    RestRoute(
+        "POST",
+        "/{sid}/resume",
+        "terminals.open",
+        session_parameter="session",
+        status=_resuming_status,
+    ),
+    RestRoute("POST", "/{sid}/park", "terminals.park", status=202),
+    RestRoute("DELETE", "/{sid}", "terminals.end", status=202),
 )
 
 
 class RestDoor:
-    """Answers the requests below `/api/` of one gateway."""
+    """Answers the requests below `/api/` that one gateway receives."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._streams = Streams(gateway)
+        self._streams = EventStreams(gateway)
 
     def routes(self) -> list[Route]:
-        """Return its paths."""
+        """Return the door's routes."""
         calls = [
-            Route(f"{SESSIONS}{way.path}", self._answering(way), methods=[way.verb]) for way in WAYS
+            Route(f"{SESSIONS}{route.path}", self._call_endpoint(route), methods=[route.verb])
+            for route in REST_ROUTES
         ]
         return [
             *calls,
-            Route(f"{SESSIONS}/{{sid}}/events", self._streaming(self._streams.session)),
-            Route(f"{SESSIONS}/{{sid}}/output", self._streaming(self._streams.output)),
-            Route(f"{API}events", self._streaming(self._streams.overview)),
-            Route(f"{API}{{path:path}}", _nothing, methods=VERBS),
+            Route(f"{SESSIONS}/{{sid}}/events", self._stream_endpoint(self._streams.session)),
+            Route(f"{SESSIONS}/{{sid}}/output", self._stream_endpoint(self._streams.output)),
+            Route(f"{API}events", self._stream_endpoint(self._streams.overview)),
+            Route(f"{API}{{path:path}}", _not_found, methods=VERBS),
         ]
 
-    def _answering(self, way: Way) -> Any:
+    def _call_endpoint(self, route: RestRoute) -> Any:
         async def answer(request: Request) -> Response:
             operator = await self._operator(request)
             try:
-                return await self._answer(way, operator, request)
+                return await self._answer(route, operator, request)
             except CallRefused as error:
                 if error.code != "TIMEOUT":
                     raise
@@ -99,7 +107,7 @@ class RestDoor:
 
         return answer
 
-    def _streaming(self, stream: Any) -> Any:
+    def _stream_endpoint(self, stream: Any) -> Any:
         async def answer(request: Request) -> Response:
             operator = await self._operator(request)
             if request.method == "HEAD":
@@ -109,26 +117,26 @@ class RestDoor:
 
         return answer
 
-    async def _answer(self, way: Way, operator: Operator, request: Request) -> Response:
-        params = _query(request) if way.verb == "GET" else await _body(request)
-        if way.path:
-            params[way.named] = request.path_params["sid"]
-        if way.path.endswith("/resume"):
+    async def _answer(self, route: RestRoute, operator: Operator, request: Request) -> Response:
+        params = _query(request) if route.verb == "GET" else await _body(request)
+        if route.path:
+            params[route.session_parameter] = request.path_params["sid"]
+        if route.path.endswith("/resume"):
             params["resume"] = True
         result, _ = await self._gateway.call(
             operator,
-            way.method,
+            route.method,
             params,
             call_id=request.headers.get("idempotency-key"),
             address=address_of(request.scope),
         )
         if isinstance(result, HistoryResult) and not result.items and not result.before:
-            await self._check_kept(result)
-        told: Result = result.terminal if isinstance(result, OpenedTerminal) else result
-        status = way.status if isinstance(way.status, int) else way.status(result)
-        headers = {"Location": f"{SESSIONS}/{told.sid}"} if status == 201 else {}  # type: ignore[attr-defined]
-        content = orjson.dumps({"ok": True, "result": orjson.Fragment(encoded(told))})
-        return Response(content, status, headers, media_type="application/json")
+            await self._check_not_expired(result)
+        content: Result = result.terminal if isinstance(result, OpenedTerminal) else result
+        status = route.status if isinstance(route.status, int) else route.status(result)
+        headers = {"Location": f"{SESSIONS}/{content.sid}"} if status == 201 else {}  # type: ignore[attr-defined]
+        body = orjson.dumps({"ok": True, "result": orjson.Fragment(encoded(content))})
+        return Response(body, status, headers, media_type="application/json")
 
     async def _operator(self, request: Request) -> Operator:
         principal = await authenticate(self._gateway, request.scope)
@@ -136,30 +144,30 @@ class RestDoor:
             raise CallRefused("FORBIDDEN", "This is for operators.")
         return principal
 
-    async def _check_kept(self, result: HistoryResult) -> None:
-        """Refuse an empty history of a session in which something was said."""
+    async def _check_not_expired(self, result: HistoryResult) -> None:
+        """Raise `CallRefused` if a history is empty because the session's record has expired."""
         view = await self._gateway.fleet.sessions.named(result.session_key)
         if view.last_message_ms and view.status == "idle":
             raise CallRefused("GONE", NOTHING_KEPT)
 
 
 def _query(request: Request) -> dict[str, Any]:
-    """Return the parameters of the address; those that are numbers, as numbers."""
-    given = request.query_params.multi_items()
-    if len({name for name, _ in given}) < len(given):
+    """Return the parameters of the query string, numbers as integers. Raises `CallRefused`."""
+    items = request.query_params.multi_items()
+    if len({name for name, _ in items}) < len(items):
         raise CallRefused("INVALID_REQUEST", "A parameter is in the address twice.")
     return {
         name: int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
-        for name, value in given
+        for name, value in items
     }
 
 
-async def _nothing(_request: Request) -> Response:
+async def _not_found(_request: Request) -> Response:
     raise CallRefused("NOT_FOUND", "There is nothing at this path, or not for this method.")
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the parameters of the body. Raises `CallRefused`."""
+    """Return the parameters in the body. Raises `CallRefused`."""
     body = await body_of(request)
     try:
         params = orjson.loads(body) if body else {}
@@ -167,6 +175,6 @@ async def _body(request: Request) -> dict[str, Any]:
         params = None
     if not isinstance(params, dict):
         raise CallRefused("INVALID_REQUEST", "The body is not a JSON object.")
-    if isinstance(text := params.get("text"), str) and len(text) > MAX_TEXT:
-        raise TooLarge(f"The text is longer than {MAX_TEXT} characters.")
+    if isinstance(text := params.get("text"), str) and len(text) > MAX_INPUT_CHARS:
+        raise TooLarge(f"The text is longer than {MAX_INPUT_CHARS} characters.")
     return params

@@ -1,8 +1,8 @@
-"""Server-sent events for cockpits: one session's, all sessions' states, a terminal's raw output.
+"""Server-sent events for cockpits: a session, the states of all sessions, a terminal's output.
 
-Each stream is a connection of the gateway like a WebSocket: its token is looked at each second, and
-it is the first to end. What a session tells is read from Redis as fast as the client takes it, so
-nothing waits for a slow one.
+Each stream is a connection of the gateway, like a WebSocket: its token is checked every second.
+When the gateway ends, streams end first. The events of a session are read from Redis as fast as the
+client accepts them, so nothing is buffered for a slow client.
 """
 
 import asyncio
@@ -24,17 +24,23 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tty.screen import Screen
 
-#: How many streams a gateway has, and how many of them one operator.
-MOST, MAX_OF_ONE = 500, 100
-#: How often something is sent, in seconds, so that whatever is in front sees that it lives.
+#: The maximum number of streams of a gateway, and of one operator.
+MAX_STREAMS, MAX_STREAMS_PER_OPERATOR = 500, 100
+#: If there are no events for this long, in seconds, a comment is sent so that proxies don't close
+#: the connection.
 KEEP_ALIVE_S = 15.0
-#: How long a client may take nothing of what is sent, in seconds; then it is cut.
-SLOW_S = 20.0
-#: The pause before Redis is asked again, and between two looks at all sessions, in seconds.
-AGAIN_S, LOOK_S = 1.0, 0.5
-#: How many events are read at once, and how many messages a snapshot has.
-AT_ONCE, MAX_MESSAGES = 100, 50
-#: What a client is to wait before it connects again, in milliseconds.
+#: How long sending a chunk may take, in seconds. After that, the client is disconnected.
+SEND_TIMEOUT_S = 20.0
+#: The pause before a retry when Redis can't be reached, and the timeout of the last chunk, in
+#: seconds.
+RETRY_S = 1.0
+#: The minimum pause between two reads of all sessions' states, in seconds.
+LIST_PAUSE_S = 0.5
+#: The maximum number of events that are read at once, and of requests to people that are queued.
+BATCH = 100
+#: The maximum number of messages in a snapshot.
+MAX_MESSAGES = 50
+#: How long clients should wait before they reconnect, in milliseconds.
 RETRY_MS = 2000
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -42,143 +48,148 @@ HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 END = {"type": "http.response.body", "body": b""}
-RAW = (
+OUTPUT_NOTE = (
     "The raw output of a program in a terminal, base64: escape sequences that a terminal obeys. "
     "/screen and the event screen have what it shows as data."
 )
-_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
+_EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 
-class Streams:
-    """The streams of one gateway."""
+class EventStreams:
+    """The event streams of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._open: Counter[str] = Counter()
-        self._waiting: dict[str, set[asyncio.Event]] = {}
-        """The waiting streams by session; under "", those that wait for news of any."""
-        self._news = 0
-        """How often anything was announced."""
-        self._lists: dict[tuple[str, ...] | None, tuple[int, list[dict[str, Any]]]] = {}
-        """The terminals that are told to tokens for some agents, as of some news."""
-        self._listing = asyncio.Lock()
-        gateway.feeds.hear(keys.TERMINAL, self._heard)
+        self._wakeups: dict[str, set[asyncio.Event]] = {}
+        """The events that wake the streams of each session; under "", those of overviews."""
+        self._announcements = 0
+        """The number of announcements of changed terminals so far."""
+        self._list_cache: dict[tuple[str, ...] | None, tuple[int, list[dict[str, Any]]]] = {}
+        """The terminals by agent scope, each with `_announcements` at the time of its reading."""
+        self._list_lock = asyncio.Lock()
+        gateway.feeds.add_listener(keys.TERMINAL, self._on_announcement)
 
-    def _heard(self, sid: bytes | None) -> None:
-        """Wake those who wait for a session's news; all, where something may have been missed."""
-        self._news += 1
-        named = [*self._waiting] if sid is None else [sid.decode(errors="replace"), ""]
-        for name in named:
-            for event in self._waiting.get(name, ()):
+    def _on_announcement(self, sid: bytes | None) -> None:
+        """Wake the streams of a session and all overviews; None wakes all streams."""
+        self._announcements += 1
+        sids = [*self._wakeups] if sid is None else [sid.decode(errors="replace"), ""]
+        for each in sids:
+            for event in self._wakeups.get(each, ()):
                 event.set()
 
     # -- the three streams ---------------------------------------------------------------------
 
     async def session(self, request: Request, operator: Operator, sid: str) -> Response:
-        """Return the events of a session, from now on or behind the one that was seen last."""
-        record = await self._told(operator, "terminals.get", {"sid": sid})
-        after, is_sure = _seen(request), False
+        """Return the stream of a session's events.
 
-        async def events(waiting: "Waiting") -> AsyncIterator[bytes]:
-            nonlocal after, is_sure
+        It begins after the event that the client received last, or else with a snapshot.
+        """
+        record = await self._call(operator, "terminals.get", {"sid": sid})
+        after, is_checked = _last_event_id(request), False
+
+        async def events(inbox: "StreamInbox") -> AsyncIterator[bytes]:
+            nonlocal after, is_checked
             terminals = self._gateway.fleet.terminals
-            if not (is_sure or after is None or await self._is_known(record["sid"], after)):
+            if not (is_checked or after is None or await self._is_available(record["sid"], after)):
                 yield _event("reset", {})
                 after = None
-            is_sure = True
+            is_checked = True
             if after is None:
-                newest = (await terminals.edges(record["sid"]))[1] or "0-0"
+                newest = (await terminals.event_range(record["sid"]))[1] or "0-0"
                 snapshot = await self._snapshot(operator, record["sid"])
                 after = newest
                 yield _event("snapshot", snapshot, newest)
             while True:
-                waiting.news.clear()
-                while waiting.asks:
-                    yield _event("ask", waiting.asks.popleft())
-                found = await terminals.events(record["sid"], after, count=AT_ONCE)
-                if found:
-                    after = found[-1].id
+                inbox.changed.clear()
+                while inbox.asks:
+                    yield _event("ask", inbox.asks.popleft())
+                new = await terminals.events(record["sid"], after, count=BATCH)
+                if new:
+                    after = new[-1].id
                     yield b"".join(
-                        _event(str(one.told.get("type", "message")), one.told, one.id)
-                        for one in found
+                        _event(str(each.data.get("type", "message")), each.data, each.id)
+                        for each in new
                     )
                 else:
-                    yield await waiting.for_news()
+                    yield await inbox.wait()
 
         return self._stream(operator, record["sid"], events, session_key=record["sessionKey"])
 
-    async def _is_known(self, sid: str, event_id: str) -> bool:
-        """Whether all that was told behind an event is still there."""
-        first, last = await self._gateway.fleet.terminals.edges(sid)
-        if not first or not _ID.fullmatch(event_id):
+    async def _is_available(self, sid: str, event_id: str) -> bool:
+        """Whether all events after `event_id` are still kept."""
+        first, last = await self._gateway.fleet.terminals.event_range(sid)
+        if not first or not _EVENT_ID.fullmatch(event_id):
             return False
-        return _order(first) <= _order(event_id) <= _order(last)
+        return _position(first) <= _position(event_id) <= _position(last)
 
     async def _snapshot(self, operator: Operator, sid: str) -> dict[str, Any]:
-        record = await self._told(operator, "terminals.get", {"sid": sid})
+        record = await self._call(operator, "terminals.get", {"sid": sid})
         history = {"sessionKey": sid, "limit": MAX_MESSAGES}
-        told = await self._told(operator, "chat.history", history)
-        return {"terminal": record, "messages": told["items"][-MAX_MESSAGES:]}
+        page = await self._call(operator, "chat.history", history)
+        return {"terminal": record, "messages": page["items"][-MAX_MESSAGES:]}
 
     async def overview(self, _request: Request, operator: Operator, _sid: str) -> Response:
-        """Return the states of all sessions with terminals that an operator may see."""
-        await self._told(operator, "terminals.list", {"limit": 1})
+        """Return the stream of the states of all terminals that `operator` may see."""
+        await self._call(operator, "terminals.list", {"limit": 1})
 
-        async def events(waiting: "Waiting") -> AsyncIterator[bytes]:
+        async def events(inbox: "StreamInbox") -> AsyncIterator[bytes]:
             sent: dict[str, dict[str, Any]] | None = None
             while True:
-                waiting.news.clear()
-                now = {one["sid"]: one for one in await self._listed(operator)}
+                inbox.changed.clear()
+                now = {each["sid"]: each for each in await self._terminals_of(operator)}
                 if sent is None:
                     yield _event("snapshot", {"terminals": [*now.values()]})
                 else:
-                    changed = [one for sid, one in now.items() if sent.get(sid) != one]
+                    changed = [each for sid, each in now.items() if sent.get(sid) != each]
                     gone = [{"sid": sid} for sid in sent.keys() - now.keys()]
-                    yield b"".join(_event("state", one) for one in changed)
-                    yield b"".join(_event("gone", one) for one in gone)
+                    yield b"".join(_event("state", each) for each in changed)
+                    yield b"".join(_event("gone", each) for each in gone)
                 sent = now
-                yield await waiting.for_news()
-                await asyncio.sleep(LOOK_S)
+                yield await inbox.wait()
+                await asyncio.sleep(LIST_PAUSE_S)
 
         return self._stream(operator, "", events)
 
-    async def _listed(self, operator: Operator) -> list[dict[str, Any]]:
-        """Return the terminals that an operator may see, which all with the same rights share."""
-        async with self._listing:
-            news, found = self._lists.get(operator.agents, (-1, []))
-            if news != self._news:
-                news = self._news
-                told = await self._told(operator, "terminals.list", {"limit": 1000})
-                found = told["terminals"]
-                kept = {whose: it for whose, it in self._lists.items() if it[0] == self._news}
-                self._lists = {**kept, operator.agents: (news, found)}
-            return found
+    async def _terminals_of(self, operator: Operator) -> list[dict[str, Any]]:
+        """Return the terminals that `operator` may see, from a cache by agent scope."""
+        async with self._list_lock:
+            as_of, terminals = self._list_cache.get(operator.agents, (-1, []))
+            if as_of != self._announcements:
+                as_of = self._announcements
+                result = await self._call(operator, "terminals.list", {"limit": 1000})
+                terminals = result["terminals"]
+                cache = self._list_cache.items()
+                fresh = {agents: cached for agents, cached in cache if cached[0] == as_of}
+                self._list_cache = {**fresh, operator.agents: (as_of, terminals)}
+            return terminals
 
     async def output(self, request: Request, operator: Operator, sid: str) -> Response:
-        """Return the raw output of a terminal, from now on or from a place in it."""
-        screen = await self._told(operator, "terminals.screen", {"sid": sid})
-        seen = _seen(request) or ""
-        offset = int(seen) if re.fullmatch(r"[0-9]{1,18}", seen) else None
+        """Return the stream of a terminal's raw output, after the client's offset if it has one."""
+        screen = await self._call(operator, "terminals.screen", {"sid": sid})
+        last_id = _last_event_id(request) or ""
+        offset = int(last_id) if re.fullmatch(r"[0-9]{1,18}", last_id) else None
 
-        async def events(_waiting: "Waiting") -> AsyncIterator[bytes]:
-            yield _event("about", {"text": RAW})
+        async def events(_inbox: "StreamInbox") -> AsyncIterator[bytes]:
+            yield _event("about", {"text": OUTPUT_NOTE})
             record = await self._gateway.fleet.terminals.record(screen["sid"])
             if record is None:
                 return
             output = self._gateway.terminals.output(record, offset)
             async with contextlib.aclosing(output) as parts:
-                async for part in _with_pauses(parts):
-                    yield KEPT_ALIVE if part is None else _of_output(*part)
+                async for part in _with_idle_marks(parts):
+                    yield KEEP_ALIVE if part is None else _output_event(*part)
             yield _event("ended", {})
 
         return self._stream(operator, screen["sid"], events)
 
-    async def _told(
+    async def _call(
         self, operator: Operator, method: str, params: Mapping[str, Any]
     ) -> dict[str, Any]:
+        """Call a method, and return its result as a JSON object."""
         result, _ = await self._gateway.call(operator, method, params)
-        told: dict[str, Any] = result.model_dump(mode="json")
-        return told
+        content: dict[str, Any] = result.model_dump(mode="json")
+        return content
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -186,24 +197,24 @@ class Streams:
         self,
         operator: Operator,
         sid: str,
-        events: "Callable[[Waiting], AsyncIterator[bytes]]",
+        events: "Callable[[StreamInbox], AsyncIterator[bytes]]",
         *,
         session_key: str = "",
     ) -> Response:
-        """Return the answer that streams events. Raises `CallRefused` where there are too many."""
-        who = operator.credential
-        if self._open.total() >= MOST or self._open[who] >= MAX_OF_ONE:
+        """Return the response that streams `events`. Raises `CallRefused` above the limits."""
+        owner = operator.credential
+        if self._open.total() >= MAX_STREAMS or self._open[owner] >= MAX_STREAMS_PER_OPERATOR:
             raise CallRefused(
                 "TOO_MANY", "Too many streams are open: close some.", retry_after_s=RETRY_MS / 1000
             )
-        return _Streaming(self, operator, sid, events, session_key)
+        return _StreamResponse(self, operator, sid, events, session_key)
 
     @contextlib.asynccontextmanager
-    async def opened(self, stream: "_Streaming") -> AsyncIterator[None]:
-        """Count a stream, and have it told what is new, and what its session asks people."""
-        who, sid = stream.principal.credential, stream.sid
-        self._open[who] += 1
-        self._waiting.setdefault(sid, set()).add(stream.waiting.news)
+    async def registered(self, stream: "_StreamResponse") -> AsyncIterator[None]:
+        """Count a stream, and send it announcements and its session's requests to people."""
+        owner, sid = stream.principal.credential, stream.sid
+        self._open[owner] += 1
+        self._wakeups.setdefault(sid, set()).add(stream.inbox.changed)
         try:
             if stream.session_key:
                 await self._gateway.feeds.subscribe(stream, sid, stream.session_key)
@@ -211,158 +222,160 @@ class Streams:
                 yield
         finally:
             self._gateway.feeds.unsubscribe(stream, sid)
-            self._open -= Counter((who,))  # forgets those who have none
-            self._waiting[sid].discard(stream.waiting.news)
-            if not self._waiting[sid]:
-                del self._waiting[sid]
+            self._open -= Counter((owner,))  # removes an operator without streams
+            self._wakeups[sid].discard(stream.inbox.changed)
+            if not self._wakeups[sid]:
+                del self._wakeups[sid]
 
 
-class Waiting:
-    """How a stream waits for news."""
+class StreamInbox:
+    """The inbox of a stream: wakes it when something has changed, and queues requests to people."""
 
     def __init__(self) -> None:
-        self.news = asyncio.Event()
-        self.asks: deque[Mapping[str, Any]] = deque(maxlen=AT_ONCE)
-        """What people are asked, and were not told yet."""
+        self.changed = asyncio.Event()
+        self.asks: deque[Mapping[str, Any]] = deque(maxlen=BATCH)
+        """The requests to people that the stream has not sent yet."""
 
-    async def for_news(self) -> bytes:
-        """Wait for news; return what is sent where there are none for a while."""
+    async def wait(self) -> bytes:
+        """Wait for a change. Return b"", or a comment to send if nothing changed for a while."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KEEP_ALIVE_S):
-                await self.news.wait()
+                await self.changed.wait()
                 return b""
-        return KEPT_ALIVE
+        return KEEP_ALIVE
 
 
-KEPT_ALIVE = b":\n\n"
+KEEP_ALIVE = b":\n\n"
 
 
-class _Streaming(Response):
-    """One stream, as a client of the gateway."""
+class _StreamResponse(Response):
+    """The response of one stream, which is also a client of the gateway."""
 
     def __init__(
         self,
-        streams: Streams,
+        streams: EventStreams,
         principal: Operator,
         sid: str,
-        events: Callable[[Waiting], AsyncIterator[bytes]],
+        events: Callable[[StreamInbox], AsyncIterator[bytes]],
         session_key: str,
     ) -> None:
         super().__init__()
         self.principal = principal
         self.sid = sid
         self.session_key = session_key
-        self.waiting = Waiting()
+        self.inbox = StreamInbox()
         self._streams = streams
         self._events = events
         self._ended = asyncio.Event()
 
-    def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        """Take what people are asked; end with the gateway, before it waits for what runs.
+    def send_event(
+        self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
+    ) -> None:
+        """Queue a request to people, or end the stream when the gateway ends.
 
-        Other events are for WebSockets.
+        Other events are only for WebSockets.
         """
         if event == "shutdown":
             self._ended.set()
         elif event == "session.ask":
-            self.waiting.asks.append(payload)
-            self.waiting.news.set()
+            self.inbox.asks.append(payload)
+            self.inbox.changed.set()
 
     def end(self, code: int, reason: str) -> None:
-        """Begin to close it."""
+        """Start closing the stream."""
         self._ended.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stream until one of us ends it."""
-        async with self._streams.opened(self):
+        """Stream until the client, the gateway or the source of events ends it."""
+        async with self._streams.registered(self):
             await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS]})
-            duties = [
-                asyncio.ensure_future(one)
-                for one in (_left(receive), self._ended.wait(), self._write(send))
+            tasks = [
+                asyncio.ensure_future(each)
+                for each in (_wait_for_disconnect(receive), self._ended.wait(), self._write(send))
             ]
             try:
-                done, _ = await asyncio.wait(duties, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for duty in duties:
-                    duty.cancel()
-                await asyncio.gather(*duties, return_exceptions=True)
-            is_over = duties[0] in done
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            is_over = tasks[0] in done
             with contextlib.suppress(TimeoutError, OSError):
-                async with asyncio.timeout(AGAIN_S):
+                async with asyncio.timeout(RETRY_S):
                     await send(END)
                     is_over = True
-        if not is_over:  # it ends once the client takes something, or the kernel cuts it
+        if not is_over:  # this ends once the client reads, or the kernel closes the connection
             with contextlib.suppress(OSError):
                 await send(END)
 
     async def _write(self, send: Send) -> None:
-        """Write events until the client takes them no more, or is gone."""
-        await _send_part(send, b"retry: %d\n\n" % RETRY_MS)
+        """Send events until their source ends, or the client is too slow or gone."""
+        await _send_chunk(send, b"retry: %d\n\n" % RETRY_MS)
         with contextlib.suppress(TimeoutError, OSError, CallRefused):
             while True:
                 try:
-                    async with contextlib.aclosing(self._events(self.waiting)) as parts:  # type: ignore[type-var]
+                    async with contextlib.aclosing(self._events(self.inbox)) as parts:  # type: ignore[type-var]
                         async for part in parts:
-                            await _send_part(send, part)
+                            await _send_chunk(send, part)
                     return
-                except (RedisUnavailable, RedisRefused):  # then it begins with a snapshot again
-                    await asyncio.sleep(AGAIN_S)
-                    await _send_part(send, KEPT_ALIVE)
+                except (RedisUnavailable, RedisRefused):  # then `events` starts again
+                    await asyncio.sleep(RETRY_S)
+                    await _send_chunk(send, KEEP_ALIVE)
 
 
-async def _left(receive: Receive) -> None:
-    """Wait until the client is gone."""
+async def _wait_for_disconnect(receive: Receive) -> None:
+    """Wait until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _send_part(send: Send, part: bytes) -> None:
-    """Send a part; raises `TimeoutError` for a client that takes nothing."""
+async def _send_chunk(send: Send, part: bytes) -> None:
+    """Send a chunk unless it is empty. Raises `TimeoutError` if the client does not read."""
     if part:
-        async with asyncio.timeout(SLOW_S):
+        async with asyncio.timeout(SEND_TIMEOUT_S):
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
-def _of_output(offset: int, part: bytes | Screen) -> bytes:
-    """Return what was printed at an offset as it is sent, or the screen as it is there."""
+def _output_event(offset: int, part: bytes | Screen) -> bytes:
+    """Return the event for output at an offset, or for the screen as it is at that offset."""
     if isinstance(part, bytes):
         text = base64.b64encode(part).decode()
-        told = {"offset": offset, "encoding": "base64", "data": text}
-        return _event("output", told, str(offset + len(part)))
-    told = {"offset": offset, "frame": part.frame(None), "text": part.text()}
-    return _event("screen", told, str(offset))
+        data = {"offset": offset, "encoding": "base64", "data": text}
+        return _event("output", data, str(offset + len(part)))
+    data = {"offset": offset, "frame": part.frame(None), "text": part.text()}
+    return _event("screen", data, str(offset))
 
 
-async def _with_pauses(
+async def _with_idle_marks(
     parts: AsyncIterator[tuple[int, bytes | Screen]],
 ) -> AsyncIterator[tuple[int, bytes | Screen] | None]:
-    """Yield parts as they come, and None where none has come for a while."""
-    coming = asyncio.ensure_future(anext(parts, None))
+    """Yield parts as they arrive, and None whenever none has arrived for `KEEP_ALIVE_S`."""
+    next_part = asyncio.ensure_future(anext(parts, None))
     try:
         while True:
-            await asyncio.wait((coming,), timeout=KEEP_ALIVE_S)
-            if not coming.done():
+            await asyncio.wait((next_part,), timeout=KEEP_ALIVE_S)
+            if not next_part.done():
                 yield None
-            elif (part := coming.result()) is None:
+            elif (part := next_part.result()) is None:
                 return
             else:
                 yield part
-                coming = asyncio.ensure_future(anext(parts, None))
+                next_part = asyncio.ensure_future(anext(parts, None))
     finally:
-        coming.cancel()
+        next_part.cancel()
 
 
-def _seen(request: Request) -> str | None:
-    """Return the id of the event that a client has seen last; None if it has seen none."""
+def _last_event_id(request: Request) -> str | None:
+    """Return the id of the event that a client received last; None if it names none."""
     return request.headers.get("last-event-id") or request.query_params.get("after") or None
 
 
-def _order(event_id: str) -> tuple[int, ...]:
+def _position(event_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in event_id.split("-"))
 
 
 def _event(name: str, data: Mapping[str, Any], event_id: str = "") -> bytes:
-    """Return an event as it is sent; JSON has no line ends."""
+    """Return the encoded event. Its JSON contains no line breaks."""
     head = f"id: {event_id}\n" if event_id else ""
     kind = name if re.fullmatch("[a-z]{1,20}", name) else "message"
     return f"{head}event: {kind}\ndata: ".encode() + orjson.dumps(data) + b"\n\n"

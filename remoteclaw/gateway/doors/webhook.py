@@ -1,4 +1,4 @@
-"""The door of webhooks: takes messages that a program has signed."""
+"""The door for webhooks: accepts messages that a program has signed."""
 
 import logging
 import time
@@ -6,8 +6,8 @@ import time
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from remoteclaw.channels.arrival import Arrival, Door
-from remoteclaw.channels.rate import Rate
+from remoteclaw.channels.arrival import Arrival, InboundContext
+from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.webhook.incoming import PostedMessage
 from remoteclaw.channels.webhook.settings import WebhookAccount
 from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed
@@ -18,7 +18,7 @@ from remoteclaw.gateway.guard import body_of, parsed
 CHANNEL = "webhook"
 log = logging.getLogger(__name__)
 
-#: One sentence for every reason: it tells a stranger nothing of what is configured.
+#: The same sentence for every reason, so that it reveals nothing about the configuration.
 UNSIGNED = (
     "There is no such webhook, or the request is not signed with its token, or its time is more "
     f"than {WINDOW_S // 60} minutes away from this machine's."
@@ -26,14 +26,14 @@ UNSIGNED = (
 
 
 class WebhookDoor:
-    """Takes the messages of one gateway's webhooks; each copy of the gateway may."""
+    """Accepts the messages of webhooks that one gateway receives."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._rates: dict[str, Rate] = {}
+        self._rates: dict[str, RateLimiter] = {}
 
     async def take(self, request: Request) -> Response:
-        """Take a message in; it is stored when this has answered."""
+        """Accept a message. The response is sent once the message is stored."""
         gateway, account = self._gateway, request.path_params.get("account", "default")
         body = await body_of(request)
         settings = gateway.config().accounts().get((CHANNEL, account))
@@ -41,19 +41,20 @@ class WebhookDoor:
             token = settings.read_token() if isinstance(settings, WebhookAccount) else ""
         except ConfigError as error:
             log.error("webhook %s: %s", account, error)
-            why = "The token of this webhook can't be read here."
-            raise CallRefused("UNAVAILABLE", why) from None
+            raise CallRefused(
+                "UNAVAILABLE", "The token of this webhook can't be read here."
+            ) from None
         if not token or not is_signed(request.headers, token, body, now_s=time.time()):
-            gateway.meters.auth_failures += 1
+            gateway.metrics.auth_failures += 1
             raise CallRefused("UNAUTHORIZED", UNSIGNED)
         posted = await parsed(request, PostedMessage, body)
-        door = Door(
+        context = InboundContext(
             fleet=gateway.fleet,
             home=gateway.home,
             config=gateway.config,
             provider=CHANNEL,
             account=account,
-            rate=self._rates.setdefault(account, Rate()),
+            rate=self._rates.setdefault(account, RateLimiter()),
         )
-        await Arrival(door, posted, posted.incoming()).take()
+        await Arrival(context, posted, posted.incoming()).handle()
         return JSONResponse({"ok": True})

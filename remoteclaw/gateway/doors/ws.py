@@ -1,7 +1,8 @@
 """The gateway over WebSocket: frames of JSON, protocol 3.
 
-The gateway sends `connect.challenge`, and the client's first frame is the request `connect` with
-its token. Then requests are answered as they finish, and events of subscribed sessions are sent.
+The gateway sends `connect.challenge`. The client's first frame is the request `connect` with its
+token. After that, the gateway answers each request as soon as its call has finished, and sends
+events of subscribed sessions.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.agent_scope import may_call
 from remoteclaw.gateway.doors.frames import (
     Connect,
-    Request,
+    RequestFrame,
     encoded,
     error_frame,
     explained,
@@ -29,23 +30,24 @@ from remoteclaw.gateway.doors.frames import (
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import address_of
-from remoteclaw.gateway.limits import MAX_BYTES
+from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.viewers import EVENTS as EVENTS_OF_TERMINALS
+from remoteclaw.gateway.viewers import EVENTS as TERMINAL_EVENTS
 from remoteclaw.tools.base import SCOPES, Result
 from remoteclaw.tools.catalog import METHODS
 
 PROTOCOL = 3
-#: How long a client may take from the upgrade to its `connect`, in seconds.
+#: How long a client may take from the upgrade to `connect`, in seconds.
 HANDSHAKE_S = 3.0
-#: How much may wait for a client that reads slowly, in bytes; beyond that it is disconnected.
+#: The maximum size of frames that wait for a slow client, in bytes. Beyond it, the client is
+#: disconnected.
 MAX_BUFFERED_BYTES = 8 * 1024 * 1024
-#: From how much on live text is left out: newer text replaces it.
+#: If more than this waits for a client, in bytes, events that may be dropped are dropped.
 LIVE_BUFFERED_BYTES = 64 * 1024
-#: How many sessions one client follows.
+#: The maximum number of sessions that one client is subscribed to.
 MAX_SUBSCRIPTIONS = 64
-#: How long the last frames and the close take at most, in seconds; then the connection is cut.
-PARTING_S = 0.5
+#: How long sending the last frames, and then the close, may take, in seconds.
+CLOSE_S = 0.5
 
 
 class WebSocketDoor:
@@ -55,27 +57,28 @@ class WebSocketDoor:
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one connection, until it ends."""
+        """Serve one connection, until it ends."""
         await receive()
-        connection = Connection(self._gateway, receive, send, address=address_of(scope))
+        connection = WebSocketConnection(self._gateway, receive, send, address=address_of(scope))
         await self.answer(connection, send)
 
-    async def answer(self, connection: "Connection", send: Send) -> None:
-        """Accept a connection, and answer it until it ends."""
+    async def answer(self, connection: "WebSocketConnection", send: Send) -> None:
+        """Accept a connection and serve it until it ends."""
         with self._gateway.connected(connection):
             await send({"type": "websocket.accept"})
             await connection.run()
 
 
-class Connection:
-    """One client."""
+class WebSocketConnection:
+    """The connection of one client."""
 
     is_page = False
+    """Whether the client is a browser that has logged in to the page."""
 
     def __init__(
         self, gateway: Gateway, receive: Receive, send: Send, *, address: str, token: str = ""
     ) -> None:
-        """`token` is the one that came with the upgrade, if any: then `connect` needs none."""
+        """`token` is the token of the upgrade request, if any; `connect` then needs none."""
         self.principal: Principal | None = None
         self._address = address
         self._gateway = gateway
@@ -84,27 +87,27 @@ class Connection:
         self._send = send
         self._outgoing: deque[bytes] = deque()
         self._buffered = 0
-        self._has_outgoing, self._is_sent = asyncio.Event(), asyncio.Event()
+        self._has_outgoing, self._has_sent_all = asyncio.Event(), asyncio.Event()
         self._closing: tuple[int, str] | None = None
         self._is_closing = asyncio.Event()
         self._calls: set[asyncio.Task[None]] = set()
         self._sessions: set[str] = set()
-        self._events = 0
+        self._event_count = 0
 
     async def run(self) -> None:
-        """Talk to the client until one of us ends the connection."""
-        self.tell("connect.challenge", {"nonce": secrets.token_hex(16), "ts": now_ms()})
+        """Serve the client until either side ends the connection."""
+        self.send_event("connect.challenge", {"nonce": secrets.token_hex(16), "ts": now_ms()})
         try:
             async with asyncio.TaskGroup() as tasks:
-                duties = [tasks.create_task(self._write()), tasks.create_task(self._read(tasks))]
+                io_tasks = [tasks.create_task(self._write()), tasks.create_task(self._read(tasks))]
                 await self._is_closing.wait()
                 for call in self._calls:
                     call.cancel()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(PARTING_S):
-                        await self._is_sent.wait()
-                for duty in duties:
-                    duty.cancel()
+                    async with asyncio.timeout(CLOSE_S):
+                        await self._has_sent_all.wait()
+                for task in io_tasks:
+                    task.cancel()
         finally:
             self._gateway.consoles.leave(self)
             self._gateway.page_chats.leave(self)
@@ -113,31 +116,36 @@ class Connection:
                 self._gateway.feeds.unsubscribe(self, sid)
             await self._close()
 
-    # -- for the gateway -----------------------------------------------------------------------
+    # -- called by the gateway -----------------------------------------------------------------
 
     def end(self, code: int, reason: str) -> None:
-        """Begin to close the connection; what was to be sent before is sent, if it can."""
+        """Start closing the connection. Queued frames are sent first, within `CLOSE_S`."""
         if self._closing is None:
             self._closing = (code, reason)
             self._is_closing.set()
 
-    def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        """Queue an event for sending; none before the client is authenticated."""
+    def send_event(
+        self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
+    ) -> None:
+        """Queue an event, unless the client has not authenticated yet.
+
+        An event that `is_droppable` is dropped if the client reads slowly.
+        """
         if self.principal is None and event != "connect.challenge":
             return
-        if may_be_missed and self._buffered > LIVE_BUFFERED_BYTES:
+        if is_droppable and self._buffered > LIVE_BUFFERED_BYTES:
             return
-        self._events += 1
-        frame = {"type": "event", "event": event, "payload": payload, "seq": self._events}
+        self._event_count += 1
+        frame = {"type": "event", "event": event, "payload": payload, "seq": self._event_count}
         self._post(orjson.dumps(frame))
 
     @property
     def is_slow(self) -> bool:
-        """Whether much of what it was sent has not been read."""
+        """Whether the client has not yet read much of what it was sent."""
         return self._buffered > LIVE_BUFFERED_BYTES or self._closing is not None
 
     async def subscribe(self, sid: str, session_key: str) -> None:
-        """Send a session's events from now on. Raises `CallRefused`."""
+        """Start sending a session's events. Raises `CallRefused`."""
         if sid not in self._sessions and len(self._sessions) >= MAX_SUBSCRIPTIONS:
             raise CallRefused(
                 "UNAVAILABLE", f"A connection follows {MAX_SUBSCRIPTIONS} sessions at most."
@@ -150,7 +158,7 @@ class Connection:
             raise
 
     def unsubscribe(self, sid: str) -> None:
-        """Send no more of a session's events."""
+        """Stop sending a session's events."""
         self._sessions.discard(sid)
         self._gateway.feeds.unsubscribe(self, sid)
 
@@ -159,17 +167,17 @@ class Connection:
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                frame = await self._frame()
+                frame = await self._read_frame()
                 if frame is None or not await self._connect(frame):
                     return
         except TimeoutError:
             self.end(1008, f"No connect within {HANDSHAKE_S:g} s.")
             return
-        while (frame := await self._frame()) is not None:
-            self._begin(frame, tasks)
+        while (frame := await self._read_frame()) is not None:
+            self._start_call(frame, tasks)
 
-    async def _frame(self) -> dict[str, Any] | None:
-        """Return the next frame; None at the end of the connection, or of what makes sense."""
+    async def _read_frame(self) -> dict[str, Any] | None:
+        """Return the next frame; None if the connection ended or the frame was not valid."""
         message = await self._receive()
         if message["type"] == "websocket.disconnect":
             self.end(1000, "")
@@ -188,10 +196,10 @@ class Connection:
         return frame
 
     async def _connect(self, frame: dict[str, Any]) -> bool:
-        """Answer the first request; return whether the client is authenticated now."""
+        """Answer the first request; return whether the client is authenticated."""
         frame_id = str(frame["id"])[:200]
         try:
-            request = Request.model_validate(frame)
+            request = RequestFrame.model_validate(frame)
             if request.method != "connect":
                 raise CallRefused("INVALID_REQUEST", "The first request is connect.")
             params = Connect.model_validate(request.params)
@@ -201,13 +209,13 @@ class Connection:
                 self._token or params.auth.token
             )
             if principal is None:
-                self._gateway.meters.auth_failures += 1
+                self._gateway.metrics.auth_failures += 1
                 raise CallRefused("UNAUTHORIZED", "connect needs a valid token in auth.token.")
             hello = await self._hello(principal)
         except ValidationError as error:
             why = f"connect: {explained(error)}."
             self._post(error_frame(frame_id, CallRefused("INVALID_REQUEST", why)))
-            self.end(1008, "connect makes no sense.")
+            self.end(1008, "connect is not valid.")
             return False
         except CallRefused as error:
             self._post(error_frame(frame_id, error))
@@ -222,11 +230,11 @@ class Connection:
         return True
 
     async def _hello(self, principal: Principal) -> dict[str, Any]:
-        """Return the first answer, with what the client may call."""
+        """Return the answer to `connect`, with the methods that the client may call."""
         if isinstance(principal, Operator):
             role, scopes = "operator", [s for s in SCOPES if principal.has(s)]
             methods = [m.name for m in METHODS.values() if may_call(principal, m)]
-            events = ["tick", "shutdown", *EVENTS, *EVENTS_OF_TERMINALS]
+            events = ["tick", "shutdown", *EVENTS, *TERMINAL_EVENTS]
         else:
             role, scopes = "agent", []
             methods = [tool.name for tool in await self._gateway.dispatcher.tools(principal)]
@@ -237,7 +245,7 @@ class Connection:
             "server": {"version": __version__, "connId": secrets.token_hex(8)},
             "features": {"methods": methods, "events": events},
             "policy": {
-                "maxPayload": MAX_BYTES,
+                "maxPayload": MAX_REQUEST_BYTES,
                 "maxBufferedBytes": MAX_BUFFERED_BYTES,
                 "tickIntervalMs": int(TICK_S * 1000),
             },
@@ -246,11 +254,11 @@ class Connection:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def _begin(self, frame: dict[str, Any], tasks: asyncio.TaskGroup) -> None:
-        """Begin to answer a request."""
+    def _start_call(self, frame: dict[str, Any], tasks: asyncio.TaskGroup) -> None:
+        """Start a task that answers a request."""
         frame_id = str(frame["id"])[:200]
         try:
-            request = Request.model_validate(frame)
+            request = RequestFrame.model_validate(frame)
         except ValidationError as error:
             why = f"The frame: {explained(error)}."
             self._post(error_frame(frame_id, CallRefused("INVALID_REQUEST", why)))
@@ -260,9 +268,9 @@ class Connection:
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: RequestFrame) -> None:
         principal = self.principal
-        assert principal is not None, "connect came first"
+        assert principal is not None, "connect is the first request"
         try:
             # An agent's token is checked by the dispatcher, together with its turn.
             is_operator = isinstance(principal, Operator)
@@ -297,11 +305,11 @@ class Connection:
             return
         if self._buffered + len(frame) > MAX_BUFFERED_BYTES:
             self._outgoing.clear()
-            self.end(1013, "It reads too slowly.")
+            self.end(1013, "The client reads too slowly.")
             return
         self._outgoing.append(frame)
         self._buffered += len(frame)
-        self._is_sent.clear()
+        self._has_sent_all.clear()
         self._has_outgoing.set()
 
     async def _write(self) -> None:
@@ -311,16 +319,16 @@ class Connection:
                 frame = self._outgoing.popleft()
                 try:
                     await self._send({"type": "websocket.send", "text": frame.decode()})
-                except OSError:  # it is gone
+                except OSError:  # the client is gone
                     self.end(1000, "")
-                    self._is_sent.set()
+                    self._has_sent_all.set()
                     return
                 self._buffered -= len(frame)
             self._has_outgoing.clear()
-            self._is_sent.set()
+            self._has_sent_all.set()
 
     async def _close(self) -> None:
-        code, reason = self._closing or (1011, "It failed here.")
+        code, reason = self._closing or (1011, "The connection failed.")
         with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(PARTING_S):
+            async with asyncio.timeout(CLOSE_S):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})

@@ -1,4 +1,4 @@
-"""Handlers: what each method of `remoteclaw/tools/` does."""
+"""Handlers of the methods that `remoteclaw/tools/` declares."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""Handlers of chats: messages, and the operations of platforms.
+"""Handlers of chats: messages, and operations of platforms.
 
-All of them go through the reply stream of the chat's account, in order with answers; the adapter's
-receipt has the result.
+Both go through the reply stream of the chat's account, in order with answers. The adapter's receipt
+has the result.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import operation_payload
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.chat_targets import current_place, place_of
+from remoteclaw.gateway.chat_targets import current_place, target_place
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.send import Message, send
 from remoteclaw.messages import ChatPlace
@@ -22,15 +22,15 @@ from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation
 from remoteclaw.tools import chats as contract
 
-#: How long an adapter may take to begin an operation, and how long the call waits for its result,
-#: in seconds: the relay gives the operation itself 4 s.
+#: How long an adapter may take to begin an operation, and how long the call waits for the result,
+#: in seconds. The relay limits the operation itself to 4 s.
 BEGIN_S, OPERATION_S = 10.0, 15.0
 
 
 # -- messages -------------------------------------------------------------------------------------
 
 
-async def _send(call: Call, params: contract.SendParams) -> contract.MessageSent:
+async def _send(call: Call, params: contract.SendMessageParams) -> contract.MessageSent:
     message = Message(params.message, source=params.media)
     return await _send_to(call, params.target, message, thread=params.thread_id)
 
@@ -51,25 +51,28 @@ async def _send_to(
     call: Call, target: str, message: Message, *, thread: str | None = None
 ) -> contract.MessageSent:
     readers = await call.fleet.replies.readers()
-    place = _in_thread(place_of(call, readers, target), thread)
+    place = _in_thread(target_place(call, readers, target), thread)
     (sent,) = await send(call, readers, [place], message, noted_to=place)
     return sent
 
 
 async def _reply(call: Call, params: contract.ReplyParams) -> contract.MessageSent:
-    place, quoted = current_place(call), params.reply_to_id or _answered(call)
+    place, quoted = current_place(call), params.reply_to_id or _answered_message_id(call)
     if call.caller is None and quoted is None:
-        raise CallRefused("INVALID_REQUEST", "Say by replyToId which message it answers.")
-    return await _send_here(call, place, Message(params.message, reply_to_id=quoted))
+        raise CallRefused("INVALID_REQUEST", "Name the message that it answers by replyToId.")
+    return await _send_to_place(call, place, Message(params.message, reply_to_id=quoted))
 
 
 async def _thread_reply(call: Call, params: contract.ThreadReplyParams) -> contract.MessageSent:
     place = _in_thread(current_place(call), params.thread_id)
-    return await _send_here(call, place, Message(params.message))
+    return await _send_to_place(call, place, Message(params.message))
 
 
 def _in_thread(place: ChatPlace, thread: str | None) -> ChatPlace:
-    """Return a thread of a chat, if one is named; raises `CallRefused` where there are none."""
+    """Return a chat's thread; the chat itself if `thread` is None.
+
+    Raises `CallRefused` if the platform has no threads.
+    """
     if thread is None:
         return place
     if not profile_of(place.provider).has_threads:
@@ -80,7 +83,7 @@ def _in_thread(place: ChatPlace, thread: str | None) -> ChatPlace:
     return replace(place, thread=thread)
 
 
-async def _send_here(call: Call, place: ChatPlace, message: Message) -> contract.MessageSent:
+async def _send_to_place(call: Call, place: ChatPlace, message: Message) -> contract.MessageSent:
     readers = await call.fleet.replies.readers()
     (sent,) = await send(call, readers, [place], message, noted_to=place)
     return sent
@@ -88,20 +91,20 @@ async def _send_here(call: Call, place: ChatPlace, message: Message) -> contract
 
 async def _broadcast(call: Call, params: contract.BroadcastParams) -> contract.BroadcastResult:
     readers = await call.fleet.replies.readers()
-    # All are checked before anything is sent; a chat that is named twice gets it once.
-    places = [place_of(call, readers, target) for target in params.targets]
+    # All targets are checked before anything is sent. A chat that is named twice gets one message.
+    places = [target_place(call, readers, target) for target in params.targets]
     unique = list(dict.fromkeys(places))
     sent = await send(call, readers, unique, Message(params.message), noted_to=None)
     by_place = dict(zip(unique, sent, strict=True))
     return contract.BroadcastResult(results=tuple(by_place[place] for place in places))
 
 
-def _answered(call: Call) -> str | None:
-    """Return the platform's name for the message that the running turn answers."""
+def _answered_message_id(call: Call) -> str | None:
+    """Return the platform's id of the message that the running turn answers, if it has one."""
     entries = call.turn.entries if call.caller else ()
-    # Messages of other sessions, of the clock and of the command line are in no chat.
-    asked = [e.message.id for e in entries if e.origin == "chat" and e.deliver == "channel"]
-    return asked[-1] if asked else None
+    # Messages from other sessions, cron jobs and the command line are in no chat.
+    ids = [e.message.id for e in entries if e.origin == "chat" and e.deliver == "channel"]
+    return ids[-1] if ids else None
 
 
 # -- operations -----------------------------------------------------------------------------------
@@ -124,33 +127,34 @@ async def _pin(call: Call, params: contract.MessageParams) -> contract.Operation
 
 async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:
     _check_may_read(call, params.channel_id)
-    answer = await _operate(call, "read", {"limit": params.limit}, chat=params.channel_id)
+    receipt = await _operate(call, "read", {"limit": params.limit}, chat=params.channel_id)
     return contract.ReadResult(
-        messages=tuple(map(_message, answer["messages"][-params.limit :])), note=answer.get("note")
+        messages=tuple(map(_read_message, receipt["messages"][-params.limit :])),
+        note=receipt.get("note"),
     )
 
 
-def _message(told: Mapping[str, Any]) -> contract.ReadMessage:
-    """Return a message as an adapter has told it, or the relay."""
+def _read_message(fields: Mapping[str, Any]) -> contract.ReadMessage:
+    """Return a message that an adapter, or the relay, has read."""
     return contract.ReadMessage(
-        id=told["id"],
-        more_ids=tuple(told.get("moreIds", ())),
-        from_=told["from"],
-        name=told.get("name"),
-        text=told["text"],
-        at=told["at"],
-        thread=told.get("thread"),
-        files=tuple(told.get("files", ())),
-        replaces=told.get("replaces"),
+        id=fields["id"],
+        more_ids=tuple(fields.get("moreIds", ())),
+        from_=fields["from"],
+        name=fields.get("name"),
+        text=fields["text"],
+        at=fields["at"],
+        thread=fields.get("thread"),
+        files=tuple(fields.get("files", ())),
+        replaces=fields.get("replaces"),
         reactions=tuple(
-            contract.ReadReaction(from_=one["from"], name=one["name"], emoji=one["emoji"])
-            for one in told.get("reactions", ())
+            contract.ReadReaction(from_=each["from"], name=each["name"], emoji=each["emoji"])
+            for each in fields.get("reactions", ())
         ),
     )
 
 
 def _check_may_read(call: Call, chat: str | None) -> None:
-    """Refuse an agent's turn to read another chat than its own, except for an owner."""
+    """Raise `CallRefused` if an agent would read another chat in a turn that is not an owner's."""
     if call.caller is None or chat in (None, call.caller.session.channel_id):
         return
     if not is_for_owner(call.config, call.caller):
@@ -167,42 +171,46 @@ async def _operate(
     *,
     chat: str | None = None,
 ) -> PlatformReceipt:
-    """Have the adapter perform an operation in the current chat, or another one of the channel."""
+    """Have the adapter perform an operation in a chat, and return its receipt.
+
+    `chat` is another chat of the session's channel; None for the session's own. Raises
+    `CallRefused`.
+    """
     readers = await call.fleet.replies.readers()
-    place = _place_of(call, readers, chat)
-    call_as = call_name(call.caller, call.id)
-    made = await call.fleet.calls.made(call.caller, call.id)
-    if made is None:
-        if not readers.is_there(place.provider, place.account):
+    place = _operation_place(call, readers, chat)
+    caller_name = call_name(call.caller, call.id)
+    message_ids = await call.fleet.calls.result_of(call.caller, call.id)
+    if message_ids is None:
+        if not readers.is_read(place.provider, place.account):
             raise CallRefused(
                 "UNAVAILABLE",
                 f"No adapter reads {place.provider} now, so nothing can be done there.",
             )
         expires_ms = readers.now_ms + int(BEGIN_S * 1000)
         operation = Operation(name, place.chat, place.thread, args, expires_ms)
-        payload = operation_payload(call_as, operation)
-        about = {"type": "operation", "tool": call.method.tool, "to": place.chat, **args}
-        note = None if name == "read" else about
-        made = await call.fleet.calls.messages(
+        payload = operation_payload(caller_name, operation)
+        effect = {"type": "operation", "tool": call.method.tool, "to": place.chat, **args}
+        note = None if name == "read" else effect
+        message_ids = await call.fleet.calls.send_messages(
             call.caller, call.id, [(place.provider, place.account, payload)], note=note
         )
-    answers = await call.fleet.receipts.wait(call_as, made, timeout_s=OPERATION_S)
-    if (answer := answers.get(made[0])) is None:
+    receipts = await call.fleet.receipts.wait(caller_name, message_ids, timeout_s=OPERATION_S)
+    if (receipt := receipts.get(message_ids[0])) is None:
         raise CallRefused(
             "TIMEOUT",
             f"The adapter of {place.provider} did not begin it within {BEGIN_S:.0f} s, and will "
             "not do it any more.",
         )
-    if error := answer.get("error"):
+    if error := receipt.get("error"):
         raise CallRefused("UNAVAILABLE", error)
-    return answer
+    return receipt
 
 
-def _place_of(call: Call, readers: Readers, chat: str | None) -> ChatPlace:
-    """Return the current chat, or another one of the same channel."""
+def _operation_place(call: Call, readers: Readers, chat: str | None) -> ChatPlace:
+    """Return the session's chat, or another chat of the same channel. Raises `CallRefused`."""
     if chat is None:
         return current_place(call)
-    place = place_of(call, readers, chat)
+    place = target_place(call, readers, chat)
     session = call.session
     if session and (place.provider, place.account) != (session.provider, session.account):
         raise CallRefused(

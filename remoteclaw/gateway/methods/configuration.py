@@ -1,7 +1,7 @@
-"""Handlers of this host's configuration: reading it, changing it, restarting.
+"""Handlers of this host's configuration: reading it, changing it, restarting the gateway.
 
-An agent changes settings that are declared as open to agents, and for others nothing at all;
-operators with the scope admin change everything.
+An agent may change only settings that are declared as open to agents. Operators with the scope
+admin may change everything.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.bridge.permission_text import MAX_OF_WHOLE, as_seen
+from remoteclaw.bridge.permission_text import MAX_FULL_CHARS, as_visible
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
@@ -21,7 +21,7 @@ from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError, RedisRefused
 from remoteclaw.fleet.request import Change, Request, new_id
-from remoteclaw.fleet.request_card import Shown, of_other_chat, record_args, shown_by
+from remoteclaw.fleet.request_card import ShownCard, make_card, other_chat_note, request_args
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.host.terminal import fenced
@@ -36,10 +36,10 @@ NEEDS_APPROVAL = (
 IN_CHAT = "They are asked in the chat."
 AT_HOST = "An operator does, with `remoteclaw asks answer {id} once` on {host}."
 
-_Planned = Callable[[ConfigFile, FileContent], PlannedChange]
-WANTS = "**{agent}**{about} asks to change the configuration:\n\n{block}"
-WHOLE = "\n\nAll of it is in the file {name}."
-RESTART = "\n\nIt would hold after a restart: {needs}."
+_Planner = Callable[[ConfigFile, FileContent], PlannedChange]
+CARD = "**{agent}**{about} asks to change the configuration:\n\n{block}"
+CARD_FILE = "\n\nAll of it is in the file {name}."
+CARD_RESTART = "\n\nIt would take effect after a restart: {needs}."
 
 
 async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigResult:
@@ -60,22 +60,24 @@ async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigR
 
 
 async def _read(call: Call) -> tuple[FileContent, Config | None]:
-    """Return the file's content and its configuration; None instead if another one is in effect.
+    """Return the file's content and its configuration; None for the latter if it is not in effect.
 
-    Both come from one reading: the hash of newer content would let a change overwrite it unseen.
+    Both come from one read of the file. With the hash of newer content, a change could overwrite
+    content that the caller has not seen.
     """
     file = ConfigFile(call.home.config_file)
     try:
         content = await asyncio.to_thread(file.read)
     except ConfigError:
         return FileContent(b""), None
-    return content, await _config_in(call, file, content)
+    return content, await _config_in_effect(call, file, content)
 
 
-async def _config_in(call: Call, file: ConfigFile, content: FileContent) -> Config | None:
+async def _config_in_effect(call: Call, file: ConfigFile, content: FileContent) -> Config | None:
     """Return the configuration in the file; None if another one is in effect.
 
-    The file has a mistake, or is empty or gone while an editor saves it: what it forbids holds.
+    That is the case while the file has a mistake, or is empty or missing because an editor saves
+    it. The last valid configuration then stays in effect, so that its restrictions hold.
     """
     if call.watched_config and call.watched_config.problem:
         return None
@@ -86,27 +88,29 @@ async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
     return contract.SchemaResult(schema_=Config.model_json_schema())
 
 
-async def _patch(call: Call, params: contract.PatchParams) -> contract.Changed:
-    def planned(file: ConfigFile, content: FileContent) -> PlannedChange:
-        return file.patched(content, params.patches, for_agent=call.caller is not None)
+async def _patch(call: Call, params: contract.PatchParams) -> contract.ConfigChanged:
+    def plan_change(file: ConfigFile, content: FileContent) -> PlannedChange:
+        return file.plan_patch(content, params.patches, for_agent=call.caller is not None)
 
-    return await _change(call, params.base_hash, planned)
-
-
-async def _apply(call: Call, params: contract.ApplyParams) -> contract.Changed:
-    def planned(file: ConfigFile, content: FileContent) -> PlannedChange:
-        return file.replaced(content, params.config, for_agent=call.caller is not None)
-
-    return await _change(call, params.base_hash, planned)
+    return await _apply_change(call, params.base_hash, plan_change)
 
 
-async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contract.Changed:
+async def _apply(call: Call, params: contract.ApplyParams) -> contract.ConfigChanged:
+    def plan_change(file: ConfigFile, content: FileContent) -> PlannedChange:
+        return file.plan_replacement(content, params.config, for_agent=call.caller is not None)
+
+    return await _apply_change(call, params.base_hash, plan_change)
+
+
+async def _apply_change(
+    call: Call, base_hash: str | None, plan_change: _Planner
+) -> contract.ConfigChanged:
     file = ConfigFile(call.home.config_file)
     async with file.locked():
         content = file.read()
-        if made := await call.fleet.calls.made(call.caller, call.id):
-            answer = contract.Changed(**orjson.loads(made[0]))
-            # Else a gateway was killed before it was written.
+        if earlier := await call.fleet.calls.result_of(call.caller, call.id):
+            answer = contract.ConfigChanged(**orjson.loads(earlier[0]))
+            # Otherwise a gateway was killed before it wrote the file: write it now.
             if answer.status == "needs_approval" or answer.hash == content.hash:
                 return answer
         if base_hash not in (None, content.hash):
@@ -117,7 +121,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             )
         rule = None
         if call.caller is not None:
-            if await _config_in(call, file, content) is None:
+            if await _config_in_effect(call, file, content) is None:
                 raise CallRefused(
                     "UNAVAILABLE",
                     "Nothing was changed: the configuration file is gone, empty or has a mistake "
@@ -126,62 +130,62 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
                 )
             rule = approval_rule(call.config, subject_of_caller(call.caller), call.tool)
         # A large file takes a second to parse with its comments.
-        plan = await asyncio.to_thread(planned, file, content)
+        plan = await asyncio.to_thread(plan_change, file, content)
         if not plan.paths:
-            return contract.Changed(status="unchanged", hash=content.hash)
-        answer = contract.Changed(
+            return contract.ConfigChanged(status="unchanged", hash=content.hash)
+        answer = contract.ConfigChanged(
             status="applied",
             hash=plan.after.hash,
             changed=plan.paths,
             needs_restart=plan.needs_restart,
             overridden_by=file.overrides_hiding(plan),
         )
-        asked = None
+        new_request = None
         if rule:
             request = await _request_of(call, plan)
-            shown = _shown_in_chat(call, request)
-            asked = record_args(request, shown, keep_ms=call.config.record.keep_ms)
+            shown = _card_of(call, request)
+            new_request = request_args(request, shown, keep_ms=call.config.record.keep_ms)
             where = IN_CHAT if shown else AT_HOST.format(id=request.id, host=call.home.host_id)
-            told = {
+            pending = {
                 "status": "needs_approval",
                 "hash": content.hash,
                 "approval_id": request.id,
                 "detail": NEEDS_APPROVAL.format(rule=rule, where=where),
             }
-            answer = answer.model_copy(update=told)
-        note = {"type": "config_asked" if asked else "config_changed", "changed": plan.paths}
-        await call.fleet.calls.change(
+            answer = answer.model_copy(update=pending)
+        note = {"type": "config_asked" if new_request else "config_changed", "changed": plan.paths}
+        await call.fleet.calls.record_change(
             call.caller,
             call.id,
             answer.model_dump_json(by_alias=False),
             note={**note, "tool": call.method.tool},
-            asked=asked,
+            request_args=new_request,
         )
-        if not asked:
+        if not new_request:
             await file.write(plan)
         return answer
 
 
-async def _restart(call: Call, params: NoParams) -> contract.Restarted:
-    assert call.restart is not None, "only a gateway has this method"
-    if await call.fleet.calls.made(call.caller, call.id) is None:
+async def _restart(call: Call, params: NoParams) -> contract.GatewayRestarting:
+    assert call.restart is not None, "only a gateway offers this method"
+    if await call.fleet.calls.result_of(call.caller, call.id) is None:
         await _check_start(call)
         note = {"type": "gateway_restarted", "tool": call.method.tool}
-        await call.fleet.calls.change(call.caller, call.id, "restarting", note=note)
+        await call.fleet.calls.record_change(call.caller, call.id, "restarting", note=note)
         call.restart.set()
-    return contract.Restarted(
+    return contract.GatewayRestarting(
         status="restarting",
         detail=(
-            f"The gateway of {call.home.host_id} restarts in a moment, and nothing else: workers, "
-            "agents and their turns go on, and calls wait meanwhile."
+            f"Only the gateway of {call.home.host_id} restarts, in a moment: workers, agents and "
+            "their turns continue, and calls wait until it is back."
         ),
     )
 
 
 async def _check_start(call: Call) -> None:
-    """Refuse the restart of a gateway that could not start again, or not as part of the rest."""
+    """Raise `CallRefused` if the gateway could not start again, or would use another Redis."""
     file = ConfigFile(call.home.config_file)
-    config = await _config_in(call, file, file.read())
+    config = await _config_in_effect(call, file, file.read())
     if config is None:
         raise CallRefused(
             "UNAVAILABLE",
@@ -198,7 +202,7 @@ async def _check_start(call: Call) -> None:
 
 
 async def _request_of(call: Call, plan: PlannedChange) -> Request:
-    """Return the request for a change that an agent wants."""
+    """Return the request to people for a change that an agent wants."""
     assert call.caller is not None, "operators' changes don't wait"
     entries = call.turn.entries
     change = Change(
@@ -210,7 +214,7 @@ async def _request_of(call: Call, plan: PlannedChange) -> Request:
         needs_restart=plan.needs_restart,
     )
     scrubber = Scrubber(secrets_of(call.config))
-    what, whole = as_seen(plan.diff, scrubber), as_seen(plan.diff, scrubber, MAX_OF_WHOLE)
+    what, whole = as_visible(plan.diff, scrubber), as_visible(plan.diff, scrubber, MAX_FULL_CHARS)
     request = Request(
         id=new_id(),
         session=call.caller.session,
@@ -225,29 +229,26 @@ async def _request_of(call: Call, plan: PlannedChange) -> Request:
     )
     if whole != what:
         session, name = call.caller.session, f"request-{request.id}.txt"
-        with contextlib.suppress(RedisRefused):  # there is no room: the ends of it are shown
+        with contextlib.suppress(RedisRefused):  # no memory is left: show a shortened diff only
             file = await call.fleet.blobs.put(session.sid, name, whole.encode(), chat=session)
             return replace(request, file=file)
     return request
 
 
-def _shown_in_chat(call: Call, request: Request) -> Shown | None:
-    """Return the message that shows a request in a chat; None if nobody is asked there.
-
-    Then it waits for an operator.
-    """
-    assert request.change, "it is for a change"
+def _card_of(call: Call, request: Request) -> ShownCard | None:
+    """Return the card that asks people in the chat; None if only operators can answer."""
+    assert request.change, "the request is for a change"
     session, entries = request.session, call.turn.entries
     if request.deliver != "channel" or not can_be_asked(call.config, session):
         return None
     needs = ", ".join(request.change.needs_restart)
-    about = of_other_chat(request, entries)
-    text = WANTS.format(agent=session.agent, about=about, block=fenced(request.what, "diff"))
-    text += WHOLE.format(name=request.file.name) if request.file else ""
-    return shown_by(
+    about = other_chat_note(request, entries)
+    text = CARD.format(agent=session.agent, about=about, block=fenced(request.what, "diff"))
+    text += CARD_FILE.format(name=request.file.name) if request.file else ""
+    return make_card(
         request,
         attempt=call.turn.attempt,
-        text=text + (RESTART.format(needs=needs) if needs else ""),
+        text=text + (CARD_RESTART.format(needs=needs) if needs else ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""Handlers of the console: chats in terminals."""
+"""Handlers of consoles: chats in terminals."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.tools import console as contract
 
 
-async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
+async def _open(call: Call, params: contract.OpenChatParams) -> contract.OpenedChat:
     session = await _session(call, params)
     check_sender(call, session)
     is_console = session.provider == CHANNEL
@@ -28,9 +28,9 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
             call.parts.consoles.open(subscriber, session)
     view = await call.fleet.sessions.view(session.sid)
     _, settings = call.config.agent(session.agent)
-    with contextlib.suppress(ConfigError):  # a project that is configured no more
+    with contextlib.suppress(ConfigError):  # the project is not configured any more
         _, settings = call.config.agent(session.agent, view.project if view else None)
-    return contract.Opened(
+    return contract.OpenedChat(
         session_key=str(session),
         sid=session.sid,
         agent=session.agent,
@@ -43,13 +43,14 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
     )
 
 
-async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
+async def _session(call: Call, params: contract.OpenChatParams) -> SessionKey:
+    """Return the session to open: the one that is named, the sender's, or the console's."""
     if params.session_key:
         if params.agent_id or params.sender:
             raise CallRefused("INVALID_REQUEST", "chat.open: name an agent or a session, not both.")
         with contextlib.suppress(ValueError):
             key = SessionKey.parse(params.session_key)
-            if key.provider == CHANNEL:  # a chat, to which nobody needs to have written yet
+            if key.provider == CHANNEL:  # a console, whose session need not exist yet
                 call.config.agent(key.agent)
                 return key
         return await call.fleet.sessions.key_of(params.session_key)
@@ -58,38 +59,38 @@ async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
         to = sender.from_ if sender.to is None else sender.to
         thread = sender.thread_id
         return SessionKey(name, sender.channel, sender.account, to, sender.from_, thread)
-    return chat_of(call, params.agent_id)
+    return console_chat(call, params.agent_id)
 
 
-def chat_of(call: Call, agent: str | None) -> SessionKey:
-    """Return the chat of this host's user with an agent; None is the first one."""
+def console_chat(call: Call, agent: str | None) -> SessionKey:
+    """Return the console of this host's user with an agent; None means the first agent."""
     name, _ = call.config.agent(agent)
     account = account_of(call.home.host_id, call.current_config(), name)
     return SessionKey(name, CHANNEL, account, CHAT_ID, login_name())
 
 
-async def _send(call: Call, params: contract.SendParams) -> contract.ConsoleSent:
-    session = _key(params.session_key)
+async def _send(call: Call, params: contract.SendChatParams) -> contract.ConsoleSent:
+    session = _session_key_of(params.session_key)
     check_sender(call, session)
-    taken = await commands.take(
+    handled = await commands.handle_message(
         params.message,
-        functools.partial(_asked, call, session, params),
+        functools.partial(_command_call, call, session, params),
         has_files=bool(params.attachments),
     )
-    told = taken.answer
-    if told and not told.forward:
-        moved = str(told.session) if told.session else None
-        return contract.ConsoleSent(answer=told.text, session_key=moved)
-    sent = await _accept(call, session, params, taken.text, is_command=taken.is_command)
-    return sent.model_copy(update={"answer": told.text}) if told else sent
+    reply = handled.reply
+    if reply and not reply.forward:
+        moved = str(reply.session) if reply.session else None
+        return contract.ConsoleSent(answer=reply.text, session_key=moved)
+    sent = await _append(call, session, params, handled.text, is_command=handled.is_command)
+    return sent.model_copy(update={"answer": reply.text}) if reply else sent
 
 
-def _asked(
-    call: Call, session: SessionKey, params: contract.SendParams, rest: str
-) -> commands.Asked:
-    return commands.Asked(
+def _command_call(
+    call: Call, session: SessionKey, params: contract.SendChatParams, arguments: str
+) -> commands.CommandCall:
+    return commands.CommandCall(
         id=params.message_id,
-        rest=rest,
+        arguments=arguments,
         session=session,
         sender=session.user,
         is_owner=call.operator.has("admin"),
@@ -97,26 +98,26 @@ def _asked(
         fleet=call.fleet,
         config=call.config,
         home=call.home,
-        chat_with=functools.partial(chat_of, call) if session.provider == CHANNEL else None,
+        chat_with=functools.partial(console_chat, call) if session.provider == CHANNEL else None,
     )
 
 
-def kind_of_chat(session: SessionKey) -> dict[str, Any]:
-    """Return what is known of the kind of chat: everything in a console, else nothing."""
+def chat_fields(session: SessionKey) -> dict[str, Any]:
+    """Return the message fields for the kind of chat, which is known only for consoles."""
     if session.provider != CHANNEL:
         return {}
     return {"chat_kind": "thread" if session.thread else "direct", "is_addressed": True}
 
 
-async def _accept(
+async def _append(
     call: Call,
     session: SessionKey,
-    params: contract.SendParams,
+    params: contract.SendChatParams,
     text: str,
     *,
     is_command: bool | None,
 ) -> contract.ConsoleSent:
-    """Put a message on the session's stream."""
+    """Append a message to the session's stream."""
     if session.task is not None:
         raise CallRefused(
             "INVALID_REQUEST",
@@ -134,7 +135,7 @@ async def _accept(
             text=text,
             timestamp=now_ms(),
             attachments=files,
-            **kind_of_chat(session),
+            **chat_fields(session),
         )
         view = await call.fleet.sessions.view(session.sid)
         accepted = await call.fleet.inbound.append(
@@ -150,53 +151,54 @@ async def _accept(
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     is_new = not accepted.is_duplicate
     if is_new and in_chat:
-        call.parts.consoles.said(session, call.events, text)
+        call.parts.consoles.show_user_message(session, call.events, text)
     ahead = view.waiting if view and is_new else 0
     return contract.ConsoleSent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
 
 
-async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldOutcome:
-    sid, entry = _key(params.session_key).sid, params.entry
-    found = await call.fleet.outcomes.read(sid, entry)
-    if found is None:
+async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ChatOutcome:
+    sid, entry = _session_key_of(params.session_key).sid, params.entry
+    outcome = await call.fleet.outcomes.read(sid, entry)
+    if outcome is None:
         raise CallRefused("NOT_FOUND", f"There is no message {entry!r}, or its record has expired.")
-    if not found.is_final and params.timeout:
-        following = call.fleet.outcomes.follow(sid, entry)
+    if not outcome.is_final and params.timeout:
+        updates = call.fleet.outcomes.follow(sid, entry)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(params.timeout), contextlib.aclosing(following):
-                async for found in following:
-                    if found.is_final or (found.pause and not params.knows_pause):
+            async with asyncio.timeout(params.timeout), contextlib.aclosing(updates):
+                async for outcome in updates:
+                    if outcome.is_final or (outcome.pause and not params.knows_pause):
                         break
-    files = [file for part in found.reply for file in part.get("attachments", ())]
-    return contract.ToldOutcome(
-        status=found.status,
-        turn=found.turn,
+    files = [file for part in outcome.reply for file in part.get("attachments", ())]
+    return contract.ChatOutcome(
+        status=outcome.status,
+        turn=outcome.turn,
         reply=tuple(
-            contract.SaidPart(text=part["text"], is_error=part["is_error"]) for part in found.reply
+            contract.ReplyPart(text=part["text"], is_error=part["is_error"])
+            for part in outcome.reply
         ),
         files=tuple(
-            contract.ToldFile(**{name: file[name] for name in contract.ToldFile.model_fields})
+            contract.ReplyFile(**{name: file[name] for name in contract.ReplyFile.model_fields})
             for file in files
         ),
-        error=found.error,
-        usage=found.usage.plain() if found.usage else None,
-        pause=found.pause,
+        error=outcome.error,
+        usage=outcome.usage.plain() if outcome.usage else None,
+        pause=outcome.pause,
     )
 
 
-async def _shown(call: Call, params: contract.ShownParams) -> contract.ChatShown:
-    call.parts.consoles.shown(call.events, params.key, frozenset(params.unsaved))
+async def _acknowledge(call: Call, params: contract.ShownParams) -> contract.ChatShown:
+    call.parts.consoles.acknowledge(call.events, params.key, frozenset(params.unsaved))
     return contract.ChatShown(key=params.key)
 
 
-def _key(text: str) -> SessionKey:
-    """Return a session's key, which need not be known yet. Raises `CallRefused`."""
+def _session_key_of(text: str) -> SessionKey:
+    """Return the session key in a text; the session need not exist. Raises `CallRefused`."""
     try:
         return SessionKey.parse(text)
     except ValueError:
         raise CallRefused(
             "INVALID_REQUEST",
-            f"sessionKey: {text[:100]!r} is no session's key; chat.open returns it.",
+            f"sessionKey: {text[:100]!r} is not the key of a session; chat.open returns it.",
         ) from None
 
 
@@ -204,5 +206,5 @@ HANDLERS: Mapping[str, Handler] = {
     "chat.open": _open,
     "chat.send": _send,
     "chat.outcome": _outcome,
-    "chat.shown": _shown,
+    "chat.shown": _acknowledge,
 }

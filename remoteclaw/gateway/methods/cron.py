@@ -1,8 +1,8 @@
 """Handlers of cron jobs.
 
-An agent sees and changes the jobs of its own agent, whichever of its sessions they write to, and
-adds jobs that write to its own session; operators see and change all. For an agent, what it may not
-see does not exist.
+An agent sees and changes the jobs of all sessions of the same agent, and adds jobs that write to
+its own session. Operators see and change all jobs. A job that an agent may not see is refused as if
+it did not exist.
 """
 
 import hashlib
@@ -18,30 +18,30 @@ from remoteclaw.cron.store import Cron
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.session_access import find
+from remoteclaw.gateway.session_access import find_session
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract
 from remoteclaw.tools.base import NoParams
 
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
-    jobs = await _visible(call)
+    jobs = await _visible_jobs(call)
     upcoming = [job for job in jobs if job.next_ms is not None]
     first = min(upcoming, key=lambda job: job.next_ms or 0, default=None)
     return contract.CronStatus(
         jobs=len(jobs),
         enabled=sum(job.enabled for job in jobs),
         next_run_ms=first and first.next_ms,
-        next_run=first and _in_zone(first.next_ms, _zone_of(call, first)),
+        next_run=first and _iso_time(first.next_ms, _zone_of(call, first)),
         scheduler="running" if await _cron(call).has_scheduler() else "absent",
     )
 
 
-async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
+async def _list(call: Call, params: contract.ListJobsParams) -> contract.JobsResult:
     wanted = (params.filter or "").casefold()
-    jobs = await _visible(call)
+    jobs = await _visible_jobs(call)
     return contract.JobsResult(
-        jobs=tuple(_shown(call, job) for job in jobs if wanted in job.name.casefold())
+        jobs=tuple(_job_result(call, job) for job in jobs if wanted in job.name.casefold())
     )
 
 
@@ -52,100 +52,101 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
     await _write(call, job.id, None, job, note)
     call.note(note)
-    # Under this call's name it was made before, if there was one already.
-    return contract.JobResult(job=_shown(call, await _cron(call).job(job.id) or job))
+    # A repeated call returns the job that the first call has added.
+    return contract.JobResult(job=_job_result(call, await _cron(call).job(job.id) or job))
 
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
-    job = await _seen(call, params.job_id)
+    job = await _visible_job(call, params.job_id)
     after = _changed_job(call, job, params.updates, await call.fleet.scripts.now_ms())
-    await _write(call, job.id, job, after, _changes(call, job.id))
-    # A call that was made before has changed nothing now.
-    return contract.JobResult(job=_shown(call, await _cron(call).job(job.id) or after))
+    await _write(call, job.id, job, after, _change_note(call, job.id))
+    # A repeated call has changed nothing, so the job may differ from `after`.
+    return contract.JobResult(job=_job_result(call, await _cron(call).job(job.id) or after))
 
 
 async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
     job = await _cron(call).job(params.job_id)
-    if job and not _sees(call, job.session.agent):
+    if job and not _may_see(call, job.session.agent):
         return contract.RemovedResult(removed=False)
-    # Also where there is none: this call may have removed it before.
-    note = _changes(call, job.id) if job else None
+    # Call _write even without a job: this call may have removed it before.
+    note = _change_note(call, job.id) if job else None
     return contract.RemovedResult(removed=await _write(call, params.job_id, job, None, note))
 
 
 async def _write(
     call: Call, job_id: str, before: Job | None, after: Job | None, note: dict[str, Any] | None
 ) -> bool:
-    """Write or remove a job; return whether there was one or is one now.
+    """Replace the job `before` by `after`; None means that it doesn't exist.
 
-    Raises `CallRefused` if it has changed since it was read.
+    Return whether the job existed before or exists now. Raises `CallRefused` if it has changed
+    since it was read.
     """
     status = await CronCalls(call.fleet.calls).job(
         call.caller, call.id, job_id, before=before, after=after, note=note
     )
     if status == "changed":
-        raise _meanwhile(job_id)
+        raise _changed_refusal(job_id)
     return status == "done"
 
 
 async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
-    job = await _seen(call, params.job_id)
-    name = f"{job.id}:now-{_digest(call)}"
-    # Under this call's name it may have been done before; then it is not refused now.
-    is_new = await call.fleet.calls.made(call.caller, call.id) is None
+    job = await _visible_job(call, params.job_id)
+    name = f"{job.id}:now-{_call_digest(call)}"
+    # A repeated call is not refused, because it begins no other run.
+    is_new = await call.fleet.calls.result_of(call.caller, call.id) is None
     if is_new and not params.force:
         unfinished = await _cron(call).unfinished(job)
         if unfinished and unfinished.name != name:
             raise CallRefused(
                 "UNAVAILABLE",
                 f"A run of the cron job {job.id} has not finished: wait for it, "
-                "stop its session, or say force.",
+                "stop its session, or use force.",
             )
-    note = _changes(call, job.id)
+    note = _change_note(call, job.id)
     entry_id = await CronCalls(call.fleet.calls).run(
         call.caller, call.id, job, name, now_ms=await call.fleet.scripts.now_ms(), note=note
     )
     if entry_id is None:
-        raise _meanwhile(job.id)
+        raise _changed_refusal(job.id)
     call.note(note)
     return contract.RunResult(run_id=f"{job.session.sid}-{entry_id}")
 
 
 async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
-    runs = [run for run in await _cron(call).runs(params.job_id) if _sees(call, run.agent)]
+    runs = [run for run in await _cron(call).runs(params.job_id) if _may_see(call, run.agent)]
     if params.job_id and not runs:
-        await _seen(call, params.job_id)
+        await _visible_job(call, params.job_id)
     return contract.RunsResult(
         runs=tuple(
             contract.CronRun.of(
-                run, due=_in_zone(run.due_ms, _zone_of_agent(call, run.agent)) or ""
+                run, due=_iso_time(run.due_ms, _zone_of_agent(call, run.agent)) or ""
             )
             for run in runs[: params.limit]
         )
     )
 
 
-# -- which jobs -----------------------------------------------------------------------------------
+# -- access to jobs -------------------------------------------------------------------------------
 
 
 def _cron(call: Call) -> Cron:
     return Cron(call.fleet.scripts)
 
 
-def _sees(call: Call, agent: str) -> bool:
+def _may_see(call: Call, agent: str) -> bool:
     return call.caller is None or call.caller.session.agent == agent
 
 
-async def _seen(call: Call, job_id: str) -> Job:
-    """Return a job that the caller sees; others are refused as if there were none."""
+async def _visible_job(call: Call, job_id: str) -> Job:
+    """Return a job that the caller may see. Raises `CallRefused` for others, as if unknown."""
     job = await _cron(call).job(job_id)
-    if job is None or not _sees(call, job.session.agent):
+    if job is None or not _may_see(call, job.session.agent):
         raise CallRefused("NOT_FOUND", f"There is no cron job {job_id}.")
     return job
 
 
-async def _visible(call: Call) -> list[Job]:
-    return [job for job in await _cron(call).jobs() if _sees(call, job.session.agent)]
+async def _visible_jobs(call: Call) -> list[Job]:
+    return [job for job in await _cron(call).jobs() if _may_see(call, job.session.agent)]
 
 
 async def _target(call: Call, named: str | None) -> SessionKey:
@@ -163,42 +164,42 @@ async def _target(call: Call, named: str | None) -> SessionKey:
             )
         return own
     try:
-        session = SessionKey.parse(named)  # a job may begin a conversation
+        session = SessionKey.parse(named)  # the session need not exist yet
     except ValueError:
-        session = (await find(call, named)).key
+        session = (await find_session(call, named)).key
     if session.agent not in call.config.agents:
         raise CallRefused("INVALID_REQUEST", f"There is no agent {session.agent!r}.")
     return session
 
 
-def _changes(call: Call, job_id: str) -> dict[str, Any]:
+def _change_note(call: Call, job_id: str) -> dict[str, Any]:
     return {"type": "job_changed", "tool": call.method.tool, "jobId": job_id}
 
 
-def _meanwhile(job_id: str) -> CallRefused:
+def _changed_refusal(job_id: str) -> CallRefused:
     return CallRefused(
         "UNAVAILABLE",
         f"Nothing was done: the cron job {job_id} has changed at the same moment. Try again.",
     )
 
 
-def _digest(call: Call) -> str:
-    """Return a call's name as jobs and runs have it: the same call makes the same one."""
+def _call_digest(call: Call) -> str:
+    """Return the call's part of the ids of jobs and runs; a repeated call has the same ids."""
     return hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
 
 
-# -- jobs as they are asked for, and as they are shown --------------------------------------------
+# -- conversion of jobs ---------------------------------------------------------------------------
 
 
 def _new_job(call: Call, spec: contract.JobSpec, session: SessionKey, now_ms: int) -> Job:
     schedule = _schedule(spec.schedule, now_ms, _zone_of_agent(call, session.agent))
     job = Job(
-        id=_digest(call),
+        id=_call_digest(call),
         schedule=schedule,
         session=session,
         created_ms=now_ms,
         people=call.people(session),
-        next_ms=_first(schedule, now_ms) if spec.enabled else None,
+        next_ms=_first_run(schedule, now_ms) if spec.enabled else None,
         **spec.model_dump(exclude={"schedule", "session_key"}),
     )
     return _checked(job, now_ms)
@@ -208,7 +209,8 @@ def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) 
     people = call.people(job.session)
     changed = replace(
         job,
-        # On behalf of all who had a part in it; of nobody, if one had no person behind it.
+        # The job acts on behalf of everyone who has changed it, or of nobody if a change was made
+        # on behalf of nobody.
         people=tuple(dict.fromkeys((*job.people, *people))) if job.people and people else (),
         **updates.model_dump(exclude_unset=True, exclude={"schedule"}),
     )
@@ -217,27 +219,27 @@ def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) 
         changed = replace(changed, schedule=schedule)
     is_resumed = changed.enabled and not job.enabled
     if is_resumed or updates.schedule or updates.message:
-        changed = replace(changed, failures=0)  # what failed was something else
+        changed = replace(changed, failures=0)  # the failures were of the job as it was before
     if not changed.enabled:
         changed = replace(changed, next_ms=None)
     elif is_resumed or updates.schedule:
-        changed = replace(changed, next_ms=_first(changed.schedule, now_ms))
+        changed = replace(changed, next_ms=_first_run(changed.schedule, now_ms))
     return _checked(changed, now_ms)
 
 
-def _schedule(wanted: contract.ScheduleParams, now_ms: int, zone: str) -> Schedule:
-    """Return a schedule as it is stored; a time on a wall clock without a zone is in `zone`."""
-    by_wall_clock = wanted.cron is not None or (wanted.at is not None and not has_offset(wanted.at))
+def _schedule(params: contract.ScheduleParams, now_ms: int, zone: str) -> Schedule:
+    """Return the schedule to store. Local times without a time zone are in `zone`."""
+    by_wall_clock = params.cron is not None or (params.at is not None and not has_offset(params.at))
     return Schedule(
-        at=wanted.at,
-        every_s=wanted.every,
-        cron=wanted.cron,
-        tz=wanted.tz or (zone if by_wall_clock else None),
+        at=params.at,
+        every_s=params.every,
+        cron=params.cron,
+        tz=params.tz or (zone if by_wall_clock else None),
         anchor_ms=now_ms,
     )
 
 
-def _first(schedule: Schedule, now_ms: int) -> int:
+def _first_run(schedule: Schedule, now_ms: int) -> int:
     try:
         return schedule.first(now_ms)
     except ScheduleRefused as error:
@@ -245,10 +247,10 @@ def _first(schedule: Schedule, now_ms: int) -> int:
 
 
 def _checked(job: Job, now_ms: int) -> Job:
-    """Return a job that can be fired; raises `CallRefused` for one that can't."""
+    """Return `job`. Raises `CallRefused` if its schedule, message or session is not valid."""
     try:
         job.schedule.next_after(now_ms)
-        message = job.entry(now_ms)
+        message = job.message_at(now_ms)
     except (ScheduleRefused, MessageRefused) as error:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     if SessionKey.of(message, agent=job.session.agent) != job.session:
@@ -257,7 +259,7 @@ def _checked(job: Job, now_ms: int) -> Job:
 
 
 def _zone_of_agent(call: Call, agent: str) -> str:
-    """Return the time zone of an agent: as it is configured, else that of this host."""
+    """Return an agent's configured time zone, else this host's."""
     settings = call.config.agents.get(agent)
     return (settings and settings.timezone) or host_zone()
 
@@ -267,15 +269,15 @@ def _zone_of(call: Call, job: Job) -> str:
     return job.schedule.tz or _zone_of_agent(call, job.session.agent)
 
 
-def _in_zone(at_ms: int | None, zone: str) -> str | None:
-    """Return a time in a zone, as ISO 8601 with the offset."""
+def _iso_time(at_ms: int | None, zone: str) -> str | None:
+    """Return a time in a time zone, in ISO 8601 with its offset; None for None."""
     if at_ms is None:
         return None
-    # The host that made the job may know more zones than this one.
+    # The host on which the job was added may know more time zones than this one.
     return datetime.fromtimestamp(at_ms // 1000, tz=named_zone(zone) or UTC).isoformat()
 
 
-def _shown(call: Call, job: Job) -> contract.CronJob:
+def _job_result(call: Call, job: Job) -> contract.CronJob:
     zone, schedule = _zone_of(call, job), job.schedule
     kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
     return contract.CronJob.of(
@@ -283,9 +285,9 @@ def _shown(call: Call, job: Job) -> contract.CronJob:
         schedule={kind: value for kind, value in kinds.items() if value is not None},
         session_key=str(job.session),
         next_run_ms=job.next_ms,
-        next_run=_in_zone(job.next_ms, zone),
+        next_run=_iso_time(job.next_ms, zone),
         last_run_ms=job.last_ms,
-        last_run=_in_zone(job.last_ms, zone),
+        last_run=_iso_time(job.last_ms, zone),
         last_error=job.last_detail,
         is_running=job.running is not None,
     )

@@ -1,4 +1,4 @@
-"""Handlers of the methods about the fleet as a whole."""
+"""Handlers of methods about the whole fleet."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.adapters import AccountState, accounts_here
 from remoteclaw.fleet.deadletters import DeadLetter
 from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.fleet.usage import added_up
+from remoteclaw.fleet.usage import sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.page.chats import CHANNEL
@@ -26,21 +26,22 @@ from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools import fleet as contract
 from remoteclaw.tools.base import NoParams
 
-#: The most sessions at work that are told of one by one.
+#: The status lists at most this many sessions with work.
 MAX_SESSIONS = 50
-#: How much of a dead letter's text is shown, in characters.
-MAX_CHARS = 300
-#: How long the doctor may take, in seconds: a call has 120. A CLI that hangs costs it 20.
-EXAMINE_S = 110.0
-#: More than it ever prints, in bytes.
-MAX_BYTES = 1_000_000
-#: -P, so that no file of the directory in which the gateway was started is taken for a module.
+#: At most this many characters of a dead letter's text are shown.
+MAX_LETTER_CHARS = 300
+#: How long the doctor may take, in seconds: less than a call, which may take 120 s. A CLI that
+#: hangs delays it by 20 s.
+DOCTOR_S = 110.0
+#: The maximum size of the doctor's output, in bytes: more than it ever prints.
+MAX_DOCTOR_BYTES = 1_000_000
+#: With -P, Python imports no modules from the directory in which the gateway was started.
 DOCTOR = (sys.executable, "-P", "-m", "remoteclaw.cli", "doctor", "--json")
-_FINDINGS = TypeAdapter(tuple[contract.Finding, ...])
+_FINDINGS = TypeAdapter(tuple[contract.DoctorFinding, ...])
 
-#: What runs, by its state directory: who asks meanwhile waits for the same.
+#: The running doctor of each state directory. Calls during its run wait for the same result.
 _running: dict[Path, asyncio.Task[contract.DoctorResult]] = {}
-#: How many agents or sessions are told: those who took most.
+#: The usage of at most this many agents, sessions or days is returned.
 MAX_ROWS = 1000
 
 
@@ -48,27 +49,31 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     fleet = call.fleet
     workers = await fleet.workers.list()
     count, busy = await fleet.sessions.busy(limit=MAX_SESSIONS)
-    # The page's own chats are in no configuration: gateways deliver for them.
+    # The page's account is not configured; gateways deliver for it.
     adapters = await accounts_here(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
     return contract.FleetResult(
         at_ms=now_ms(),
-        problems=(*await _problems(call), *_worker_problems(workers), *_lame(adapters)),
+        problems=(
+            *await _general_problems(call),
+            *_worker_problems(workers),
+            *_adapter_problems(adapters),
+        ),
         lanes=_lanes(workers, await fleet.workers.hints()),
         workers=tuple(_worker(view, busy) for view in workers),
         busy_sessions=count,
-        sessions=await _at_work(fleet, busy),
-        agents=await _warm(fleet, call.home),
+        sessions=await _busy_sessions(fleet, busy),
+        agents=await _warm_agents(fleet, call.home),
         adapters=tuple(_adapter(state) for state in adapters),
         dead_letters=await fleet.dead_letters.count(),
     )
 
 
-async def _problems(call: Call) -> Sequence[contract.Problem]:
+async def _general_problems(call: Call) -> Sequence[contract.Problem]:
     config = watched.problem if (watched := call.watched_config) else None
     memory = (await call.fleet.scripts.memory()).problem
-    sweeper = None if await call.fleet.workers.have_sweeper() else NO_SWEEPER
-    found = {"configuration": config, "redis": memory, "sweeper": sweeper}
-    return [contract.Problem(subject=name, text=text) for name, text in found.items() if text]
+    sweeper = None if await call.fleet.workers.has_sweeper() else NO_SWEEPER
+    problems = {"configuration": config, "redis": memory, "sweeper": sweeper}
+    return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
 
 def _worker_problems(workers: Sequence[WorkerView]) -> Iterator[contract.Problem]:
@@ -79,7 +84,7 @@ def _worker_problems(workers: Sequence[WorkerView]) -> Iterator[contract.Problem
             yield contract.Problem(subject="workers", text=view.problem)
 
 
-def _lame(adapters: Sequence[AccountState]) -> Iterator[contract.Problem]:
+def _adapter_problems(adapters: Sequence[AccountState]) -> Iterator[contract.Problem]:
     for state in adapters:
         if state.problem:
             yield contract.Problem(subject=f"channel {state.account}", text=state.problem)
@@ -88,30 +93,33 @@ def _lame(adapters: Sequence[AccountState]) -> Iterator[contract.Problem]:
 def _lanes(
     workers: Sequence[WorkerView], hints: Mapping[keys.Lane, int]
 ) -> tuple[contract.LaneLoad, ...]:
-    served = [lane for view in workers for lane in _served(view)]
+    served = [lane for view in workers for lane in _served_lanes(view)]
     return tuple(
         contract.LaneLoad(name=lane, workers=served.count(lane), hints=count)
         for lane, count in hints.items()
     )
 
 
-def _served(view: WorkerView) -> tuple[str, ...]:
-    """Return the lanes that a worker serves, whether for all hosts or for its own."""
+def _served_lanes(view: WorkerView) -> tuple[str, ...]:
+    """Return the lanes that a worker serves, for all hosts or for its own host only."""
     queues = {queue.partition("@")[0] for queue in view.queues}
     return tuple(lane for lane in keys.LANES if lane in queues)
 
 
 def _worker(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
-    session = next((one for one in busy if view.session and one.sid.startswith(view.session)), None)
+    sid = view.session
+    session = next((each for each in busy if sid and each.sid.startswith(sid)), None)
     return contract.Worker.of(
         view,
-        lanes=_served(view),
+        lanes=_served_lanes(view),
         session_key=str(session.key) if session else None,
         since_ms=session.busy_since_ms if session else None,
     )
 
 
-async def _at_work(fleet: Fleet, busy: Sequence[SessionView]) -> tuple[contract.SessionAtWork, ...]:
+async def _busy_sessions(
+    fleet: Fleet, busy: Sequence[SessionView]
+) -> tuple[contract.SessionAtWork, ...]:
     waiting_since = await fleet.sessions.waiting_since(busy)
     return tuple(
         contract.SessionAtWork.of(
@@ -125,11 +133,11 @@ async def _at_work(fleet: Fleet, busy: Sequence[SessionView]) -> tuple[contract.
     )
 
 
-async def _warm(fleet: Fleet, home: Home) -> tuple[contract.WarmAgent, ...]:
+async def _warm_agents(fleet: Fleet, home: Home) -> tuple[contract.WarmAgentInfo, ...]:
     warm = await asyncio.to_thread(warm_agents, home.runs)
-    sessions = await fleet.sessions.of_agents() if warm else {}
+    sessions = await fleet.sessions.by_agent_path() if warm else {}
     return tuple(
-        contract.WarmAgent(
+        contract.WarmAgentInfo(
             session_key=str(session) if (session := sessions.get(agent.path)) else None,
             since_ms=agent.since_ms,
             memory_bytes=agent.memory_bytes,
@@ -149,11 +157,11 @@ def _adapter(state: AccountState) -> contract.Adapter:
 # -- dead letters ----------------------------------------------------------------------------------
 
 
-async def _letters(call: Call, params: contract.LettersParams) -> contract.LettersResult:
-    letters = call.fleet.dead_letters
-    found = await letters.list(limit=params.limit)
+async def _list_letters(call: Call, params: contract.LettersParams) -> contract.LettersResult:
+    dead_letters = call.fleet.dead_letters
+    letters = await dead_letters.list(limit=params.limit)
     return contract.LettersResult(
-        letters=tuple(_letter(letter) for letter in found), count=await letters.count()
+        letters=tuple(_letter(letter) for letter in letters), count=await dead_letters.count()
     )
 
 
@@ -162,7 +170,7 @@ def _letter(letter: DeadLetter) -> contract.Letter:
         letter,
         session_key=str(letter.session) if letter.session else None,
         account=letter.account or None,
-        text=letter.text if letter.text is None else letter.text[:MAX_CHARS],
+        text=letter.text if letter.text is None else letter.text[:MAX_LETTER_CHARS],
         files=len(letter.attachments),
     )
 
@@ -181,42 +189,45 @@ async def _drop(call: Call, params: contract.LetterParams) -> contract.Dropped:
     return contract.Dropped(id=params.id)
 
 
-# -- the doctor: the command itself, since it starts agent CLIs and waits for them -----------------
+# -- the doctor ------------------------------------------------------------------------------------
 
 
 async def _doctor(call: Call, _params: NoParams) -> contract.DoctorResult:
     home = call.home
     task = _running.get(home.path)
     if task is None:
-        task = _running[home.path] = asyncio.create_task(_examine(home))
+        task = _running[home.path] = asyncio.create_task(_run_doctor(home))
         task.add_done_callback(lambda _: _running.pop(home.path))
     return await asyncio.shield(task)
 
 
-async def _examine(home: Home) -> contract.DoctorResult:
+async def _run_doctor(home: Home) -> contract.DoctorResult:
+    """Run the command `remoteclaw doctor`, which starts agent CLIs and waits for them."""
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
     try:
-        _, printed = await run_to_end(DOCTOR, env=env, timeout_s=EXAMINE_S, most_bytes=MAX_BYTES)
+        _, printed = await run_to_end(
+            DOCTOR, env=env, timeout_s=DOCTOR_S, max_bytes=MAX_DOCTOR_BYTES
+        )
         findings = _FINDINGS.validate_json(printed)
     except TimeoutError:
-        raise _refused(f"took longer than {EXAMINE_S:.0f} s") from None
+        raise _doctor_refusal(f"took longer than {DOCTOR_S:.0f} s") from None
     except (OSError, ValidationError) as error:
-        raise _refused(f"failed ({type(error).__name__})") from None
+        raise _doctor_refusal(f"failed ({type(error).__name__})") from None
     return contract.DoctorResult(host=socket.gethostname(), at_ms=now_ms(), findings=findings)
 
 
-def _refused(what: str) -> CallRefused:
-    where = socket.gethostname()
-    return CallRefused("UNAVAILABLE", f"The doctor {what}: run `remoteclaw doctor` on {where}.")
+def _doctor_refusal(problem: str) -> CallRefused:
+    host = socket.gethostname()
+    return CallRefused("UNAVAILABLE", f"The doctor {problem}: run `remoteclaw doctor` on {host}.")
 
 
 # -- usage -----------------------------------------------------------------------------------------
 
 
 async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResult:
-    sums = added_up(await call.fleet.usage.days(days=params.days), by=params.by)
-    told = list(sums.items())[:MAX_ROWS]
-    sids = [name.encode() for name, _ in told if params.by == "session"]
+    sums = sum_usage(await call.fleet.usage.days(days=params.days), by=params.by)
+    rows = list(sums.items())[:MAX_ROWS]
+    sids = [name.encode() for name, _ in rows if params.by == "session"]
     views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
     return contract.UsageResult(
         rows=tuple(
@@ -225,14 +236,14 @@ async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResu
                 name=str(view.key) if (view := views.get(name)) else name,
                 title=view.name if view else None,
             )
-            for name, used in told
+            for name, used in rows
         )
     )
 
 
 HANDLERS: Mapping[str, Handler] = {
     "fleet.status": _status,
-    "deadletters.list": _letters,
+    "deadletters.list": _list_letters,
     "deadletters.retry": _retry,
     "deadletters.drop": _drop,
     "doctor": _doctor,

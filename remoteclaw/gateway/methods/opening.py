@@ -8,8 +8,8 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.host_terminals import NOT_OPEN
-from remoteclaw.gateway.methods.console import chat_of
-from remoteclaw.gateway.session_access import find
+from remoteclaw.gateway.methods.console import console_chat
+from remoteclaw.gateway.session_access import find_session
 from remoteclaw.gateway.viewers import terminal_of
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.safe_open import BadSubdir, parts_of
@@ -18,29 +18,29 @@ from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import ghostty
 from remoteclaw.tty import input as typing
 
-#: How the main conversation with an agent is called.
+#: The name of the main conversation with an agent.
 MAIN = "main"
-#: One sentence for an agent that there is not, one that the token is not for, and a place that is
-#: none: who asks learns of none of them which it was.
+#: The same sentence for an unknown agent, an agent that the token is not for, and a bad `subdir`: a
+#: caller can't find out which of them it was.
 NO_PLACE = (
     "Nothing was opened: name an agent that this token may use, and in subdir, if at all, a "
     "directory below its workspace, such as `src/web`."
 )
 GONE = (
-    "The conversation of this terminal is not there any more: a message to the session begins "
-    "another one."
+    "The conversation of this terminal does not exist any more: a message to the session begins "
+    "a new one."
 )
-#: When to come back to a host that has too much to do, in seconds.
+#: When a client should try again on an overloaded host, in seconds.
 BUSY_S = 30.0
-#: For how long an opening waits for the end of the terminal before, and the pause from one look to
-#: the next, in seconds.
-ENDING_S, AGAIN_S = 15.0, 0.1
+#: How long a call waits for the session's previous terminal to end, and the pause between two
+#: attempts, in seconds.
+ENDING_S, RETRY_S = 15.0, 0.1
 NO_WORKER = "No worker is running that could open it: start one with `remoteclaw worker`."
 
 
 async def open_terminal(call: Call, params: contract.OpenTerminalParams) -> contract.OpenedTerminal:
-    """Open one; behind one that is being ended, as soon as that is over."""
-    _check_place(call, params)
+    """Open a terminal. If the session's previous terminal is ending, wait for its end first."""
+    _check_agent_and_subdir(call, params)
     session, name = await _session_for(call, params)
     until = boottime() + ENDING_S
     while True:
@@ -49,7 +49,7 @@ async def open_terminal(call: Call, params: contract.OpenTerminalParams) -> cont
         except TerminalEnding:
             if boottime() >= until:
                 raise
-        await asyncio.sleep(AGAIN_S)
+        await asyncio.sleep(RETRY_S)
 
 
 async def _open_now(
@@ -63,7 +63,7 @@ async def _open_now(
     before = await call.fleet.terminals.record(session.sid)
     is_open = before is not None and before.is_open
     if params.resume and before and before.conversation and not is_open:
-        (before,) = await call.terminals.resumable.look([before])
+        (before,) = await call.terminals.resumable.check([before])
         if not before.resumable:
             raise CallRefused("GONE", GONE)
     if not is_open and (problem := ghostty.problem()):
@@ -100,12 +100,12 @@ async def _open_now(
         raise CallRefused("UNAVAILABLE", NOT_OPEN)
     is_new = not accepted.is_duplicate
     waits = is_new and view is not None and view.turn is not None
-    terminal = terminal_of(call.terminals.seen(record))
+    terminal = terminal_of(call.terminals.newest_record(record))
     return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
 
 
-def _check_place(call: Call, params: contract.OpenTerminalParams) -> None:
-    """Refuse an agent that there is not, and a directory that leads elsewhere by its text alone."""
+def _check_agent_and_subdir(call: Call, params: contract.OpenTerminalParams) -> None:
+    """Raise `CallRefused` for an unknown agent, or a `subdir` that leads out of the workspace."""
     try:
         parts_of(params.subdir or "")
         call.config.agent(params.agent)
@@ -114,14 +114,14 @@ def _check_place(call: Call, params: contract.OpenTerminalParams) -> None:
 
 
 async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple[SessionKey, str]:
-    """Return the session whose agent is opened, and what people call it."""
+    """Return the session whose terminal is opened, and its name for people."""
     if params.session is None:
-        chat = chat_of(call, params.agent)
+        chat = console_chat(call, params.agent)
         thread = None if params.name == MAIN else params.name
         return replace(chat, thread=thread), params.name
     if params.agent is not None:
         raise CallRefused(
             "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."
         )
-    view = await find(call, params.session)
+    view = await find_session(call, params.session)
     return view.key, view.label or view.title or ""

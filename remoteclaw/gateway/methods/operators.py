@@ -1,4 +1,4 @@
-"""Handlers of operators' methods: the fleet's status, messages to agents, subscriptions."""
+"""Handlers of methods for operators: the fleet's status, messages to agents, subscriptions."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.session_access import answered, find
+from remoteclaw.gateway.session_access import find_session, send_result
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.operators import (
@@ -27,12 +27,12 @@ from remoteclaw.tools.sessions import SendResult
 
 
 async def health(_call: Call, _params: NoParams) -> Health:
-    """Say that the gateway answers."""
+    """Report that the gateway answers."""
     return Health(status="ok", version=__version__)
 
 
 async def status(call: Call, _params: NoParams) -> FleetStatus:
-    """Say what runs."""
+    """Report the state of the fleet."""
     workers = await call.fleet.workers.list()
     busy, _ = await call.fleet.sessions.busy(limit=1)
     return FleetStatus(
@@ -40,16 +40,16 @@ async def status(call: Call, _params: NoParams) -> FleetStatus:
         hints=await call.fleet.workers.waiting(),
         busy_sessions=busy,
         dead_letters=await call.fleet.dead_letters.count(),
-        has_sweeper=await call.fleet.workers.have_sweeper(),
+        has_sweeper=await call.fleet.workers.has_sweeper(),
         config_problem=watched.problem if (watched := call.watched_config) else None,
     )
 
 
 async def agent(call: Call, params: AgentParams) -> AgentAccepted:
-    """Give a message to an agent, as a channel's adapter would."""
+    """Send a message to an agent, as a channel's adapter does."""
     name, _ = call.config.agent(params.agent_id)
     message = ChannelMessage.checked(
-        # A call that is repeated is the same message.
+        # A repeated call sends the same message.
         id=params.message_id or f"call-{call.id}",
         text=params.message,
         from_=params.from_,
@@ -69,9 +69,9 @@ async def agent(call: Call, params: AgentParams) -> AgentAccepted:
 
 
 def check_sender(call: Call, session: SessionKey) -> None:
-    """Refuse a message in an owner's name to a token without the scope admin.
+    """Raise `CallRefused` for a message in an owner's name unless the token has the scope admin.
 
-    For an owner, an agent uses tools that operators need that scope for.
+    In an owner's turn, the agent may use tools that require this scope of operators.
     """
     subject = tool_policy.Subject(
         agent=session.agent,
@@ -91,7 +91,7 @@ def check_sender(call: Call, session: SessionKey) -> None:
 async def wait(call: Call, params: WaitParams) -> SendResult:
     """Wait for a message's outcome."""
     session, _, entry_id = params.run_id.partition("-")
-    view = await find(call, session)
+    view = await find_session(call, session)
     outcome = await call.fleet.outcomes.read(view.sid, entry_id)
     if outcome is None:
         raise CallRefused(
@@ -100,7 +100,7 @@ async def wait(call: Call, params: WaitParams) -> SendResult:
     if not outcome.is_final and params.timeout > 0:
         waited = await call.fleet.outcomes.wait(view.sid, entry_id, timeout_s=params.timeout)
         outcome = waited or outcome
-    return answered(
+    return send_result(
         outcome if outcome.is_final else None,
         session_key=str(view.key),
         run_id=f"{view.sid}-{entry_id}",
@@ -108,8 +108,8 @@ async def wait(call: Call, params: WaitParams) -> SendResult:
 
 
 async def stop(call: Call, params: SessionParams) -> Stopped:
-    """Stop what a session has accepted so far."""
-    view = await find(call, params.session_key)
+    """Stop a session's running turn and drop the messages that it has accepted so far."""
+    view = await find_session(call, params.session_key)
     return Stopped(stopped=await call.fleet.sessions.stop(view.sid, call=call.id))
 
 
@@ -121,8 +121,8 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
     if outcome is None:
         raise CallRefused(
             "UNAVAILABLE",
-            "The conversation goes on, since what runs has not stopped or no worker is free; it "
-            "ends as soon as one is, before anything else is answered.",
+            "The conversation has not ended yet, because the running turn has not stopped or no "
+            "worker is free. It ends as soon as possible, before any other message is answered.",
         )
     if outcome.status != "done":
         raise CallRefused(
@@ -133,15 +133,15 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
 
 
 async def subscribe(call: Call, params: SessionParams) -> Subscribed:
-    """Have events of a session sent over this connection."""
-    view = await find(call, params.session_key)
+    """Start sending a session's events over the call's connection."""
+    view = await find_session(call, params.session_key)
     await call.events.subscribe(view.sid, str(view.key))
     return Subscribed(session_key=str(view.key))
 
 
 async def unsubscribe(call: Call, params: SessionParams) -> Subscribed:
-    """Have no more of them sent."""
-    view = await find(call, params.session_key)
+    """Stop sending a session's events over the call's connection."""
+    view = await find_session(call, params.session_key)
     call.events.unsubscribe(view.sid)
     return Subscribed(session_key=str(view.key))
 

@@ -1,4 +1,4 @@
-"""Handlers of operators who look after sessions."""
+"""Handlers of methods with which operators supervise sessions."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.methods.sessions import facts_of, history_of
-from remoteclaw.gateway.search import MAX_LOOKED_AT, search_records
-from remoteclaw.gateway.session_access import find
-from remoteclaw.gateway.traces import find_message, told, traced
+from remoteclaw.gateway.methods.sessions import common_fields, history_of
+from remoteclaw.gateway.search import MAX_SESSIONS, search_records
+from remoteclaw.gateway.session_access import find_session
+from remoteclaw.gateway.traces import find_message, message_trace, read_trace
 from remoteclaw.session.record import count_messages
 from remoteclaw.tools import oversight as contract
 from remoteclaw.tools.operators import SessionParams
@@ -21,39 +21,39 @@ from remoteclaw.tools.sessions import HistoryResult
 
 
 async def _search(call: Call, params: contract.SearchParams) -> contract.SearchResult:
-    asks = Counter(one.session.sid for one in await call.fleet.asks.waiting())
+    asks = Counter(request.session.sid for request in await call.fleet.asks.waiting())
     is_narrowed = bool(params.query or params.state or params.channel or params.agent)
-    most = MAX_LOOKED_AT if is_narrowed else params.limit + 1
-    newest = await call.fleet.sessions.list(limit=most)
+    max_views = MAX_SESSIONS if is_narrowed else params.limit + 1
+    newest = await call.fleet.sessions.list(limit=max_views)
     known = {view.sid for view in newest}
-    # A session may wait for a person for so long that many others are newer.
+    # A session that waits for a person may be older than the newest `max_views`.
     older = await call.fleet.sessions.views([sid.encode() for sid in asks if sid not in known])
     views = sorted([*newest, *older], key=lambda view: view.sid not in asks)
-    fitting = [view for view in views if _fits(view, params, asks)]
-    searched = most if is_narrowed and len(newest) == most else None
+    matching = [view for view in views if _matches(view, params, asks)]
+    searched = max_views if is_narrowed and len(newest) == max_views else None
     excerpts: Mapping[str, contract.Excerpt] = {}
     if params.in_words and params.query:
-        found = await search_records(call.fleet, fitting, params.query, most=params.limit + 1)
-        fitting, excerpts = [*found.views], found.excerpts
-        searched = found.searched or searched
+        matches = await search_records(call.fleet, matching, params.query, limit=params.limit + 1)
+        matching, excerpts = [*matches.views], matches.excerpts
+        searched = matches.searched or searched
     return contract.SearchResult(
         sessions=tuple(
             contract.FoundSession.of(
                 view,
-                **facts_of(view),
+                **common_fields(view),
                 asks=asks[view.sid],
                 excerpt=excerpts.get(view.sid),
             )
-            for view in fitting[: params.limit]
+            for view in matching[: params.limit]
         ),
-        is_complete=len(fitting) <= params.limit,
+        is_complete=len(matching) <= params.limit,
         searched=searched,
         channels=tuple(sorted({*call.config.channels, *(view.key.provider for view in views)})),
         agents=tuple(sorted({*call.config.agents, *(view.key.agent for view in views)})),
     )
 
 
-def _fits(view: SessionView, params: contract.SearchParams, asks: Mapping[str, int]) -> bool:
+def _matches(view: SessionView, params: contract.SearchParams, asks: Mapping[str, int]) -> bool:
     is_in_state = (
         bool(asks[view.sid]) if params.state == "asks" else view.shown_status == params.state
     )
@@ -61,34 +61,36 @@ def _fits(view: SessionView, params: contract.SearchParams, asks: Mapping[str, i
         (params.state is None or is_in_state)
         and params.channel in (None, view.key.provider)
         and params.agent in (None, view.key.agent)
-        and (params.in_words or view.is_called(params.query))
+        and (params.in_words or view.matches(params.query))
     )
 
 
 async def _show(call: Call, params: SessionParams) -> contract.SessionDetails:
-    view = await find(call, params.session_key)
+    view = await find_session(call, params.session_key)
     used = await call.fleet.usage.session(view.key.agent, view.sid)
     started = await call.fleet.sessions.children(view.sid)
     return contract.SessionDetails.of(
         view,
-        **facts_of(view),
+        **common_fields(view),
         model=view.model_in(call.config),
         started_by=str(view.parent) if view.parent else None,
         has_started=tuple(str(child.key) for child in started),
-        queue=_settings(call, view, view.queue),
+        queue=_queue_settings(call, view, view.queue),
         usage=used.plain() if used.turns else None,
     )
 
 
-def _settings(call: Call, view: SessionView, own: QueueOverride | None) -> contract.QueueSettings:
-    holds = call.config.queue.of(view.key.provider, own)
-    settings = {name: getattr(holds, name) for name in QueueOverride.model_fields}
-    owned = own.model_dump(exclude_none=True) if own else {}
-    return contract.QueueSettings(**settings, own=tuple(owned))
+def _queue_settings(
+    call: Call, view: SessionView, own: QueueOverride | None
+) -> contract.QueueSettings:
+    effective = call.config.queue.of(view.key.provider, own)
+    settings = {name: getattr(effective, name) for name in QueueOverride.model_fields}
+    overrides = own.model_dump(exclude_none=True) if own else {}
+    return contract.QueueSettings(**settings, own=tuple(overrides))
 
 
 async def _archive(call: Call, params: SessionParams) -> contract.ArchiveResult:
-    view = await find(call, params.session_key)
+    view = await find_session(call, params.session_key)
     return contract.ArchiveResult(
         ended=tuple(
             contract.EndedConversation(
@@ -100,7 +102,7 @@ async def _archive(call: Call, params: SessionParams) -> contract.ArchiveResult:
 
 
 async def _archived(call: Call, params: contract.ArchivedParams) -> HistoryResult:
-    view = await find(call, params.session_key)
+    view = await find_session(call, params.session_key)
     for one in await call.fleet.records.ended(view.sid):
         if one.at_ms == params.ended_ms:
             return history_of(view, one.record, params)
@@ -112,31 +114,31 @@ async def _archived(call: Call, params: contract.ArchivedParams) -> HistoryResul
 
 async def _trace(call: Call, params: contract.TraceParams) -> contract.TraceResult:
     sid, entry_id = await find_message(call.fleet, params.what)
-    outcomes = await traced(call.fleet, sid, entry_id, most=params.limit)
+    outcomes = await read_trace(call.fleet, sid, entry_id, limit=params.limit)
     view = await call.fleet.sessions.view(sid)
     earlier = outcomes[-1].previous
     return contract.TraceResult(
         session_key=str(view.key) if view else None,
-        messages=tuple(told(sid, outcome) for outcome in outcomes),
+        messages=tuple(message_trace(sid, outcome) for outcome in outcomes),
         before=f"{sid[:8]}-{earlier}" if earlier else None,
     )
 
 
 async def _label(call: Call, params: contract.LabelParams) -> contract.Labelled:
-    view = await find(call, params.session_key)
+    view = await find_session(call, params.session_key)
     await call.fleet.sessions.label(view, params.label)
     return contract.Labelled(session_key=str(view.key), label=params.label)
 
 
 async def _queue(call: Call, params: contract.QueueParams) -> contract.QueueSettings:
-    view = await find(call, params.session_key)
-    wanted = params.model_dump(exclude={"session_key", "reset"}, exclude_none=True)
-    own = await call.fleet.sessions.change_queue(view, wanted, is_reset=params.reset)
-    return _settings(call, view, own)
+    view = await find_session(call, params.session_key)
+    changes = params.model_dump(exclude={"session_key", "reset"}, exclude_none=True)
+    own = await call.fleet.sessions.change_queue(view, changes, is_reset=params.reset)
+    return _queue_settings(call, view, own)
 
 
 async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
-    view = await find(call, params.session_key)
+    view = await find_session(call, params.session_key)
     target = view.key
     if target.task is not None:
         raise CallRefused(
@@ -148,8 +150,8 @@ async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
     if command and command.name in {*COMMANDS, *ALIASES}:
         raise CallRefused(
             "INVALID_REQUEST",
-            f"/{command.name} was not sent: commands are of those who are in the chat. A slash "
-            "before it sends it to the agent as a message.",
+            f"/{command.name} was not sent: only people in the chat can use commands. Put another "
+            "slash in front to send it to the agent as a message.",
         )
     name = call.operator.name
     who = f"{name} on the page" if call.is_from_page else f"the operator {name}"
@@ -160,7 +162,7 @@ async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
         user_name=who,
         timestamp=now_ms(),
     )
-    entry_id = await call.fleet.calls.entry(
+    entry_id = await call.fleet.calls.put_entry(
         None,
         call.id,
         target,

@@ -1,4 +1,4 @@
-"""Handlers of tasks: starting, cancelling, their progress, and the tree of all."""
+"""Handlers of tasks: starting, messaging and cancelling them, their progress and their tree."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,9 +9,9 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.chat_targets import place_of
+from remoteclaw.gateway.chat_targets import target_place
 from remoteclaw.gateway.rights import is_for_owner
-from remoteclaw.gateway.session_access import answered, current, find
+from remoteclaw.gateway.session_access import current_session, find_session, send_result
 from remoteclaw.gateway.task_tree import tree_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
@@ -19,16 +19,16 @@ from remoteclaw.tasks.tell import tell
 from remoteclaw.tools import tasks as contract
 from remoteclaw.tools.operators import SessionParams
 
-#: How much is kept of what an agent says of its progress, in characters and in bytes.
-MAX_PROGRESS = 256
-FOR_NOBODY = (
+#: The maximum length of a task's progress, in characters and in bytes of UTF-8.
+MAX_PROGRESS_CHARS = 256
+NO_PARENT = (
     "This session works for no other one, so nobody waits for its progress: say it in your answer."
 )
-FOR_AGENTS = "Only the agent of a task says how far it is: `sessions.tree` shows what it has said."
+AGENTS_ONLY = "Only the agent of a task reports its progress; `sessions.tree` shows it."
 
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
-    parent = await current(call)
+    parent = await current_session(call)
     check_hops(call.config, call.caller)
     check_depth(call.config, parent)
     session = await _new_session(call, params, parent.key)
@@ -59,32 +59,37 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         child_session_key=str(started),
         label=params.label,
         knows=_knows(knows),
-        note=_LESS.get(knows) if params.knows == "conversation" else None,
+        note=_NOTES_OF_LESS_KNOWN.get(knows) if params.knows == "conversation" else None,
     )
 
 
-#: What is said of a session that knows less than was asked for, by what it begins with.
-_LESS = {
+#: The note about a session that knows less than was requested, by what it knows.
+_NOTES_OF_LESS_KNOWN = {
     "notes": "It begins with notes of what was said here: its agent can't copy the conversation.",
-    "nothing": "Nothing could be copied: it is told what this turn is about, and the task.",
+    "nothing": "Nothing could be copied. The branch gets the task and the messages of this turn.",
 }
 
 
-def _knows(told: str) -> Literal["nothing", "notes", "conversation"]:
-    return "conversation" if told == "conversation" else "notes" if told == "notes" else "nothing"
+def _knows(basis: str) -> Literal["nothing", "notes", "conversation"]:
+    return "conversation" if basis == "conversation" else "notes" if basis == "notes" else "nothing"
 
 
 async def _new_session(call: Call, params: contract.SpawnParams, parent: SessionKey) -> SessionKey:
-    """Return agent, chat and user of a new session: its parent's, unless the call names others."""
+    """Return the key of a new session without its task.
+
+    Agent and chat are the parent's unless the call names others. Raises `CallRefused`.
+    """
     session = replace(parent, agent=_agent(call, params.agent_id, parent), task=None)
-    return await _at(call, session, params.channel) if params.channel is not None else session
+    return (
+        await _with_chat(call, session, params.channel) if params.channel is not None else session
+    )
 
 
 def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
-    """Return the agent of a new session. Raises `CallRefused` for one that it may not start."""
+    """Return the agent of a new session. Raises `CallRefused` if `parent` may not start it."""
     if wanted is None or wanted == parent.agent:
         return parent.agent
-    call.config.agent(wanted)  # raises, if there is none
+    call.config.agent(wanted)  # raises if the agent is not configured
     _, settings = call.config.agent(parent.agent)
     if call.caller and not {wanted, "*"}.intersection(settings.spawns):
         raise CallRefused(
@@ -95,14 +100,22 @@ def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
     return wanted
 
 
-async def _at(call: Call, here: SessionKey, channel: str) -> SessionKey:
-    """Return a session's key with another place. Another channel has other rules: owners only."""
-    there = place_of(call, await call.fleet.replies.readers(), channel)
-    names = (there.provider, there.account, there.chat)
-    if names == (here.provider, here.account, here.channel_id):
-        return here
+async def _with_chat(call: Call, session: SessionKey, channel: str) -> SessionKey:
+    """Return a session's key with the chat `channel`.
+
+    Raises `CallRefused` for another chat unless the turn is an owner's, because other rules may
+    hold there.
+    """
+    place = target_place(call, await call.fleet.replies.readers(), channel)
+    chat = (place.provider, place.account, place.chat)
+    if chat == (session.provider, session.account, session.channel_id):
+        return session
     moved = replace(
-        here, provider=there.provider, account=there.account, channel_id=there.chat, thread=None
+        session,
+        provider=place.provider,
+        account=place.account,
+        channel_id=place.chat,
+        thread=None,
     )
     if call.caller and not is_for_owner(call.config, call.caller):
         raise CallRefused("FORBIDDEN", "Only an owner's turn can start a session for another chat.")
@@ -110,16 +123,16 @@ async def _at(call: Call, here: SessionKey, channel: str) -> SessionKey:
 
 
 async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.SubagentsResult:
-    own = await current(call)
-    runs = [view async for view in _below(call, own)]
+    own = await current_session(call)
+    runs = [view async for view in _descendants(call, own)]
     target = params.params
-    is_named = target.run_id is not None or target.label is not None
-    if is_named:
-        runs = [view for view in runs if _is_named(view, target)]
+    has_target = target.run_id is not None or target.label is not None
+    if has_target:
+        runs = [view for view in runs if _matches(view, target)]
         if not runs:
             raise CallRefused(
                 "NOT_FOUND",
-                "This session has no such task: the action list has those that there are.",
+                "This session has no such task: the action list returns its tasks.",
             )
     elif params.action in ("status", "tell"):
         raise CallRefused("INVALID_REQUEST", f"subagents: {params.action} needs runId or label.")
@@ -127,13 +140,15 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
         return await _tell(call, params.message, own, runs)
     cancelled = 0
     if params.action == "cancel":
-        tops = runs if is_named else [view for view in runs if view.parent == own.key]
-        for view in tops:
-            _check_not_earlier(view, target.run_id)
+        to_cancel = runs if has_target else [view for view in runs if view.parent == own.key]
+        for view in to_cancel:
+            _check_is_current_run(view, target.run_id)
             cancelled += await call.fleet.sessions.stop(view.sid, wants_result=False)
     return contract.SubagentsResult(
         action=params.action,
-        runs=tuple([await _told(call, view, params.action == "status", own.key) for view in runs]),
+        runs=tuple(
+            [await _subagent(call, view, params.action == "status", own.key) for view in runs]
+        ),
         cancelled=cancelled,
     )
 
@@ -141,7 +156,7 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
 async def _tell(
     call: Call, message: str | None, own: SessionView, runs: Sequence[SessionView]
 ) -> contract.SubagentsResult:
-    """Tell a task something; return its run, which may be another one than before."""
+    """Send a message to a task; return its run, which may be a new one."""
     if message is None:
         raise CallRefused("INVALID_REQUEST", "subagents: tell needs message.")
     if len(runs) > 1:
@@ -149,7 +164,7 @@ async def _tell(
     (child,) = runs
     if child.parent != own.key:
         raise CallRefused(
-            "FORBIDDEN", f"Only the session that has started it can tell it that: {child.parent}."
+            "FORBIDDEN", f"Only the session that started this task can message it: {child.parent}."
         )
     check_hops(call.config, call.caller)
     side_effect = {
@@ -159,7 +174,7 @@ async def _tell(
         "text": message,
         "ts": now_ms(),
     }
-    told = await tell(
+    result = await tell(
         call.fleet,
         call.config,
         call.caller,
@@ -171,49 +186,49 @@ async def _tell(
         side_effect=side_effect,
     )
     call.note(side_effect)
-    now = await call.fleet.sessions.view(child.sid) or child
-    run = await _told(call, replace(now, task_entry=told.run), False, own.key)
-    return contract.SubagentsResult(action="tell", runs=(run,), taken=told.place)
+    view = await call.fleet.sessions.view(child.sid) or child
+    run = await _subagent(call, replace(view, task_entry=result.run), False, own.key)
+    return contract.SubagentsResult(action="tell", runs=(run,), taken=result.place)
 
 
-async def _below(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
-    """Yield the sessions that a session has started, and those that they have."""
+async def _descendants(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
+    """Yield the sessions that a session has started, and their descendants."""
     for child in await call.fleet.sessions.children(view.sid):
         yield child
-        async for other in _below(call, child):
-            yield other
+        async for descendant in _descendants(call, child):
+            yield descendant
 
 
-def _is_named(view: SessionView, target: contract.SubagentsTarget) -> bool:
-    """Whether a session is the one that is meant: by all that is said of it.
+def _matches(view: SessionView, target: contract.SubagentsTarget) -> bool:
+    """Whether a session matches the run id and the label of `target`, if they are set.
 
-    Names of its earlier runs are names of it, too.
+    The id of an earlier run matches, too.
     """
     sid = target.run_id.partition("-")[0] if target.run_id else view.sid
     return sid == view.sid and target.label in (None, view.label)
 
 
-def _check_not_earlier(view: SessionView, run_id: str | None) -> None:
-    """Refuse to cancel a run that has ended: its session does something else by now."""
+def _check_is_current_run(view: SessionView, run_id: str | None) -> None:
+    """Raise `CallRefused` if `run_id` is an earlier run: its session is in another one now."""
     if run_id not in (None, f"{view.sid}-{view.task_entry}"):
         raise CallRefused(
             "INVALID_REQUEST",
-            f"That run has ended. What its session does now is {view.sid}-{view.task_entry}.",
+            f"That run has ended. The current run of its session is {view.sid}-{view.task_entry}.",
         )
 
 
-async def _told(
+async def _subagent(
     call: Call, view: SessionView, has_result: bool, own: SessionKey
 ) -> contract.Subagent:
-    """Return what is known of a session's run; it is done when all that it was told is."""
+    """Return a session's current run. It is done when all messages to it are answered."""
     entry_id = view.task_entry or "0-0"
     newest = view.told_entry or view.retried_entry or entry_id
     outcome = await call.fleet.outcomes.read(view.sid, newest)
     run_id = f"{view.sid}-{entry_id}"
     result = None
     if has_result and outcome and outcome.is_final:
-        told = answered(outcome, session_key=str(view.key), run_id=run_id)
-        result = told.reply or told.error
+        answer = send_result(outcome, session_key=str(view.key), run_id=run_id)
+        result = answer.reply or answer.error
     state = outcome.status if outcome else "unknown"
     return contract.Subagent(
         run_id=run_id,
@@ -229,20 +244,20 @@ async def _told(
 
 async def _progress(call: Call, params: contract.ProgressParams) -> contract.ProgressResult:
     if call.caller is None:
-        raise CallRefused("INVALID_REQUEST", FOR_AGENTS)
-    own = await current(call)
+        raise CallRefused("INVALID_REQUEST", AGENTS_ONLY)
+    own = await current_session(call)
     if own.parent is None:
-        raise CallRefused("INVALID_REQUEST", FOR_NOBODY)
-    line = Scrubber(secrets_of(call.config)).line(params.progress, MAX_PROGRESS)
-    progress = line.encode()[:MAX_PROGRESS].decode(errors="ignore")
-    above = await call.fleet.sessions.above(own)
-    await call.fleet.calls.progress(call.caller, call.id, progress, above=above)
+        raise CallRefused("INVALID_REQUEST", NO_PARENT)
+    line = Scrubber(secrets_of(call.config)).line(params.progress, MAX_PROGRESS_CHARS)
+    progress = line.encode()[:MAX_PROGRESS_CHARS].decode(errors="ignore")
+    above = await call.fleet.sessions.ancestors(own)
+    await call.fleet.calls.store_progress(call.caller, call.id, progress, above=above)
     return contract.ProgressResult(progress=progress)
 
 
 async def _tree(call: Call, params: SessionParams) -> contract.TreeResult:
-    view = await find(call, params.session_key)
-    return tree_of(str(view.key), await call.fleet.work.below(view.sid))
+    view = await find_session(call, params.session_key)
+    return tree_of(str(view.key), await call.fleet.task_trees.read(view.sid))
 
 
 HANDLERS: Mapping[str, Handler] = {

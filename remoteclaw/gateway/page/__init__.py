@@ -1,1 +1,1 @@
-"""The page: the gateway in a browser."""
+"""The page: chats, terminals and administration in a browser."""

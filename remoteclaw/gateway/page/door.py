@@ -1,8 +1,8 @@
-"""The door of the page: its files, the login, and its WebSocket.
+"""The HTTP interface of the page: its files, the login, and its WebSocket.
 
-A browser has a cookie, which no script can read: an operator's token of its own. Sending it proves
-nothing alone, because pages of others make browsers send it, too. So what is asked with it needs
-the page's own origin (the guard looks), and a request a header that no foreign page can set.
+A browser authenticates with a cookie that no script can read: an operator token of its own. Because
+other sites can also make the browser send the cookie, a request needs the page's own origin (the
+guard checks it) and a header that no other site can set.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from remoteclaw.channels.web.profile import person_id
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.doors.files import FilesDoor
-from remoteclaw.gateway.doors.ws import Connection, WebSocketDoor
+from remoteclaw.gateway.doors.ws import WebSocketConnection, WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import address_of, parsed
 from remoteclaw.gateway.page.chats import CHANNEL, session_of
@@ -30,9 +30,9 @@ from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.asks import Ask, AsksResult
 from remoteclaw.tools.base import Params, Result
 from remoteclaw.tools.sessions import HistoryResult
-from remoteclaw.tools.web import Earlier
+from remoteclaw.tools.web import EarlierEvents
 
-#: What a page of ours may do: use its own files and its own gateway, and nothing else.
+#: The headers of every file: the page may use only its own files and its own gateway.
 HEADERS = {
     "Content-Security-Policy": "; ".join(
         (
@@ -57,17 +57,17 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-#: The header by which the page shows that a request is its own.
-OWN = "x-remoteclaw-page"
-#: The longest text that becomes HTML, in characters: this takes a third of a second at worst, in
-#: which nobody else is answered. The page shows a longer one as it is.
-MAX_RENDERED = 30_000
-#: How much of a history becomes HTML, in characters: as above, and an item of it is short.
-MAX_OF_HISTORY = 100_000
-#: Which items of it are Markdown: the words of agents and ours.
-MARKDOWN = frozenset(("agent", "error", "notice"))
-#: The types of its files.
-TYPES = {
+#: The header that marks the page's own requests.
+PAGE_HEADER = "x-remoteclaw-page"
+#: The longest text that is rendered as HTML, in characters: at worst this blocks the event loop for
+#: a third of a second. The page shows a longer text unrendered.
+MAX_RENDERED_CHARS = 30_000
+#: How many characters of a history are rendered as HTML, for the same reason; its items are short.
+MAX_HISTORY_CHARS = 100_000
+#: The roles of the items that are Markdown: messages of agents and of RemoteClaw.
+MARKDOWN_ROLES = frozenset(("agent", "error", "notice"))
+#: The media types of the page's files, by extension.
+MEDIA_TYPES = {
     "html": "text/html",
     "css": "text/css",
     "js": "text/javascript",
@@ -84,7 +84,7 @@ class _Code(Params):
 
 
 class PageDoor:
-    """Answers what the page asks of one gateway."""
+    """Answers the page's HTTP requests to one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -98,24 +98,24 @@ class PageDoor:
             raise CallRefused("NOT_FOUND", "The page has no such file.")
         content, tag = files[name]
         headers = {**HEADERS, "ETag": tag}
-        if name == "sw.js":  # it is for the whole page, and stands below it
+        if name == "sw.js":  # its scope is /, and its own path is below that
             headers["Service-Worker-Allowed"] = "/"
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        kind = TYPES[name.rpartition(".")[2]]
-        return Response(content, media_type=kind, headers=headers)
+        media_type = MEDIA_TYPES[name.rpartition(".")[2]]
+        return Response(content, media_type=media_type, headers=headers)
 
     async def login(self, request: Request) -> Response:
-        """Exchange a code for the cookie; the code is used up."""
+        """Exchange a login code, which is valid once, for the cookie."""
         _check_own(request)
-        made = await self._gateway.fleet.logins.exchange((await parsed(request, _Code)).code)
-        if made is None:
-            self._gateway.meters.auth_failures += 1
+        exchanged = await self._gateway.fleet.logins.exchange((await parsed(request, _Code)).code)
+        if exchanged is None:
+            self._gateway.metrics.auth_failures += 1
             raise CallRefused(
                 "UNAUTHORIZED",
-                "This link is not good any more: `remoteclaw open` prints a new one.",
+                "This link is not valid any more: `remoteclaw open` prints a new one.",
             )
-        token, view = made
+        token, view = exchanged
         person = person_id(view.name, is_admin=view.scope == "admin")
         await self._gateway.fleet.pairings.add(
             CHANNEL, DEFAULT_ACCOUNT, person, name=view.name, by="the page's login"
@@ -132,34 +132,35 @@ class PageDoor:
         if view := await self._gateway.fleet.tokens.find(token):
             await self._gateway.fleet.tokens.revoke(view.id)
             person = person_id(view.name, is_admin=view.scope == "admin")
-            await self._gateway.fleet.pushes.remove(person, view.id)
+            await self._gateway.fleet.push_subscriptions.remove(person, view.id)
         answer = JSONResponse({}, headers=HEADERS)
         self._set_cookie(request, answer, "", lasts_s=0)
         return answer
 
     async def whoami(self, request: Request) -> Response:
-        """Return who is logged in: a page can't tell a refused upgrade from a lost one.
+        """Return the logged-in operator; 401 without a valid cookie.
 
-        `session` is that of one's own first conversation, null for who may not write.
+        The page needs this because it can't tell a refused WebSocket from a lost connection.
+        `session` is the key of the operator's first conversation, null if they may not write.
         """
         _check_own(request)
         view = await self._gateway.fleet.tokens.find(request.cookies.get(cookie_name(request), ""))
         if view is None:
-            raise CallRefused("UNAUTHORIZED", "Nobody is logged in.")
+            raise CallRefused("UNAUTHORIZED", "You are not logged in.")
         person = person_id(view.name, is_admin=view.scope == "admin")
         session = None
-        with contextlib.suppress(ConfigError):  # the chat itself says what is wrong
+        with contextlib.suppress(ConfigError):  # opening the chat reports the error
             if view.scope != "read":
                 session = str(session_of(self._gateway.config(), person, None))
         about = {"name": view.name, "scope": view.scope, "session": session}
         return JSONResponse(about, headers=HEADERS)
 
-    async def take(self, request: Request) -> Response:
-        """Store a file that is to be sent, as `POST /files` does."""
+    async def upload(self, request: Request) -> Response:
+        """Store a file for a message, as `POST /files` does."""
         return await self._files.take(with_token(request))
 
-    async def give(self, request: Request) -> Response:
-        """Return a file of a chat, as `GET /files/SID/BLOB` does: for saving, never for showing."""
+    async def download(self, request: Request) -> Response:
+        """Return a file of a chat, as `GET /files/SID/BLOB` does, but always as a download."""
         answer = await self._files.give(with_token(request))
         answer.headers.update({**HEADERS, "Content-Disposition": "attachment"})
         return answer
@@ -178,14 +179,14 @@ class PageDoor:
 
 
 class PageSocket:
-    """Answers the page's WebSocket connections: events have what is Markdown as HTML, too."""
+    """Answers the page's WebSocket connections, and renders Markdown in their payloads as HTML."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._sockets = WebSocketDoor(gateway)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a connection, which needs the page's origin: the guard has looked at it."""
+        """Answer a connection. It needs an origin, which the guard has checked."""
         connection = HTTPConnection(scope)
         token = connection.cookies.get(cookie_name(connection), "")
         if not token or len(connection.headers.getlist("origin")) != 1:
@@ -196,85 +197,89 @@ class PageSocket:
         await self._sockets.answer(page, send)
 
 
-class _PageConnection(Connection):
-    """A connection of the page: what it is told as Markdown, it is told as HTML, too."""
+class _PageConnection(WebSocketConnection):
+    """A connection of the page, whose payloads also have their Markdown as HTML."""
 
     is_page = True
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON."""
         if isinstance(result, AsksResult | Ask):
-            return self._asks(result)
-        if not isinstance(result, HistoryResult | Earlier):
+            return self._asks_payload(result)
+        if not isinstance(result, HistoryResult | EarlierEvents):
             return super().payload(result)
-        told, room = result.told(), MAX_OF_HISTORY
-        for item in reversed(told["items" if "items" in told else "events"]):  # the newest first
+        payload, room = result.to_json(), MAX_HISTORY_CHARS
+        for item in reversed(payload["items" if "items" in payload else "events"]):  # newest first
             text = item.get("text") or ""
-            is_markdown = item.get("role", "agent") in MARKDOWN and 0 < len(text) <= MAX_RENDERED
+            is_markdown = (
+                item.get("role", "agent") in MARKDOWN_ROLES and 0 < len(text) <= MAX_RENDERED_CHARS
+            )
             if is_markdown and (room := room - len(text)) >= 0:
                 item["html"] = html_of(text)
-        return orjson.dumps(told)
+        return orjson.dumps(payload)
 
-    def _asks(self, result: AsksResult | Ask) -> bytes:
+    def _asks_payload(self, result: AsksResult | Ask) -> bytes:
         """Return requests as JSON."""
-        told, room = orjson.loads(super().payload(result)), MAX_OF_HISTORY
-        for ask in told.get("asks", [told]):
+        payload, room = orjson.loads(super().payload(result)), MAX_HISTORY_CHARS
+        for ask in payload.get("asks", [payload]):
             if (room := room - len(ask["what"])) >= 0:
                 _render_plan(ask)
-        return orjson.dumps(told)
+        return orjson.dumps(payload)
 
-    def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        """Queue an event for sending."""
-        if isinstance(text := payload.get("text"), str) and len(text) <= MAX_RENDERED:
+    def send_event(
+        self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
+    ) -> None:
+        """Queue an event for sending, with its Markdown also as HTML."""
+        if isinstance(text := payload.get("text"), str) and len(text) <= MAX_RENDERED_CHARS:
             payload = {**payload, "html": _rendered(text)}
         if event == "session.ask":
             payload = _render_plan(payload)
-        super().tell(event, payload, may_be_missed=may_be_missed)
+        super().send_event(event, payload, is_droppable=is_droppable)
 
 
 def _render_plan(ask: dict[str, Any]) -> dict[str, Any]:
-    """Add the HTML of a plan, which is Markdown, to a request as it is told; return it."""
-    if ask["kind"] == "plan" and len(ask["what"]) <= MAX_RENDERED:
+    """Add the HTML of a plan, which is Markdown, to a request's payload; return the payload."""
+    if ask["kind"] == "plan" and len(ask["what"]) <= MAX_RENDERED_CHARS:
         ask["html"] = _rendered(ask["what"])
     return ask
 
 
-#: All who follow a session are told the same.
+#: Cached, because all subscribers of a session receive the same text.
 _rendered = functools.lru_cache(maxsize=8)(html_of)
 
 
 def cookie_name(connection: HTTPConnection) -> str:
-    """Return what the cookie is called: browsers don't tell the ports of a computer apart."""
+    """Return the cookie's name, with the port: a browser shares cookies between a host's ports."""
     port = connection.url.port
     return f"remoteclaw_{port}" if port else "remoteclaw"
 
 
 def with_token(request: Request) -> Request:
-    """Return a request of the page with its cookie's token as the token that others send."""
+    """Return a request of the page with the cookie's token in the header `Authorization`."""
     _check_own(request)
     token = request.cookies.get(cookie_name(request), "")
-    named = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
-    headers = [*named, (b"authorization", f"Bearer {token}".encode())]
+    others = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
+    headers = [*others, (b"authorization", f"Bearer {token}".encode())]
     return Request({**request.scope, "headers": headers}, request.receive)
 
 
 def _check_own(request: Request) -> None:
-    """Refuse a request that another page may have had sent.
+    """Raise `CallRefused` for a request that another site may have caused.
 
-    The header is enough where a browser names no origin, as for what only reads: a page of another
-    origin would have to ask whether it may send it.
+    The header is enough for GET requests, for which browsers send no origin: another site can't set
+    it without a preflight request.
     """
     origins = request.headers.getlist("origin")
-    if request.headers.get(OWN) != "1" or (request.method != "GET" and len(origins) != 1):
-        raise CallRefused("FORBIDDEN", "Only the page itself may ask this.")
+    if request.headers.get(PAGE_HEADER) != "1" or (request.method != "GET" and len(origins) != 1):
+        raise CallRefused("FORBIDDEN", "Only the page itself may send this request.")
 
 
 @functools.cache
 def _files() -> Mapping[str, tuple[bytes, str]]:
-    """Return the page's files by name, each with its tag."""
+    """Return the page's files by name, each with its ETag."""
     directory = resources.files("remoteclaw.gateway.page") / "static"
-    found = {file.name: file.read_bytes() for file in directory.iterdir()}
+    contents = {file.name: file.read_bytes() for file in directory.iterdir()}
     return {
         name: (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-        for name, content in found.items()
+        for name, content in contents.items()
     }

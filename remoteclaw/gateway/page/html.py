@@ -1,8 +1,7 @@
-"""Markdown as HTML, for the page.
+"""Renders Markdown as HTML for the page.
 
-Nothing of a text gets into the page but through `escape()`, and each tag is one of those below: so
-there is no HTML of a model, no script and no picture from elsewhere, and the browser needs neither
-a parser nor a sanitizer.
+All text passes through `escape()`, and only the tags below are generated. So a model's HTML,
+scripts and external pictures never reach the page, and the browser needs no parser or sanitizer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,70 +11,70 @@ from remoteclaw.markdown import (
     Block,
     CodeBlock,
     Heading,
+    HorizontalRule,
     ListBlock,
     Paragraph,
     Quote,
-    Rule,
     Span,
     Table,
     blocks_of,
 )
 
-#: What an answer's highest heading is on the page, below the page's own and that of who wrote it:
-#: those who listen go from heading to heading, and none is left out between them.
+#: The level of an answer's highest heading, one below the heading with the author's name: users of
+#: screen readers navigate by headings, so no level is skipped.
 FIRST_HEADING = 3
-#: The box of a task, as it is shown and as it is read aloud.
+#: The box of a task, and its label for screen readers.
 _BOXES = {True: ("☑", "done"), False: ("☐", "to do")}
 
 
 def html_of(markdown: str) -> str:
-    """Return a Markdown text as HTML."""
+    """Return the HTML of a Markdown text."""
     blocks = list(blocks_of(markdown))
-    highest = min((one.level for one in blocks if isinstance(one, Heading)), default=1)
+    highest = min((block.level for block in blocks if isinstance(block, Heading)), default=1)
     return "".join(_blocks(blocks, FIRST_HEADING - highest))
 
 
-def _blocks(blocks: Iterable[Block], lower: int) -> Iterator[str]:
+def _blocks(blocks: Iterable[Block], level_offset: int) -> Iterator[str]:
     for block in blocks:
-        yield from _block(block, lower)
+        yield from _block(block, level_offset)
 
 
-def _block(block: Block, lower: int) -> Iterator[str]:
+def _block(block: Block, level_offset: int) -> Iterator[str]:
     match block:
         case Paragraph(spans):
             yield from _within("p", spans)
         case Heading(level, spans):
-            yield from _within(f"h{min(6, max(FIRST_HEADING, level + lower))}", spans)
+            yield from _within(f"h{min(6, max(FIRST_HEADING, level + level_offset))}", spans)
         case CodeBlock(language, text):
-            # `tabindex`: who has no mouse scrolls what is wider than the page.
+            # `tabindex` makes a wide block scrollable with the keyboard.
             yield f'<pre tabindex="0" data-language="{escape(language)}"><code>{escape(text)}'
             yield "</code></pre>"
         case ListBlock():
-            yield from _list(block, lower)
+            yield from _list(block, level_offset)
         case Table():
             yield from _table(block)
         case Quote(blocks):
             yield "<blockquote>"
-            yield from _blocks(blocks, lower)
+            yield from _blocks(blocks, level_offset)
             yield "</blockquote>"
-        case Rule():
+        case HorizontalRule():
             yield "<hr>"
 
 
-def _list(block: ListBlock, lower: int) -> Iterator[str]:
+def _list(block: ListBlock, level_offset: int) -> Iterator[str]:
     first, tag = block.start, "ul" if block.start is None else "ol"
     yield f'<{tag} start="{first}">' if first not in (None, 1) else f"<{tag}>"
     for item in block.items:
         yield "<li>" if item.is_checked is None else '<li class="task">'
         if item.is_checked is not None:
-            box, words = _BOXES[item.is_checked]
-            yield f'<span role="img" aria-label="{words}">{box}</span> '
+            box, label = _BOXES[item.is_checked]
+            yield f'<span role="img" aria-label="{label}">{box}</span> '
         match item.blocks:
-            case (Paragraph(spans), *rest):  # most items are a line
+            case (Paragraph(spans), *rest):  # most items are a single line
                 yield from _spans(spans)
-                yield from _blocks(rest, lower)
+                yield from _blocks(rest, level_offset)
             case blocks:
-                yield from _blocks(blocks, lower)
+                yield from _blocks(blocks, level_offset)
         yield "</li>"
     yield f"</{tag}>"
 
@@ -99,7 +98,7 @@ def _row(table: Table, cells: Sequence[Sequence[Span]], tag: str) -> Iterator[st
 
 
 def _within(tag: str, spans: Iterable[Span]) -> Iterator[str]:
-    # `auto`: a text from right to left stands as its readers expect.
+    # `auto` aligns right-to-left text to the right.
     yield f'<{tag} dir="auto">'
     yield from _spans(spans)
     yield f"</{tag}>"
@@ -111,14 +110,14 @@ def _spans(spans: Iterable[Span]) -> Iterator[str]:
             yield "<br>"
             continue
         text = escape(span.text)
-        looks = {
+        tags = {
             "code": span.is_code,
             "s": span.is_struck,
             "em": span.is_italic,
             "strong": span.is_bold,
         }
-        for tag, has_it in looks.items():
-            if has_it:
+        for tag, is_set in tags.items():
+            if is_set:
                 text = f"<{tag}>{text}</{tag}>"
         if span.link:
             rel = 'rel="noopener noreferrer" target="_blank"'

@@ -1,7 +1,8 @@
-"""Tells browsers by Web Push what comes in chats that their person doesn't look at.
+"""Notifies browsers by Web Push of messages in chats that their user does not have in view.
 
-It hears of each event of the page's chats, and sends to the browsers that have subscribed at this
-gateway: a browser's push service takes nothing from another one.
+Each gateway receives all events of the page's chats, and notifies the browsers that have subscribed
+at this gateway: a browser's push service accepts messages only from the server that it subscribed
+to.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.push_subscriptions import Browser
-from remoteclaw.fleet.web import ChatEvent, of_chat
+from remoteclaw.fleet.push_subscriptions import PushSubscription
+from remoteclaw.fleet.web import ChatEvent, parse_chat_name
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.fetch import post
@@ -33,40 +34,40 @@ from remoteclaw.host.tokens import digest
 if TYPE_CHECKING:
     from remoteclaw.gateway.page.webpush import ServerKey
 
-#: How many events of one person's chats wait to be told: the newest.
-MAX_WAITING = 20
-#: How much of a message is told, and of its conversation's name, in characters.
-MAX_TEXT, MAX_NAME = 200, 80
-#: How much of a message is looked at for it, in characters.
-MAX_LOOKED_AT = 2000
-#: How long a push service keeps a message for a browser that is away, in seconds.
+#: How many events are queued for each person; older ones are dropped.
+MAX_QUEUED = 20
+#: The longest text and title of a notification, in characters.
+MAX_TEXT_CHARS, MAX_TITLE_CHARS = 200, 80
+#: How many characters of a message are converted to obtain the text.
+MAX_SOURCE_CHARS = 2000
+#: How long a push service keeps a message for a browser that is not reachable, in seconds.
 KEPT_S = 24 * 3600
-#: The tags within a word.
+#: The tags that do not separate words.
 _INLINE = re.compile(r"</?(?:code|s|em|strong|a)\b[^>]*>")
 _TAG = re.compile(r"<[^>]*>")
 
 log = logging.getLogger(__name__)
 
 
-def server_key(home: Home, *, is_made: bool) -> "ServerKey | None":
+def server_key(home: Home, *, create: bool) -> "ServerKey | None":
     """Return this host's key for Web Push; None if it has none, or the extra isn't installed.
 
-    With `is_made`, it has one from now on. Raises `StateDirectoryError` if it can't be used.
+    With `create`, a missing key is created. Raises `StateDirectoryError` if it can't be used.
     """
     file = TokenFile(home.path, "push")
-    if not (is_made or file.path.exists()):
+    if not (create or file.path.exists()):
         return None
     try:
         from remoteclaw.gateway.page.webpush import ServerKey
     except ImportError:
         return None
-    if is_made:
+    if create:
         file.create()
     return ServerKey(file.read())
 
 
 class Notifier:
-    """Notifies the browsers that have asked for it."""
+    """Notifies the browsers that have subscribed."""
 
     def __init__(
         self,
@@ -75,71 +76,72 @@ class Notifier:
         config: Callable[[], Config],
         is_seen: Callable[[str, str], bool],
     ) -> None:
-        """`is_seen` returns whether a chat is in view where one is logged in with a token."""
+        """`is_seen(chat, token)` returns whether a chat is in view in the browser with a token."""
         self._fleet = fleet
         self._home = home
         self._config = config
         self._is_seen = is_seen
-        self._waiting: dict[str, deque[tuple[str, str]]] = {}
+        self._queues: dict[str, deque[tuple[str, str]]] = {}
+        """The chats and ids of each person's queued events."""
 
-    def heard(self, tasks: asyncio.TaskGroup, chat: str, event_id: str) -> None:
-        """Have an event told; a person's are in order, and nobody waits for another one's."""
-        person, _ = of_chat(chat)
-        if person in self._waiting:
-            self._waiting[person].append((chat, event_id))
+    def enqueue(self, tasks: asyncio.TaskGroup, chat: str, event_id: str) -> None:
+        """Queue an event. Each person's events are handled in order, in a task per person."""
+        person, _ = parse_chat_name(chat)
+        if person in self._queues:
+            self._queues[person].append((chat, event_id))
             return
-        self._waiting[person] = deque([(chat, event_id)], maxlen=MAX_WAITING)
-        tasks.create_task(self._serve(person))
+        self._queues[person] = deque([(chat, event_id)], maxlen=MAX_QUEUED)
+        tasks.create_task(self._handle_queue(person))
 
-    async def _serve(self, person: str) -> None:
-        """Tell what waits for a person's browsers."""
-        waiting = self._waiting[person]
-        while waiting:
-            chat, event_id = waiting.popleft()
+    async def _handle_queue(self, person: str) -> None:
+        """Notify a person's browsers of the queued events."""
+        queue = self._queues[person]
+        while queue:
+            chat, event_id = queue.popleft()
             try:
-                await self._tell(chat, event_id)
+                await self._notify(chat, event_id)
             except (RedisUnavailable, RedisRefused, StateDirectoryError) as error:
-                log.warning("nobody is notified of a message on the page: %s", error)
+                log.warning("no browser is notified of a message on the page: %s", error)
             except Exception as error:  # noqa: BLE001 - any record may be in Redis
-                log.error("nobody is notified of a message on the page: %s", frames_of(error))
-        del self._waiting[person]
+                log.error("no browser is notified of a message on the page: %s", frames_of(error))
+        del self._queues[person]
 
-    async def _tell(self, chat: str, event_id: str) -> None:
-        key = await asyncio.to_thread(server_key, self._home, is_made=False)  # it imports
+    async def _notify(self, chat: str, event_id: str) -> None:
+        key = await asyncio.to_thread(server_key, self._home, create=False)  # imports are slow
         if key is None:
             return
-        person, _ = of_chat(chat)
+        person, _ = parse_chat_name(chat)
         browsers = [
             browser
-            async for browser in self._fleet.pushes.of(person)
+            async for browser in self._fleet.push_subscriptions.of(person)
             if browser.server_key == key.public and not self._is_seen(chat, browser.token)
         ]
         event = await self._fleet.web.find(chat, event_id) if browsers else None
         if event is None or not event.about.get("notifies"):
             return
-        content = orjson.dumps(await self._told(chat, event))
+        content = orjson.dumps(await self._notification_of(chat, event))
         async with asyncio.TaskGroup() as tasks:
             for browser in browsers:
                 tasks.create_task(self._send(key, person, browser, chat, content))
 
-    async def _told(self, chat: str, event: ChatEvent) -> dict[str, str]:
-        """Return a notification, as the page's service worker shows it."""
-        about, (_, conversation) = event.about, of_chat(chat)
+    async def _notification_of(self, chat: str, event: ChatEvent) -> dict[str, str]:
+        """Return the notification of an event, for the page's service worker."""
+        about, (_, conversation) = event.about, parse_chat_name(chat)
         view = await self._fleet.sessions.view(about["sid"])
         agent = view.key.agent if view else "RemoteClaw"
-        text = one_line(_plain(about["text"][:MAX_LOOKED_AT]))
+        text = one_line(_plain(about["text"][:MAX_SOURCE_CHARS]))
         text = text or ", ".join(file["name"] for file in about["files"])
         return {
-            "title": one_line((view and view.name) or agent, most=MAX_NAME),
-            "body": one_line(text, most=MAX_TEXT),
+            "title": one_line((view and view.name) or agent, max_chars=MAX_TITLE_CHARS),
+            "body": one_line(text, max_chars=MAX_TEXT_CHARS),
             "place": f"#/c/{conversation}" if conversation else "#/",
         }
 
     async def _send(
-        self, key: "ServerKey", person: str, browser: Browser, chat: str, content: bytes
+        self, key: "ServerKey", person: str, browser: PushSubscription, chat: str, content: bytes
     ) -> None:
-        """Send to one browser, which is forgotten if its push service does not know it any more."""
-        from remoteclaw.gateway.page.webpush import sealed
+        """Send to one browser; remove its subscription if the push service does not know it."""
+        from remoteclaw.gateway.page.webpush import encrypt_message
 
         hosts = self._config().gateway.hosts
         contact = f"https://{hosts[0] if hosts else 'localhost'}"
@@ -150,25 +152,24 @@ class Notifier:
             "Content-Encoding": "aes128gcm",
             "Content-Type": "application/octet-stream",
             "TTL": str(KEPT_S),
-            "Urgency": "high",  # else a phone that sleeps hears of it when it wakes by itself
-            "Topic": digest(chat)[:32],  # of what waits for a browser, a chat's last is enough
+            "Urgency": "high",  # otherwise a sleeping phone is notified when it wakes next
+            "Topic": digest(chat)[:32],  # a newer message of the chat replaces an undelivered one
         }
         try:
-            status = await post(
-                browser.endpoint, headers, sealed(content, browser.public_key, browser.auth)
-            )
-        except UnfitFile as problem:
-            why = str(problem)
+            message = encrypt_message(content, browser.public_key, browser.auth)
+            status = await post(browser.endpoint, headers, message)
+        except UnfitFile as error:
+            problem = str(error)
         else:
             if status in (404, 410):
-                await self._fleet.pushes.remove(person, browser.token)
+                await self._fleet.push_subscriptions.remove(person, browser.token)
                 return
-            why = "" if 200 <= status < 300 else f"it answers with status {status}"
-        if why:  # the address is a secret: whoever knows it can send there
+            problem = "" if 200 <= status < 300 else f"it answers with status {status}"
+        if problem:  # the whole address is secret: anyone who knows it can send to the browser
             host = urlsplit(browser.endpoint).hostname
-            log.warning("a notification was not sent by way of %s: %s", host, why)
+            log.warning("a notification was not sent through %s: %s", host, problem)
 
 
 def _plain(markdown: str) -> str:
-    """Return a Markdown text without its marks."""
+    """Return a Markdown text as plain text."""
     return unescape(_TAG.sub(" ", _INLINE.sub("", html_of(markdown))))

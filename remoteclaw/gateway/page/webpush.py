@@ -1,7 +1,7 @@
-"""Web Push: what is sent to a browser is encrypted for it, and signed as ours.
+"""Web Push: encrypts messages for a browser, and signs requests to its push service.
 
-RFC 8291 says how a message is encrypted, so that the browser's push service can't read it, and RFC
-8292 how the service knows that it comes from the server that the browser has subscribed to (VAPID).
+RFC 8291 defines the encryption, which the push service can't read. RFC 8292 (VAPID) defines the
+signature, which shows the service that the browser has subscribed to this server.
 """
 
 import base64
@@ -17,25 +17,28 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-#: How many keys the curve P-256 has: a private one is a number from 1 to below it.
+#: The order of the curve P-256: a private key is a number from 1 to `_ORDER` - 1.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-#: The size of a record, in bytes: a message is one, and services take no longer ones.
-_RECORD = 4096
-#: How long a signature is good, in seconds: a day is the most that services take.
+#: The size of a record, in bytes. A message is one record, and services accept no larger ones.
+_RECORD_BYTES = 4096
+#: How long a signature is valid, in seconds; services accept at most a day.
 SIGNED_S = 12 * 3600
 
 
 class ServerKey:
-    """The key by which push services know a gateway."""
+    """The key pair that identifies a gateway to push services."""
 
     def __init__(self, secret: str) -> None:
-        """`secret` is a random word: the same one is the same key."""
+        """The key pair is derived from `secret`, a random text."""
         number = int.from_bytes(hashlib.sha256(secret.encode()).digest())
         self._key = ec.derive_private_key(number % (_ORDER - 1) + 1, ec.SECP256R1())
         self.public = _text(_point(self._key.public_key()))
 
     def authorization(self, endpoint: str, *, contact: str, now_s: float) -> str:
-        """Return the header `Authorization` for an endpoint. `contact` is an https: address."""
+        """Return the header `Authorization` for an endpoint.
+
+        `contact` is an https: address, under which the service can contact the operator.
+        """
         service = urlsplit(endpoint)
         claims = {
             "aud": f"{service.scheme}://{service.netloc}",
@@ -49,16 +52,16 @@ class ServerKey:
         return f"vapid t={text}.{signature}, k={self.public}"
 
 
-def are_keys(public_key: str, auth: str) -> bool:
-    """Whether a browser's keys are such as a message can be encrypted for."""
+def are_valid_keys(public_key: str, auth: str) -> bool:
+    """Return whether messages can be encrypted for a browser's keys."""
     try:
-        sealed(b"", public_key, auth)
+        encrypt_message(b"", public_key, auth)
     except ValueError:
         return False
     return len(_bytes(auth)) == 16
 
 
-def sealed(
+def encrypt_message(
     content: bytes,
     public_key: str,
     auth: str,
@@ -66,9 +69,9 @@ def sealed(
     own: ec.EllipticCurvePrivateKey | None = None,
     salt: bytes | None = None,
 ) -> bytes:
-    """Return a message as it is sent to a browser with these keys, which alone can read it.
+    """Return `content` encrypted for the browser with these keys.
 
-    Raises ValueError if they are none. `own` and `salt` are new for each message.
+    `own` and `salt` are generated if they are None. Raises `ValueError` for invalid keys.
     """
     own, salt = own or ec.generate_private_key(ec.SECP256R1()), salt or os.urandom(16)
     theirs, ours = _bytes(public_key), _point(own.public_key())
@@ -78,8 +81,8 @@ def sealed(
     secret = _derived(shared, _bytes(auth), b"WebPush: info\0" + theirs + ours, 32)
     key = _derived(secret, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derived(secret, salt, b"Content-Encoding: nonce\0", 12)
-    head = salt + _RECORD.to_bytes(4) + bytes((len(ours),)) + ours
-    return head + AESGCM(key).encrypt(nonce, content + b"\2", None)  # 2: the last record
+    head = salt + _RECORD_BYTES.to_bytes(4) + bytes((len(ours),)) + ours
+    return head + AESGCM(key).encrypt(nonce, content + b"\2", None)  # 2 marks the last record
 
 
 def _derived(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:

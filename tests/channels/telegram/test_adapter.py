@@ -1,4 +1,4 @@
-"""The adapter of Telegram on the tests' own Telegram: what people see, what an error means."""
+"""The Telegram adapter on the test server: what people see, and what errors mean."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ import pytest
 
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
-from remoteclaw.channels.telegram.writer import Text
+from remoteclaw.channels.telegram.writer import FormattedText
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -42,13 +42,13 @@ def bot(bot: TelegramBot) -> TelegramBot:
 @pytest.fixture
 async def adapter(bot: TelegramBot) -> AsyncIterator[TelegramAdapter]:
     """The bot's adapter, connected."""
-    adapter = made(bot)
+    adapter = create_adapter(bot)
     await adapter.connect()
     yield adapter
     await adapter.aclose()
 
 
-def made(bot: TelegramBot, **more: Any) -> TelegramAdapter:
+def create_adapter(bot: TelegramBot, **more: Any) -> TelegramAdapter:
     settings = {"token": bot.token, "api_url": bot.api_url, **more}
     return TelegramAdapter(TelegramAccount.model_validate(settings))
 
@@ -69,7 +69,7 @@ def reply(text: str = "", *, chat: int = CHAT, thread: str | None = None, **more
     return Reply(channel_id=str(chat), thread_id=thread, text=text, **{**fields, **more})
 
 
-async def sent(adapter: TelegramAdapter, answer: Reply, content: bytes = b"") -> list[Sent]:
+async def send(adapter: TelegramAdapter, answer: Reply, content: bytes = b"") -> list[Sent]:
     return [await adapter.send(answer, part, content) for part in adapter.parts(answer)]
 
 
@@ -77,11 +77,13 @@ def attached(name: str, mime_type: str, size: int = 9) -> Attachment:
     return Attachment(name=name, mime_type=mime_type, size=size, blob="a" * 32)
 
 
-# What is sent.
+# Replies.
 
 
-async def test_an_answer_is_shown_with_its_look(bot: TelegramBot, adapter: TelegramAdapter) -> None:
-    (done,) = await sent(adapter, reply("**Done** in `a.py`, 😀 *really*."))
+async def test_an_answer_is_shown_with_its_formatting(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    (done,) = await send(adapter, reply("**Done** in `a.py`, 😀 *really*."))
 
     (seen,) = bot.chat(CHAT)
     assert str(seen["message_id"]) == done.message_id
@@ -93,21 +95,21 @@ async def test_an_answer_is_shown_with_its_look(bot: TelegramBot, adapter: Teleg
     ]
 
 
-async def test_no_address_in_an_answer_is_opened(
-    bot: TelegramBot, adapter: TelegramAdapter
-) -> None:
-    await sent(adapter, reply("See https://example.org/?secret=1"))
-    name = await adapter.preview(Place(str(CHAT)), Live(text="https://a.org"), message_id=None)
-    await adapter.preview(Place(str(CHAT)), Live(text="https://b.org"), message_id=name)
+async def test_link_previews_are_disabled(bot: TelegramBot, adapter: TelegramAdapter) -> None:
+    await send(adapter, reply("See https://example.org/?secret=1"))
+    preview_id = await adapter.preview(
+        Place(str(CHAT)), Live(text="https://a.org"), message_id=None
+    )
+    await adapter.preview(Place(str(CHAT)), Live(text="https://b.org"), message_id=preview_id)
 
     calls = bot.calls("sendMessage", "editMessageText")
     assert [call["link_preview_options"] for call in calls] == ['{"is_disabled": true}'] * 3
 
 
-async def test_a_long_answer_comes_as_several_messages_of_which_one_sounds(
+async def test_a_long_answer_is_several_messages_and_only_the_first_notifies(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    await sent(adapter, reply("word 😀 " * 2000, reply_to_id=str(bot.say("hi", chat=CHAT))))
+    await send(adapter, reply("word 😀 " * 2000, reply_to_id=str(bot.say("hi", chat=CHAT))))
 
     calls = bot.calls("sendMessage")
     assert len(calls) > 3
@@ -119,40 +121,40 @@ async def test_a_long_answer_comes_as_several_messages_of_which_one_sounds(
     )
 
 
-async def test_what_comes_before_the_end_of_a_turn_makes_no_sound(
+async def test_replies_before_the_end_of_a_turn_are_silent_unless_a_tool_sent_them(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    await sent(adapter, reply("first", is_final=False))
-    await sent(adapter, reply("by a tool", is_final=False, call="call-1"))
+    await send(adapter, reply("first", is_final=False))
+    await send(adapter, reply("by a tool", is_final=False, call="call-1"))
 
     assert [one["disable_notification"] for one in bot.calls("sendMessage")] == ["true", "false"]
 
 
-async def test_a_quoted_message_that_is_gone_costs_nothing(
+async def test_a_reply_to_a_deleted_message_is_still_sent(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    await sent(adapter, reply("hello", reply_to_id="999"))
-    await sent(adapter, reply("hello", reply_to_id="no number"))
+    await send(adapter, reply("hello", reply_to_id="999"))
+    await send(adapter, reply("hello", reply_to_id="no number"))
 
     assert bot.texts(CHAT) == ["hello", "hello"]
 
 
 async def test_an_answer_goes_to_its_topic(bot: TelegramBot, adapter: TelegramAdapter) -> None:
-    await sent(adapter, reply("here", chat=GROUP, thread="5"))
+    await send(adapter, reply("here", chat=GROUP, thread="5"))
 
     assert [one["message_thread_id"] for one in bot.chat(GROUP)] == [5]
     with pytest.raises(PlatformRefused, match="no topic 'main'"):
-        await sent(adapter, reply("here", chat=GROUP, thread="main"))
+        await send(adapter, reply("here", chat=GROUP, thread="main"))
 
 
-async def test_the_mere_end_of_a_turn_is_nothing(adapter: TelegramAdapter) -> None:
+async def test_a_reply_without_text_and_files_has_no_parts(adapter: TelegramAdapter) -> None:
     assert adapter.parts(reply("")) == []
 
 
-async def test_an_error_and_what_nobody_asked_for_are_marked(
+async def test_errors_and_replies_of_cron_jobs_are_marked(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    await sent(adapter, reply("It **broke**.", is_error=True, origin="cron job *x*"))
+    await send(adapter, reply("It **broke**.", is_error=True, origin="cron job *x*"))
 
     (seen,) = bot.chat(CHAT)
     assert seen["text"] == "(cron job *x*)\n⚠️ It broke."
@@ -162,7 +164,7 @@ async def test_an_error_and_what_nobody_asked_for_are_marked(
     ]
 
 
-async def test_what_may_have_arrived_says_so_when_it_is_sent_again(
+async def test_a_repeated_send_says_that_it_may_be_a_second_time(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     text, attachment = adapter.parts(
@@ -174,26 +176,26 @@ async def test_what_may_have_arrived_says_so_when_it_is_sent_again(
     assert bot.texts(CHAT) == ["(perhaps a second time)\nHi", "(perhaps a second time)"]
 
 
-async def test_words_of_ours_that_leave_no_room_are_a_message_of_their_own(
+async def test_a_prefix_that_does_not_fit_is_a_message_of_its_own(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    await adapter.send(reply(), Part(0, Text("x" * 4096)), is_again=True)
+    await adapter.send(reply(), Part(0, FormattedText("x" * 4096)), is_again=True)
 
     assert bot.texts(CHAT) == ["(perhaps a second time)", "x" * 4096]
 
 
-async def test_what_telegram_can_not_show_goes_as_plain_text(
+async def test_text_whose_formatting_telegram_refuses_is_sent_as_plain_text(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     words = "Bad Request: can't parse entities: something new"
     bot.fault("sendMessage", "refused", code=400, description=words)
 
-    await sent(adapter, reply("**bold**"))
+    await send(adapter, reply("**bold**"))
 
     assert [(one["text"], one.get("entities")) for one in bot.chat(CHAT)] == [("bold", None)]
 
 
-async def test_telegram_takes_whatever_an_agent_writes(
+async def test_telegram_accepts_any_text_of_an_agent(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     pieces = (
@@ -206,19 +208,19 @@ async def test_telegram_takes_whatever_an_agent_writes(
     chosen = random.Random(18)
     for length in (*range(1, 40, 2), 400, 2000):
         answer = reply("".join(chosen.choice(pieces) for _ in range(length)))
-        await sent(adapter, answer)
+        await send(adapter, answer)
 
     assert [call["refused"] for call in bot.calls() if "refused" in call] == []
     assert len(bot.texts(CHAT)) > 30
 
 
-async def test_an_effect_is_shown_by_its_name_where_there_is_one(
+async def test_a_known_effect_is_shown_in_direct_chats_only(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     effects = ("confetti", "👍", "thumbs up", "unheard of")
-    shown = [(await sent(adapter, reply("hi", effect=name)))[0].has_effect for name in effects]
-    in_group = await sent(adapter, reply("hi", chat=GROUP, effect="confetti"))
-    bot_lacks = await sent(adapter, reply("hi", effect="poop"))
+    shown = [(await send(adapter, reply("hi", effect=name)))[0].has_effect for name in effects]
+    in_group = await send(adapter, reply("hi", chat=GROUP, effect="confetti"))
+    bot_lacks = await send(adapter, reply("hi", effect="poop"))
 
     assert shown == [True, True, True, False]
     assert not in_group[0].has_effect
@@ -229,7 +231,7 @@ async def test_an_effect_is_shown_by_its_name_where_there_is_one(
 # Files.
 
 
-async def test_a_picture_is_shown_as_one_and_else_a_file_is_sent(
+async def test_a_picture_is_sent_as_a_photo_and_any_other_file_as_a_document(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     for name, mime_type, content in (
@@ -238,19 +240,19 @@ async def test_a_picture_is_shown_as_one_and_else_a_file_is_sent(
         ("c.png", "image/png", PNG + bytes(10_000_000)),
         ("ü d.txt", "text/plain", b"text"),
     ):
-        await sent(adapter, reply(attachments=(attached(name, mime_type),)), content)
+        await send(adapter, reply(attachments=(attached(name, mime_type),)), content)
 
     photo, *documents = bot.chat(CHAT)
     assert "photo" in photo
     assert [one["document"]["file_name"] for one in documents] == ["b.png", "c.png", "ü d.txt"]
 
 
-async def test_an_empty_file_is_refused_in_words(adapter: TelegramAdapter) -> None:
+async def test_an_empty_file_is_refused_with_a_clear_error(adapter: TelegramAdapter) -> None:
     with pytest.raises(PlatformRefused, match="File must be non-empty"):
-        await sent(adapter, reply(attachments=(attached("a", "text/plain"),)), b"")
+        await send(adapter, reply(attachments=(attached("a", "text/plain"),)), b"")
 
 
-async def test_a_file_of_a_person_is_fetched_and_one_of_21_mb_refused(
+async def test_a_received_file_is_fetched_and_one_of_21_mb_is_refused(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.say("look", chat=CHAT, files=[file("a.txt", b"content")])
@@ -269,16 +271,16 @@ async def test_a_preview_is_one_silent_message_that_becomes_the_answer(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     place = Place(str(CHAT))
-    name = await adapter.preview(place, Live(text="", activity="Read a.py"), message_id=None)
+    preview_id = await adapter.preview(place, Live(text="", activity="Read a.py"), message_id=None)
     same = await adapter.preview(
-        place, Live(text="The *first*", activity="Bash: make"), message_id=name
+        place, Live(text="The *first*", activity="Bash: make"), message_id=preview_id
     )
     assert bot.texts(CHAT) == ["The first\n\nBash: make"]
     answer = reply("The first **word**.")
-    done = await adapter.replace(answer, adapter.parts(answer)[0], message_id=name)
-    again = await adapter.replace(answer, adapter.parts(answer)[0], message_id=name)
+    done = await adapter.replace(answer, adapter.parts(answer)[0], message_id=preview_id)
+    again = await adapter.replace(answer, adapter.parts(answer)[0], message_id=preview_id)
 
-    assert {name, same, done.message_id, again.message_id} == {name}
+    assert {preview_id, same, done.message_id, again.message_id} == {preview_id}
     assert bot.texts(CHAT) == ["The first word."]
     assert [one["disable_notification"] for one in bot.calls("sendMessage")] == ["true"]
 
@@ -286,22 +288,25 @@ async def test_a_preview_is_one_silent_message_that_becomes_the_answer(
 async def test_the_same_preview_twice_is_no_error(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    name = await adapter.preview(Place(str(CHAT)), Live(text="hi"), message_id=None)
+    preview_id = await adapter.preview(Place(str(CHAT)), Live(text="hi"), message_id=None)
 
-    assert await adapter.preview(Place(str(CHAT)), Live(text="hi"), message_id=name) == name
+    assert (
+        await adapter.preview(Place(str(CHAT)), Live(text="hi"), message_id=preview_id)
+        == preview_id
+    )
 
 
 async def test_a_preview_that_was_deleted_is_sent_again(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     place = Place(str(CHAT))
-    name = await adapter.preview(place, Live(text="one"), message_id=None)
-    await adapter.remove(place, name)
-    await adapter.remove(place, name)
-    second = await adapter.preview(place, Live(text="two"), message_id=name)
+    preview_id = await adapter.preview(place, Live(text="one"), message_id=None)
+    await adapter.remove(place, preview_id)
+    await adapter.remove(place, preview_id)
+    second = await adapter.preview(place, Live(text="two"), message_id=preview_id)
     await adapter.remove(place, second)
     answer = reply("three")
-    with pytest.raises(PlatformRefused):  # the relay sends it then
+    with pytest.raises(PlatformRefused):  # the relay then sends a new message
         await adapter.replace(answer, adapter.parts(answer)[0], message_id=second)
 
     assert bot.texts(CHAT) == []
@@ -321,14 +326,14 @@ def operation(name: Any, **args: Any) -> Operation:
 async def test_a_message_is_reacted_to_pinned_and_deleted(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    name = str(bot.say("hi", chat=CHAT))
-    await adapter.operate(operation("react", messageId=name, emoji="❤️"))
-    await adapter.operate(operation("pin", messageId=name))
+    message_id = str(bot.say("hi", chat=CHAT))
+    await adapter.operate(operation("react", messageId=message_id, emoji="❤️"))
+    await adapter.operate(operation("pin", messageId=message_id))
     (seen,) = bot.chat(CHAT)
     assert (seen["reaction"], seen["is_pinned"]) == ("❤", True)
-    await adapter.operate(operation("react", messageId=name, emoji=""))
+    await adapter.operate(operation("react", messageId=message_id, emoji=""))
     assert bot.chat(CHAT)[0]["reaction"] == ""
-    await adapter.operate(operation("delete", messageId=name))
+    await adapter.operate(operation("delete", messageId=message_id))
 
     assert bot.chat(CHAT) == []
 
@@ -341,7 +346,7 @@ async def test_a_message_is_reacted_to_pinned_and_deleted(
         ("pin", {"messageId": "the last"}, "There is no message 'the last'"),
     ],
 )
-async def test_what_telegram_will_not_do_is_said_in_a_sentence(
+async def test_an_operation_that_telegram_refuses_has_a_clear_error(
     bot: TelegramBot, adapter: TelegramAdapter, name: str, args: dict[str, str], words: str
 ) -> None:
     bot.say("hi", chat=CHAT)
@@ -349,7 +354,7 @@ async def test_what_telegram_will_not_do_is_said_in_a_sentence(
         await adapter.operate(operation(name, **args))
 
 
-async def test_there_is_nothing_to_read(adapter: TelegramAdapter) -> None:
+async def test_reading_the_history_is_unsupported(adapter: TelegramAdapter) -> None:
     with pytest.raises(Unsupported, match="no history"):
         await adapter.operate(operation("read", limit=5))
 
@@ -360,10 +365,10 @@ async def test_commands_are_shown_in_the_menu(bot: TelegramBot, adapter: Telegra
     assert [one["command"] for one in bot.commands()] == ["status", "new"]
 
 
-# What people write.
+# Incoming messages.
 
 
-async def test_nothing_is_acknowledged_before_the_next_position(
+async def test_a_poll_acknowledges_only_updates_before_its_position(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.say("one", chat=CHAT)
@@ -378,7 +383,7 @@ async def test_nothing_is_acknowledged_before_the_next_position(
     assert len(bot.pending()) == 1
 
 
-async def test_an_album_is_one_message_though_it_comes_in_parts(
+async def test_an_album_that_arrives_in_parts_is_one_message(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     def part(name: str, text: str = "") -> None:
@@ -399,7 +404,7 @@ async def test_an_album_is_one_message_though_it_comes_in_parts(
     assert len(late.files) == 1
 
 
-async def test_an_album_stands_before_what_was_written_after_it(
+async def test_an_album_keeps_its_place_among_the_messages(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.say("Hello", chat=CHAT)
@@ -415,7 +420,7 @@ async def test_an_album_stands_before_what_was_written_after_it(
     ]
 
 
-async def test_an_update_of_an_unknown_shape_holds_nothing_up(
+async def test_an_update_of_an_unknown_shape_blocks_no_other(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.tell({"brain_wave": {"message_id": 1, "text": "hm"}})
@@ -432,7 +437,7 @@ async def test_an_update_of_an_unknown_shape_holds_nothing_up(
     assert len(bot.pending()) == 1
 
 
-# What goes wrong.
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -483,7 +488,7 @@ async def test_an_update_of_an_unknown_shape_holds_nothing_up(
         ),
     ],
 )
-async def test_each_error_is_what_it_means(
+async def test_each_telegram_error_maps_to_its_exception(
     bot: TelegramBot,
     adapter: TelegramAdapter,
     fault: dict[str, Any],
@@ -492,7 +497,7 @@ async def test_each_error_is_what_it_means(
 ) -> None:
     bot.fault("sendMessage", **fault)
     with pytest.raises(meant, match=words) as raised:
-        await sent(adapter, reply("hi"))
+        await send(adapter, reply("hi"))
 
     assert type(raised.value).__mro__[:2].count(meant) == 1
     assert bot.token not in str(raised.value)
@@ -501,16 +506,16 @@ async def test_each_error_is_what_it_means(
     assert bot.texts(CHAT) == (["hi"] if fault["kind"] == "lost" else [])
 
 
-async def test_a_server_that_is_not_there_has_certainly_done_nothing(bot: TelegramBot) -> None:
+async def test_an_unreachable_telegram_server_is_reported_as_away(bot: TelegramBot) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    adapter = made(bot, api_url=f"http://127.0.0.1:{port}")
+    adapter = create_adapter(bot, api_url=f"http://127.0.0.1:{port}")
     with pytest.raises(PlatformAway, match="can't be reached"):
-        await sent(adapter, reply("hi"))
+        await send(adapter, reply("hi"))
     await adapter.aclose()
 
 
-async def test_a_poll_that_gets_no_answer_is_simply_repeated(
+async def test_a_poll_without_a_response_loses_no_message(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.say("hi", chat=CHAT)
@@ -521,32 +526,36 @@ async def test_a_poll_that_gets_no_answer_is_simply_repeated(
     assert [one.text for one in (await adapter.poll(None)).incoming] == ["hi"]
 
 
-async def test_a_group_that_has_become_a_supergroup_is_written_to(
+async def test_replies_to_a_moved_group_go_to_its_supergroup(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.say("hi", chat=-7, by=CHAT)
     bot.move(-7, to=-100_777)
-    await sent(adapter, reply("one", chat=-7))
-    await sent(adapter, reply("two", chat=-7))
+    await send(adapter, reply("one", chat=-7))
+    await send(adapter, reply("two", chat=-7))
 
     assert bot.texts(-100_777) == ["one", "two"]
     assert [call["chat_id"] for call in bot.calls("sendMessage")] == ["-7", "-100777", "-100777"]
-    learned, _, told = (await adapter.poll(None)).incoming
-    assert (learned.chat, learned.moved_to) == (told.chat, told.moved_to) == ("-7", "-100777")
+    learned, _, announced = (await adapter.poll(None)).incoming
+    assert (
+        (learned.chat, learned.moved_to)
+        == (announced.chat, announced.moved_to)
+        == ("-7", "-100777")
+    )
     assert len((await adapter.poll(None)).incoming) == 2
 
 
-async def test_a_token_that_was_revoked_is_said_when_it_connects(bot: TelegramBot) -> None:
+async def test_a_revoked_token_is_reported_when_the_adapter_connects(bot: TelegramBot) -> None:
     bot.set(is_revoked=True)
-    adapter = made(bot)
+    adapter = create_adapter(bot)
     with pytest.raises(AccountRefused, match="copy it again from @BotFather"):
         await adapter.connect()
     await adapter.aclose()
 
 
-async def test_a_webhook_that_is_set_is_said_when_it_connects(bot: TelegramBot) -> None:
+async def test_a_configured_webhook_is_reported_when_the_adapter_connects(bot: TelegramBot) -> None:
     bot.set(webhook="https://example.org/hook")
-    adapter = made(bot)
+    adapter = create_adapter(bot)
     with pytest.raises(
         AccountRefused, match=f"A webhook is set for @{bot.username}.*deleteWebhook"
     ):
@@ -556,7 +565,7 @@ async def test_a_webhook_that_is_set_is_said_when_it_connects(bot: TelegramBot) 
     await adapter.aclose()
 
 
-async def test_another_program_with_the_same_token_is_said(
+async def test_another_program_with_the_same_token_is_reported(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     words = "Conflict: terminated by other getUpdates request; make sure that only one bot"
@@ -569,35 +578,35 @@ async def test_no_log_has_the_token_or_a_text(
     bot: TelegramBot, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        adapter = made(bot)
+        adapter = create_adapter(bot)
         await adapter.connect()
-        await sent(adapter, reply("the secret words"))
+        await send(adapter, reply("the secret words"))
         bot.fault("sendMessage", "page", code=502)
         with pytest.raises(PlatformAway):
-            await sent(adapter, reply("the secret words"))
+            await send(adapter, reply("the secret words"))
         await adapter.aclose()
 
     assert bot.token not in caplog.text
     assert "secret words" not in caplog.text
 
 
-def test_the_library_is_loaded_without_what_nobody_uses_of_it() -> None:
+def test_the_telegram_library_is_loaded_without_unused_modules() -> None:
     code = """
 import sys, remoteclaw.channels.telegram.api
 print({"rich.console", "cryptography.hazmat.bindings._rust"} & {*sys.modules})
-import cryptography.hazmat.primitives.serialization  # who needs it may still have it
+import cryptography.hazmat.primitives.serialization  # other code can still import it
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout == "set()\n"
 
 
-async def test_a_card_has_its_buttons_below_its_last_words_and_loses_them(
+async def test_a_card_has_buttons_below_its_last_message_until_it_is_closed(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     choices = (("once", "Allow once"), ("deny", "Deny"))
     long = reply(f"```\n{'😀' * 3000}\n```", card=Card("abcdefgh", choices))
-    done = await sent(adapter, long)
+    done = await send(adapter, long)
 
     seen = bot.chat(CHAT)
     assert ["reply_markup" in one for one in seen] == [False, True]

@@ -1,4 +1,4 @@
-"""What an agent asks people for, with buttons: from its card in a chat to what became of it."""
+"""Requests with buttons in Telegram, from the card in a chat to the result."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ EVE, BO = 11, 8
 
 @pytest.fixture
 def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel]:
-    """A bot whose agent asks for each message whether it may run it."""
+    """A bot whose agent asks for permission to run each message as a command."""
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
     channel = Channel(stack, bot, settings={"owners": [str(ANN), str(EVE)]})
     yield channel
@@ -32,7 +32,7 @@ def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel
 
 
 async def card(bot: TelegramBot, chat: int, *, after: int = 0) -> dict[str, Any]:
-    """Wait for a message with buttons, behind another one."""
+    """Wait for a message with buttons that is newer than the message `after`."""
 
     def found() -> list[dict[str, Any]]:
         messages = bot.chat(chat)
@@ -42,12 +42,12 @@ async def card(bot: TelegramBot, chat: int, *, after: int = 0) -> dict[str, Any]
     return dict(first)
 
 
-async def told(bot: TelegramBot, press: str) -> str:
-    """Wait until who has pressed a button is told what came of it."""
+async def answer_to(bot: TelegramBot, press: str) -> str:
+    """Wait for the text that answers a button press."""
     return str((await eventually(lambda: bot.told(press)))[-1])
 
 
-async def test_a_button_answers_and_the_agent_goes_on(
+async def test_a_button_answers_a_request_and_the_agent_continues(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -64,24 +64,24 @@ async def test_a_button_answers_and_the_agent_goes_on(
     assert "touch x" in shown["text"]
     assert "1 Allow once" not in shown["text"]
 
-    assert await told(bot, bot.press("Allow once", by=BO, **at)) == NOT_YOURS
+    assert await answer_to(bot, bot.press("Allow once", by=BO, **at)) == NOT_YOURS
     request = await open_request(stack)
     bot.say("hello", chat=ANN)
     other = await card(bot, ANN)
     forwarded = {"chat": ANN, "message": other["message_id"]}
     stranger = bot.press(data=f"{request.id}:once", chat=9, message=bot.say("hi", chat=9))
-    assert await told(bot, stranger) == NOT_YOURS
+    assert await answer_to(bot, stranger) == NOT_YOURS
     made_up = bot.press(data=f"{request.id}:all", by=ANN, **at)
     unknown = bot.press(data="abcdefgh:once", by=ANN, **at)
     elsewhere = bot.press(data=f"{request.id}:once", **forwarded)
-    assert [await told(bot, one) for one in (made_up, unknown, elsewhere)] == [
+    assert [await answer_to(bot, one) for one in (made_up, unknown, elsewhere)] == [
         GONE,
         GONE,
         ELSEWHERE,
     ]
 
     press = bot.press("Allow once", by=ANN, name="Ann", **at)
-    assert (await told(bot, press)).startswith("Allowed once by Ann at ")
+    assert (await answer_to(bot, press)).startswith("Allowed once by Ann at ")
     await eventually(lambda: "touch x yes" in "".join(bot.texts(GROUP)))
     (closed,) = [one for one in bot.chat(GROUP) if "asks to use" in one.get("text", "")]
     assert closed["message_id"] == shown["message_id"]
@@ -89,7 +89,9 @@ async def test_a_button_answers_and_the_agent_goes_on(
     assert "reply_markup" not in closed
 
     late = bot.press(data=f"{request.id}:deny", by=EVE, name="Eve", **at)
-    assert (await told(bot, late)).startswith("It was answered before: Allowed once by Ann at ")
+    assert (await answer_to(bot, late)).startswith(
+        "It was answered before: Allowed once by Ann at "
+    )
     alerts = [call["show_alert"] for call in bot.calls("answerCallbackQuery")]
     assert alerts == ["true"] * 5 + ["false", "true"]
     assert not [call for call in bot.calls() if "refused" in call]
@@ -109,8 +111,8 @@ async def test_questions_are_answered_by_a_button_and_by_numbers(
     assert [row[0]["text"] for row in rows] == ["Postgres", "SQLite", "No answer"]
     request = await open_request(stack)
     at = {"chat": ANN, "message": first["message_id"]}
-    assert await told(bot, bot.press(data=f"{request.id}:once", **at)) == GONE
-    assert (await told(bot, bot.press("SQLite", **at))).endswith(": “SQLite”")
+    assert await answer_to(bot, bot.press(data=f"{request.id}:once", **at)) == GONE
+    assert (await answer_to(bot, bot.press("SQLite", **at))).endswith(": “SQLite”")
 
     await next_request(stack, request)
     second = await card(bot, ANN, after=first["message_id"])
@@ -121,7 +123,7 @@ async def test_questions_are_answered_by_a_button_and_by_numbers(
     assert not [one for one in bot.chat(ANN) if "reply_markup" in one]
 
 
-async def test_what_is_long_is_whole_in_a_file_below_its_card(
+async def test_a_long_request_is_attached_in_full_as_a_file(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -136,22 +138,22 @@ async def test_what_is_long_is_whole_in_a_file_below_its_card(
     assert f"All of it is in the file {name}." in shown["text"]
     await eventually(lambda: bot.files(ANN) == {name: whole.encode()})
 
-    assert await client.pttl(file) == -1  # as long as it can be answered
+    assert await client.pttl(file) == -1  # no expiry while the request is open
     press = bot.press("Allow once", chat=ANN, message=shown["message_id"])
-    assert (await told(bot, press)).startswith("Allowed once by Ann at ")
+    assert (await answer_to(bot, press)).startswith("Allowed once by Ann at ")
     await eventually(lambda: "touch LONG yes" in "".join(bot.texts(ANN)))
     closed = next(one for one in bot.chat(ANN) if one["message_id"] == shown["message_id"])
     assert "Allowed once by Ann at " in closed["text"]
     assert "reply_markup" not in closed
     assert list(bot.files(ANN)) == [name]
 
-    # The operator finds it as long as the request, and not longer.
+    # The operator can read the file for as long as the request is stored.
     assert run(stack, "asks", "show", request.id).stdout.endswith(f"\n\n{whole}\n")
     left = [await client.pttl(name) for name in (keys.ask(request.id), file)]
     assert abs(left[1] - left[0]) < 1000
 
 
-async def test_a_button_whose_process_is_killed_counts_once(
+async def test_a_button_press_counts_once_even_if_the_process_is_killed(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -175,7 +177,7 @@ async def test_a_button_whose_process_is_killed_counts_once(
     assert len(closed) == 1
 
 
-async def test_a_button_that_is_too_old_to_be_told_of_counts_and_holds_nothing_up(
+async def test_a_button_press_too_old_to_acknowledge_counts_and_blocks_nothing(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -187,10 +189,10 @@ async def test_a_button_that_is_too_old_to_be_told_of_counts_and_holds_nothing_u
     await eventually(lambda: "touch x yes" in "".join(bot.texts(ANN)))
     await eventually(lambda: not bot.pending())
 
-    assert "is not told what came of it" in channel.log.read_text()
+    assert "the outcome of a button press was not reported" in channel.log.read_text()
 
 
-async def test_a_reply_to_another_message_is_for_that_and_one_to_the_file_answers(
+async def test_a_reply_to_the_file_of_a_request_answers_it_and_other_replies_do_not(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()

@@ -1,4 +1,4 @@
-"""The tests' own Telegram: it refuses what the real one refuses, and polls as that does."""
+"""The test server of Telegram: it refuses what the real one refuses, and polls like it."""
 
 import threading
 import urllib.error
@@ -16,7 +16,7 @@ CHAT = 7
 
 
 def ask(bot: TelegramBot, method: str, **params: Any) -> Any:
-    """Call the Bot API with what a program may send; return its answer, error or not."""
+    """Call the Bot API with any parameters; return its response, error or not."""
     form = {
         key: value if isinstance(value, str) else orjson.dumps(value).decode()
         for key, value in params.items()
@@ -30,7 +30,7 @@ def ask(bot: TelegramBot, method: str, **params: Any) -> Any:
 
 
 def error(bot: TelegramBot, method: str, **params: Any) -> str:
-    """Return the words of a refusal."""
+    """Return the code and description of an error."""
     answer = ask(bot, method, **params)
     assert not answer["ok"]
     return f"{answer['error_code']} {answer['description']}"
@@ -52,19 +52,19 @@ def bot(bot: TelegramBot) -> TelegramBot:
         {"link_preview_options": {"is_disabled": True, "size": 1}},
     ],
 )
-def test_an_unknown_parameter_is_refused_however_deep(
+def test_an_unknown_parameter_is_refused_at_any_depth(
     bot: TelegramBot, more: dict[str, Any]
 ) -> None:
     assert error(bot, "sendMessage", chat_id=CHAT, text="hello", **more).startswith("400 ")
     assert bot.texts(CHAT) == []
 
 
-@pytest.mark.parametrize("left", ["chat_id", "text"])
-def test_a_missing_parameter_is_refused(bot: TelegramBot, left: str) -> None:
+@pytest.mark.parametrize("missing", ["chat_id", "text"])
+def test_a_missing_parameter_is_refused(bot: TelegramBot, missing: str) -> None:
     params = {"chat_id": CHAT, "text": "hello"}
-    del params[left]
+    del params[missing]
 
-    assert error(bot, "sendMessage", **params).startswith(f"400 Bad Request: {left}")
+    assert error(bot, "sendMessage", **params).startswith(f"400 Bad Request: {missing}")
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_a_missing_parameter_is_refused(bot: TelegramBot, left: str) -> None:
         ({"text": "a", "message_effect_id": "1"}, "EFFECT_ID_INVALID"),
     ],
 )
-def test_what_telegram_refuses_is_refused(
+def test_the_test_server_refuses_what_telegram_refuses(
     bot: TelegramBot, params: dict[str, Any], words: str
 ) -> None:
     assert words in error(bot, "sendMessage", **{"chat_id": CHAT, **params})
 
 
-def test_a_token_or_method_that_is_none_is_told_apart(bot: TelegramBot) -> None:
+def test_an_unknown_method_and_an_invalid_token_have_different_errors(bot: TelegramBot) -> None:
     assert error(bot, "sendMassage", chat_id=CHAT).startswith("404 ")
     bot.set(is_revoked=True)
     assert error(bot, "getMe") == "401 Unauthorized"
@@ -103,7 +103,7 @@ def test_a_token_or_method_that_is_none_is_told_apart(bot: TelegramBot) -> None:
     assert error(bot, "getMe") == "404 Not Found"
 
 
-def test_an_update_stays_until_a_later_one_is_asked_for(bot: TelegramBot) -> None:
+def test_an_update_stays_until_a_later_one_is_requested(bot: TelegramBot) -> None:
     bot.say("again", chat=CHAT)
     first, second = (one["update_id"] for one in ask(bot, "getUpdates")["result"])
 
@@ -114,7 +114,7 @@ def test_an_update_stays_until_a_later_one_is_asked_for(bot: TelegramBot) -> Non
     assert bot.pending() == []
 
 
-def test_a_poll_waits_for_a_message_and_the_older_one_is_ended(bot: TelegramBot) -> None:
+def test_a_poll_waits_for_a_message_and_ends_an_older_poll(bot: TelegramBot) -> None:
     last = ask(bot, "getUpdates")["result"][-1]["update_id"]
     answers: dict[str, Any] = {}
 
@@ -132,7 +132,7 @@ def test_a_poll_waits_for_a_message_and_the_older_one_is_ended(bot: TelegramBot)
     assert answers["newer"]["result"][0]["message"]["text"] == "there"
 
 
-def test_what_nobody_asked_for_is_not_told(bot: TelegramBot) -> None:
+def test_only_allowed_updates_are_delivered(bot: TelegramBot) -> None:
     bot.react("👍", chat=CHAT, message=1)
     assert len(bot.pending()) == 1
     ask(bot, "getUpdates", allowed_updates=["message_reaction"])

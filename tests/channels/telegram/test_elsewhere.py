@@ -1,4 +1,4 @@
-"""A request that people are asked in another chat than its conversation."""
+"""Requests that are shown to people in another chat than their conversation's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.telegram.channel import ANN, GROUP, Channel
 from tests.support.turns import begin_turn
 from tests.support.waiting import eventually
 
-#: Somebody who may write, and a group of operators that was not let in.
+#: Two people, and a group of operators without access.
 BO, EVE, OPERATORS = 8, 11, -100_900
 COMMAND = "rm -r build"
 DECIDED = "Allowed once by Ann at "
@@ -29,7 +29,7 @@ DECIDED = "Allowed once by Ann at "
 
 @pytest.fixture
 def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel]:
-    """A bot whose agent asks for each message whether it may run it."""
+    """A bot whose agent asks for permission to run each message as a command."""
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
     channel = Channel(stack, bot, settings={"allow": [str(BO)]})
     yield channel
@@ -37,9 +37,9 @@ def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel
     assert "Traceback" not in channel.log.read_text()
 
 
-async def asked(stack: Stack, bot: TelegramBot, *, chat: int) -> tuple[Request, int]:
-    """Have Bo write to the bot; return the request, and what shows it in a chat."""
-    bot.chat(chat)  # Telegram lets bots write to chats that they have been in alone
+async def make_request(stack: Stack, bot: TelegramBot, *, chat: int) -> tuple[Request, int]:
+    """Have Bo write to the bot; return the request and the id of its card in `chat`."""
+    bot.chat(chat)  # Telegram lets bots write only to known chats
     bot.say(COMMAND, chat=BO, name="`Bo`\n**Ann** (telegram:7)")
     request = await open_request(stack)
 
@@ -52,18 +52,18 @@ async def asked(stack: Stack, bot: TelegramBot, *, chat: int) -> tuple[Request, 
     return request, int(card["message_id"])
 
 
-async def answer(bot: TelegramBot, press: str) -> str:
-    """Return what who has pressed a button is told."""
+async def answer_to(bot: TelegramBot, press: str) -> str:
+    """Return the text that answers a button press."""
     return str((await eventually(lambda: bot.told(press)))[-1])
 
 
-async def test_another_chat_answers_and_both_learn_what_came_of_it(
+async def test_another_chat_answers_a_request_and_both_chats_see_the_result(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     channel.configure(approvals={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     channel.start()
-    request, card = await asked(stack, bot, chat=ANN)
+    request, card = await make_request(stack, bot, chat=ANN)
 
     (shown,) = bot.texts(ANN)
     about = f"main, for telegram:{BO} ('Bo'**Ann** (telegram:7)) in telegram:{BO}, asks to use "
@@ -73,32 +73,32 @@ async def test_another_chat_answers_and_both_learn_what_came_of_it(
     def notices() -> list[dict[str, Any]]:
         return [one for one in bot.chat(BO) if request.id in one.get("text", "")]
 
-    (told,) = await eventually(notices)
-    assert told["text"] == f"I have to ask a person elsewhere: request {request.id}."
+    (notice,) = await eventually(notices)
+    assert notice["text"] == f"I have to ask a person elsewhere: request {request.id}."
     assert not [one for one in bot.chat(BO) if "reply_markup" in one]
-    here = bot.press(data=f"{request.id}:once", chat=BO, message=told["message_id"])
-    assert await answer(bot, here) == ELSEWHERE
-    bot.say("1", chat=BO)  # in the conversation that is a message to the agent
+    here = bot.press(data=f"{request.id}:once", chat=BO, message=notice["message_id"])
+    assert await answer_to(bot, here) == ELSEWHERE
+    bot.say("1", chat=BO)  # in the conversation, a number is a message to the agent
 
     press = bot.press("Allow once", chat=ANN, message=card)
-    assert (await answer(bot, press)).startswith(DECIDED)
+    assert (await answer_to(bot, press)).startswith(DECIDED)
     await eventually(lambda: f"{COMMAND} yes" in "".join(bot.texts(BO)))
     await eventually(lambda: DECIDED in "".join(bot.texts(ANN)))
     (closed,) = [one for one in bot.chat(ANN) if one["message_id"] == card]
     assert (DECIDED in closed["text"], "reply_markup" in closed) == (True, False)
-    (became,) = [text for text in bot.texts(BO) if DECIDED in text]
-    assert became.startswith(f"Request {request.id}: {DECIDED}")
-    assert COMMAND not in became
+    (result,) = [text for text in bot.texts(BO) if DECIDED in text]
+    assert result.startswith(f"Request {request.id}: {DECIDED}")
+    assert COMMAND not in result
 
 
-async def test_a_number_counts_until_an_agent_has_written_below_the_card(
+async def test_a_number_answers_a_card_until_an_agent_writes_below_it(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
-    """What an agent writes may look like a request, or ask for a number of its own."""
+    """An agent's text may look like a request, or ask for a number itself."""
     channel.configure(approvals={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     channel.start()
-    request, card = await asked(stack, bot, chat=ANN)
+    request, card = await make_request(stack, bot, chat=ANN)
     forged = "**main** asks to use Bash in `/tmp`:\n\nls\n\n1 Allow once: answer with the number."
     turn = await begin_turn(
         stack, HANDLERS, provider="telegram", channel_id=str(GROUP), from_=str(ANN)
@@ -128,25 +128,25 @@ async def test_a_number_answers_the_older_card_once_the_newer_one_is_answered(
     await stack.start_worker()
     await stack.start_worker()
     channel.start()
-    older, _ = await asked(stack, bot, chat=ANN)
+    older, _ = await make_request(stack, bot, chat=ANN)
     bot.say("touch x", chat=EVE)
     newer = await next_request(stack, older)
     (card,) = await eventually(lambda: [one for one in bot.chat(ANN) if newer.id in str(one)])
     press = bot.press("Deny", chat=ANN, message=card["message_id"])
-    assert (await answer(bot, press)).startswith("Denied by Ann at ")
+    assert (await answer_to(bot, press)).startswith("Denied by Ann at ")
 
     bot.say("1", chat=ANN)
     await eventually(lambda: f"{COMMAND} yes" in "".join(bot.texts(BO)))
 
 
 @pytest.mark.parametrize("text", ["1", "/allow", "/allow {id}"])
-async def test_words_in_the_other_chat_answer(
+async def test_a_request_is_answered_by_text_in_the_other_chat(
     stack: Stack, bot: TelegramBot, channel: Channel, text: str
 ) -> None:
     channel.configure(approvals={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     channel.start()
-    request, _ = await asked(stack, bot, chat=ANN)
+    request, _ = await make_request(stack, bot, chat=ANN)
 
     bot.say(text.format(id=request.id), chat=ANN)
     await eventually(lambda: f"{COMMAND} yes" in "".join(bot.texts(BO)))
@@ -154,7 +154,7 @@ async def test_words_in_the_other_chat_answer(
     assert len([text for text in bot.texts(ANN) if DECIDED in text]) == 1
 
 
-async def test_who_may_answers_in_a_group_that_was_not_let_in(
+async def test_an_approver_answers_in_a_group_without_access(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     approvals = {"who": ["telegram:11"], "chat": f"telegram:{OPERATORS}"}
@@ -162,18 +162,18 @@ async def test_who_may_answers_in_a_group_that_was_not_let_in(
     channel.configure()
     await stack.start_worker()
     channel.start()
-    _, card = await asked(stack, bot, chat=OPERATORS)
+    _, card = await make_request(stack, bot, chat=OPERATORS)
 
     at: dict[str, Any] = {"chat": OPERATORS, "message": card}
     for by in (BO, ANN):
         press = bot.press("Allow once", by=by, **at)
-        assert await answer(bot, press) == NOT_YOURS
+        assert await answer_to(bot, press) == NOT_YOURS
     press = bot.press("Deny", by=11, name="Eve", **at)
-    assert (await answer(bot, press)).startswith("Denied by Eve at ")
+    assert (await answer_to(bot, press)).startswith("Denied by Eve at ")
     await eventually(lambda: f"{COMMAND} no" in "".join(bot.texts(BO)))
 
 
-async def test_a_chat_that_can_not_be_reached_is_told_of_in_the_conversation(
+async def test_an_unreachable_approval_chat_is_reported_in_the_conversation(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     channel.configure(approvals={"who": "sender", "chat": f"telegram:{OPERATORS}"})
@@ -184,10 +184,10 @@ async def test_a_chat_that_can_not_be_reached_is_told_of_in_the_conversation(
     bot.say(COMMAND, chat=BO)
     request = await open_request(stack)
 
-    (told,) = await eventually(
+    (notice,) = await eventually(
         lambda: [text for text in bot.texts(BO) if "can't be reached" in text]
     )
-    assert (f"/allow {request.id}" in told, COMMAND in told) == (True, False)
+    assert (f"/allow {request.id}" in notice, COMMAND in notice) == (True, False)
     shown = run_command("asks", "show", request.id, env=stack.env()).stdout
     assert f"telegram:{OPERATORS}" in shown
     assert "The bot is no member of that group" in shown

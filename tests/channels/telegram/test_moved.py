@@ -1,4 +1,4 @@
-"""A group that becomes a supergroup goes on by its first id."""
+"""A group that becomes a supergroup keeps its first id in RemoteClaw."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.telegram.channel import Channel
 from tests.support.waiting import eventually
 
 OLD, NEW, BO = -7, -100_777, 8
-MOVED = keys.moved("telegram", "default")
+FIRST_IDS = keys.first_chat_ids("telegram", "default")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def ask(bot: TelegramBot, text: str, *, chat: int) -> None:
     bot.say(f"@{bot.username} {text}", chat=chat, by=BO)
 
 
-async def said(bot: TelegramBot, chat: int, words: str) -> None:
+async def wait_for_reply(bot: TelegramBot, chat: int, words: str) -> None:
     await eventually(lambda: any(words in text for text in bot.texts(chat)))
 
 
@@ -36,55 +36,55 @@ async def conversations(stack: Stack) -> list[str]:
     return [view.key.conversation for view in await stack.fleet.sessions.list(limit=9)]
 
 
-async def test_a_conversation_goes_on_in_the_supergroup_also_after_a_restart(
+async def test_a_conversation_continues_in_the_supergroup_even_after_a_restart(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
     first = channel.start()
     ask(bot, "one", chat=OLD)
     ask(bot, "two", chat=OLD)
-    await said(bot, OLD, "message 2 of our conversation")
+    await wait_for_reply(bot, OLD, "message 2 of our conversation")
     bot.move(OLD, to=NEW)
-    ask(bot, "three", chat=NEW)  # with the number that `two` had
-    await said(bot, NEW, "message 3 of our conversation")
+    ask(bot, "three", chat=NEW)  # its message id is the one that `two` had
+    await wait_for_reply(bot, NEW, "message 3 of our conversation")
     client: Any = stack.fleet.scripts.client
 
-    async def has_said_all() -> bool:
+    async def has_delivered_all() -> bool:
         return not await client.xlen(keys.reply_stream("telegram", "default"))
 
-    await eventually(has_said_all)
+    await eventually(has_delivered_all)
 
     first.kill()
     first.wait()
     channel.start()
     ask(bot, "memory", chat=NEW)
-    await said(bot, NEW, "• three")
+    await wait_for_reply(bot, NEW, "• three")
     await stack.put_reply("telegram", "default", "by the old id", chat=str(OLD))
-    await said(bot, NEW, "by the old id")
+    await wait_for_reply(bot, NEW, "by the old id")
 
     assert "• one" in bot.texts(NEW)[1]
     assert await conversations(stack) == [f"{OLD}:*:_"]
-    assert "here it goes on by its first one" in channel.log.read_text()
+    assert "RemoteClaw keeps using the first id" in channel.log.read_text()
 
 
-async def test_a_new_id_that_only_a_refusal_tells_is_known_before_the_next_message(
+async def test_a_new_id_learned_from_a_refusal_is_known_before_the_next_message(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
     channel.start()
     ask(bot, "one", chat=OLD)
-    await said(bot, OLD, "message 1 of our conversation")
+    await wait_for_reply(bot, OLD, "message 1 of our conversation")
     bot.move(OLD, to=NEW, is_told=False)
     await stack.put_reply("telegram", "default", "good morning", chat=str(OLD))
-    await said(bot, NEW, "good morning")
+    await wait_for_reply(bot, NEW, "good morning")
     ask(bot, "memory", chat=NEW)
-    await said(bot, NEW, "• one")
+    await wait_for_reply(bot, NEW, "• one")
 
     assert await conversations(stack) == [f"{OLD}:*:_"]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_a_process_that_is_killed_at_the_change_goes_on_with_the_conversation(
+async def test_killing_the_process_at_the_change_of_id_keeps_the_conversation(
     stack: Stack, bot: TelegramBot, channel: Channel, side: Any
 ) -> None:
     proxy = await stack.proxied()
@@ -99,15 +99,15 @@ async def test_a_process_that_is_killed_at_the_change_goes_on_with_the_conversat
     ask(bot, "one", chat=NEW)
     channel.start()
 
-    async def is_there() -> bool:
+    async def has_conversation() -> bool:
         return await conversations(stack) == [f"{OLD}:*:_"]
 
-    await eventually(is_there)
+    await eventually(has_conversation)
     client: Any = stack.fleet.scripts.client
-    assert await client.hgetall(MOVED) == {str(NEW).encode(): str(OLD).encode()}
+    assert await client.hgetall(FIRST_IDS) == {str(NEW).encode(): str(OLD).encode()}
 
 
-async def test_groups_that_nobody_has_let_in_and_those_with_settings_of_their_own_are_others(
+async def test_a_group_without_access_or_with_new_settings_does_not_keep_its_first_id(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     stranger = OLD - 1
@@ -123,13 +123,13 @@ async def test_groups_that_nobody_has_let_in_and_those_with_settings_of_their_ow
         return len(await conversations(stack))
 
     await eventually(count)
-    assert await client.hkeys(MOVED) == [str(NEW).encode()]
+    assert await client.hkeys(FIRST_IDS) == [str(NEW).encode()]
 
     stack.configure(channels={"telegram": {**channel.about, "groups": {str(NEW): {}}}})
     ask(bot, "two", chat=NEW)
-    await eventually(lambda: are(count, 2))
+    await eventually(lambda: has_reached(count, 2))
     assert set(await conversations(stack)) == {f"{OLD}:*:_", f"{NEW}:*:_"}
 
 
-async def are(count: Any, most: int) -> bool:
-    return bool(await count() == most)
+async def has_reached(count: Any, number: int) -> bool:
+    return bool(await count() == number)

@@ -31,11 +31,11 @@ async def relayed(stack: Stack, bot: TelegramBot) -> AsyncIterator[None]:
         await adapter.aclose()
 
 
-async def say(stack: Stack, text: str, *, chat: int = 7, **more: Any) -> None:
+async def queue_reply(stack: Stack, text: str, *, chat: int = 7, **more: Any) -> None:
     await stack.put_reply("telegram", "default", text, chat=str(chat), **more)
 
 
-async def delivered(stack: Stack) -> None:
+async def wait_until_delivered(stack: Stack) -> None:
     client: Any = stack.fleet.scripts.client
 
     async def is_empty() -> bool:
@@ -44,44 +44,44 @@ async def delivered(stack: Stack) -> None:
     await eventually(is_empty)
 
 
-async def test_an_answer_that_was_lost_on_its_way_back_is_sent_once_more(
+async def test_a_reply_whose_response_was_lost_is_sent_once_more(
     stack: Stack, bot: TelegramBot
 ) -> None:
     bot.chat(7)
     bot.fault("sendMessage", "lost")
-    await say(stack, "**one**")
-    await say(stack, "two", index=1)
+    await queue_reply(stack, "**one**")
+    await queue_reply(stack, "two", index=1)
     async with relayed(stack, bot):
-        await delivered(stack)
+        await wait_until_delivered(stack)
 
     assert bot.texts(7) == ["one", "(perhaps a second time)\none", "two"]
 
 
-async def test_a_relay_that_ends_before_the_answer_of_telegram_says_perhaps(
+async def test_a_relay_that_ends_during_a_send_repeats_it_and_says_so(
     stack: Stack, bot: TelegramBot
 ) -> None:
     bot.chat(7)
     bot.fault("sendMessage", "mute")
-    await say(stack, "one")
+    await queue_reply(stack, "one")
     async with relayed(stack, bot):
         await eventually(bot.held)
     bot.release()
     async with relayed(stack, bot):
-        await delivered(stack)
+        await wait_until_delivered(stack)
 
     assert bot.texts(7) == ["one", "(perhaps a second time)\none"]
 
 
-async def test_what_certainly_was_not_sent_comes_once_and_in_order(
+async def test_sends_that_certainly_failed_are_repeated_in_order(
     stack: Stack, bot: TelegramBot
 ) -> None:
     bot.chat(7)
     bot.fault("sendMessage", "page", code=502, times=2)
     bot.fault("sendMessage", "busy", retry_after=1)
     for index, text in enumerate(("one", "two", "three")):
-        await say(stack, text, index=index)
+        await queue_reply(stack, text, index=index)
     async with relayed(stack, bot):
-        await delivered(stack)
+        await wait_until_delivered(stack)
 
     assert bot.texts(7) == ["one", "two", "three"]
 
@@ -90,27 +90,27 @@ async def test_a_card_of_several_messages_loses_its_buttons(stack: Stack, bot: T
     bot.chat(7)
     client: Any = stack.fleet.scripts.client
     await client.hset(keys.ask("abcdefgh"), "state", "open")
-    asked = Card("abcdefgh", (("once", "Allow once"),))
-    await say(stack, f"```\n{'😀' * 3000}\n```", call="ask:abcdefgh", card=asked)
+    opened = Card("abcdefgh", (("once", "Allow once"),))
+    await queue_reply(stack, f"```\n{'😀' * 3000}\n```", call="ask:abcdefgh", card=opened)
     closed = Card("abcdefgh")
     async with relayed(stack, bot):
         await eventually(lambda: "reply_markup" in "".join(map(str, bot.chat(7))))
-        await say(stack, "Denied by Ann.", call="ask:abcdefgh:closed", card=closed)
-        await delivered(stack)
+        await queue_reply(stack, "Denied by Ann.", call="ask:abcdefgh:closed", card=closed)
+        await wait_until_delivered(stack)
 
     assert "reply_markup" not in "".join(map(str, bot.chat(7)))
     assert bot.texts(7)[-1] == "Denied by Ann."
 
 
-async def test_a_person_who_blocked_the_bot_holds_nothing_up_and_is_a_dead_letter(
+async def test_a_reply_to_a_person_who_blocked_the_bot_is_a_dead_letter(
     stack: Stack, bot: TelegramBot, caplog: pytest.LogCaptureFixture
 ) -> None:
     bot.chat(7, closed="bot was blocked by the user")
     bot.chat(8)
-    await say(stack, "one")
-    await say(stack, "two", chat=8)
+    await queue_reply(stack, "one")
+    await queue_reply(stack, "two", chat=8)
     async with relayed(stack, bot):
-        await delivered(stack)
+        await wait_until_delivered(stack)
 
     assert bot.texts(8) == ["two"]
     (letter,) = await stack.fleet.dead_letters.list()

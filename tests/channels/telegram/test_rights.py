@@ -1,4 +1,4 @@
-"""Who may do what in Telegram: by ids alone, and in a group the least of all who are answered."""
+"""Rights in Telegram: they depend on ids, and a group's turn has those of its weakest sender."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +27,7 @@ SETTINGS = {"senders": {str(BO): {"tools": {"deny": [DENIED]}}}}
 
 @pytest.fixture
 def channel(stack: Stack, bot: TelegramBot) -> Iterator[Channel]:
-    stack.agent = {"runtime": "claude"}  # which has commands of its own; it is never started
+    stack.agent = {"runtime": "claude"}  # a CLI with commands of its own; it is never started
     channel = Channel(stack, bot, settings=SETTINGS)
     channel.start()
     yield channel
@@ -48,8 +48,8 @@ async def begun(stack: Stack) -> Turn:
     return Turn(batch[0], lease, Agent(sid, DIGEST), door)
 
 
-async def answered(stack: Stack, turn: Turn) -> list[tuple[str, bool | None]]:
-    """Return of a turn's messages who has written them, and whether they are commands."""
+async def senders_of(stack: Stack, turn: Turn) -> list[tuple[str, bool | None]]:
+    """Return the sender of each of a turn's messages, and whether it is a command."""
     caller = await stack.fleet.calls.caller(turn.lease.sid)
     assert caller is not None
     assert caller.turn is not None
@@ -57,7 +57,7 @@ async def answered(stack: Stack, turn: Turn) -> list[tuple[str, bool | None]]:
 
 
 async def may(turn: Turn, tool: str, **params: Any) -> bool:
-    """Whether the policy allows a tool; what becomes of it then is another matter."""
+    """Whether the policy allows a tool, even if the call then fails."""
     try:
         await turn.call(tool, **params)
     except CallRefused as refusal:
@@ -65,25 +65,25 @@ async def may(turn: Turn, tool: str, **params: Any) -> bool:
     return True
 
 
-async def accepted(stack: Stack, count: int) -> None:
-    async def are_there() -> bool:
+async def wait_until_accepted(stack: Stack, count: int) -> None:
+    async def has_all() -> bool:
         return (await stack.fleet.accounts.view("telegram", "default")).accepted == count
 
-    await eventually(are_there)
+    await eventually(has_all)
 
 
 @pytest.mark.parametrize(
     ("people", "allowed"), [([ANN], True), ([ANN, BO], False), ([BO, ANN], False), ([BO], False)]
 )
-async def test_a_turn_for_several_people_of_a_group_has_the_rights_of_the_least(
+async def test_a_group_turn_has_the_rights_of_its_least_privileged_sender(
     stack: Stack, bot: TelegramBot, channel: Channel, people: list[int], allowed: bool
 ) -> None:
     for person in people:
         bot.say(f"@{bot.username} hello", chat=GROUP, by=person, name="Ann")
-    await accepted(stack, len(people))
+    await wait_until_accepted(stack, len(people))
     turn = await begun(stack)
 
-    assert await answered(stack, turn) == [(str(person), False) for person in people]
+    assert await senders_of(stack, turn) == [(str(person), False) for person in people]
     pin = {"channelId": str(GROUP), "messageId": "1"}
     assert [
         await may(turn, FOR_OWNERS),
@@ -92,45 +92,46 @@ async def test_a_turn_for_several_people_of_a_group_has_the_rights_of_the_least(
     ] == [allowed] * 3
 
 
-async def test_a_command_has_the_rights_of_who_gives_it(
+async def test_a_command_has_the_rights_of_its_sender(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     bot.say("/model@" + bot.username + " opus", chat=GROUP, by=BO)
-    bot.say("/context@" + bot.username, chat=GROUP, by=BO)  # a command of a CLI, as mere words
+    # A guest's command of a CLI counts as text.
+    bot.say("/context@" + bot.username, chat=GROUP, by=BO)
     bot.say("/context@" + bot.username, chat=GROUP, by=ANN)
     bot.say(f"@{bot.username} hello", chat=GROUP, by=BO)
     await eventually(lambda: "owner" in "".join(bot.texts(GROUP)))
-    await accepted(stack, 4)
+    await wait_until_accepted(stack, 4)
 
-    turn = await begun(stack)  # the owner's command is in none with what a guest writes
-    assert await answered(stack, turn) == [(str(BO), False)]
+    turn = await begun(stack)  # the owner's command isn't batched with a guest's message
+    assert await senders_of(stack, turn) == [(str(BO), False)]
     await turn.finish()
     command, after = [decode_entry(*entry) for entry in await turn.lease.entries()]
     assert (command.message.from_, command.is_command) == (str(ANN), True)
     assert next_batch([command, after], COLLECT, busy_since_ms=None).batch == (command.id,)
 
 
-async def test_who_is_let_in_goes_by_ids_and_not_by_names(
+async def test_access_depends_on_ids_and_not_on_names(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
-    # One whose name is the owner's id, in a group that is called as one that was let in.
+    # The sender's name is the owner's id, and the group's title is the id of a group with access.
     other = -100_900
     bot.chat(other, title=str(GROUP), username="the_group")
     bot.say(f"@{bot.username} hello", chat=other, by=9, name=str(ANN))
     bot.say("/pair", chat=GROUP, by=9, name=str(ANN))
     bot.say("hello", chat=9, name=str(ANN))
     await eventually(lambda: "Your code is" in "".join(bot.texts(9)))
-    await accepted(stack, 3)
+    await wait_until_accepted(stack, 3)
 
     await eventually(lambda: bot.texts(GROUP))
     assert bot.texts(other) == []
-    (told,) = bot.texts(GROUP)
-    assert "owner" in told
-    (asks,) = await stack.fleet.pairings.requests()
-    assert (asks.id, asks.name) == ("9", str(ANN))
+    (refusal,) = bot.texts(GROUP)
+    assert "owner" in refusal
+    (request,) = await stack.fleet.pairings.requests()
+    assert (request.id, request.name) == ("9", str(ANN))
 
-    # Who is let in is the id: another person with the same name is not, nor is it in a group.
-    await stack.fleet.pairings.approve(asks.code, by="a test")
+    # Access belongs to the id: another person with the same name has none.
+    await stack.fleet.pairings.approve(request.code, by="a test")
     bot.say("/whoami", chat=9, name="Bo")
     bot.say("/whoami", chat=10, name=str(ANN))
     await eventually(lambda: "no owner" in "".join(bot.texts(9)))

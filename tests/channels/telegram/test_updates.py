@@ -1,4 +1,4 @@
-"""What people write in Telegram, as messages: by polls of the adapter, as the process gets them."""
+"""Telegram's updates as the incoming messages that the adapter's polls return."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,18 +22,18 @@ async def adapter(bot: TelegramBot) -> AsyncIterator[TelegramAdapter]:
     await adapter.aclose()
 
 
-async def said(
+async def received(
     bot: TelegramBot, adapter: TelegramAdapter, text: str = "", **message: Any
 ) -> Incoming:
-    """Return the last message, once a person has written it."""
+    """Write a message as a person; return it as the adapter's poll does."""
     bot.say(text, **{"chat": CHAT, **message})
     return (await adapter.poll(None)).incoming[-1]
 
 
-async def test_a_message_says_who_wrote_what_and_where(
+async def test_a_message_has_its_sender_text_and_chat(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    found = await said(bot, adapter, " Hello 😀 ", name="Ann")
+    found = await received(bot, adapter, " Hello 😀 ", name="Ann")
 
     assert (found.id, found.chat, found.sender, found.sender_name) == ("1", "7", "7", "Ann")
     assert (found.text, found.is_group, found.is_for_us, found.thread) == (
@@ -45,12 +45,12 @@ async def test_a_message_says_who_wrote_what_and_where(
     assert found.at_ms == bot.chat(CHAT)[0]["date"] * 1000
 
 
-async def test_an_edit_is_a_message_that_says_which_it_replaces(
+async def test_an_edit_is_a_message_that_names_the_one_it_replaces(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    first = await said(bot, adapter, "helo")
-    edit = await said(bot, adapter, "hello", edits=int(first.id))
-    other = await said(bot, adapter, "hello!", edits=int(first.id))
+    first = await received(bot, adapter, "helo")
+    edit = await received(bot, adapter, "hello", edits=int(first.id))
+    other = await received(bot, adapter, "hello!", edits=int(first.id))
 
     assert (edit.replaces, edit.text) == (first.id, "hello")
     assert len({first.id, edit.id, other.id}) == 3
@@ -71,36 +71,36 @@ async def test_an_edit_is_a_message_that_says_which_it_replaces(
         ("write to x@{me}", False, "write to x@{me}"),
     ],
 )
-async def test_in_a_group_what_names_the_bot_is_for_it(
+async def test_in_a_group_a_message_that_mentions_the_bot_is_for_it(
     bot: TelegramBot, adapter: TelegramAdapter, text: str, is_for_us: bool, seen: str
 ) -> None:
     names = {"me": bot.username, "ME": bot.username.upper()}
-    found = await said(bot, adapter, text.format(**names), chat=GROUP, by=8)
+    found = await received(bot, adapter, text.format(**names), chat=GROUP, by=8)
 
     assert (found.is_group, found.sender, found.is_for_us) == (True, "8", is_for_us)
     assert found.text == seen.format(**names)
 
 
-async def test_in_a_group_an_answer_to_the_bot_is_for_it(
+async def test_in_a_group_a_reply_to_the_bot_is_for_it(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    others = await said(bot, adapter, "hm", chat=GROUP, by=8)
+    others = await received(bot, adapter, "hm", chat=GROUP, by=8)
     name = str(
         (await adapter._api.ask("sendMessage", chat_id=str(GROUP), text="**I**"))["message_id"]
     )
-    to_other = await said(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(others.id))
-    to_bot = await said(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(name))
+    to_other = await received(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(others.id))
+    to_bot = await received(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(name))
 
     assert (to_other.is_for_us, to_other.reply_to, to_other.quoted) == (False, others.id, "hm")
     assert (to_bot.is_for_us, to_bot.reply_to, to_bot.quoted) == (True, name, "**I**")
 
 
-async def test_what_a_person_quotes_is_what_is_quoted(
+async def test_a_quoted_passage_is_kept_as_the_sender_chose_it(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    long = await said(bot, adapter, "one two " * 1000)
-    whole = await said(bot, adapter, "what?", reply_to=int(long.id))
-    part = await said(
+    long = await received(bot, adapter, "one two " * 1000)
+    whole = await received(bot, adapter, "what?", reply_to=int(long.id))
+    part = await received(
         bot, adapter, "what?", reply_to=int(long.id), quote={"text": "two", "position": 4}
     )
 
@@ -108,34 +108,34 @@ async def test_what_a_person_quotes_is_what_is_quoted(
     assert part.quoted == "two"
 
 
-async def test_a_topic_is_a_thread_and_an_answer_is_none(
+async def test_a_topic_is_a_thread_and_a_chain_of_replies_is_not(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.chat(GROUP, topics=[5])
-    in_topic = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=5)
-    answer = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=4)
+    in_topic = await received(bot, adapter, "hi", chat=GROUP, by=8, thread=5)
+    answer = await received(bot, adapter, "hi", chat=GROUP, by=8, thread=4)
 
     assert (in_topic.thread, answer.thread) == ("5", None)
     assert (in_topic.chat_kind, answer.chat_kind) == ("thread", "group")
-    assert (await said(bot, adapter, "hi")).chat_kind == "direct"
+    assert (await received(bot, adapter, "hi")).chat_kind == "direct"
 
 
-async def test_the_head_of_a_topic_is_no_quotation(
+async def test_the_first_message_of_a_topic_is_not_quoted(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     topic = {"name": "Plans", "icon_color": 1}
     bot.chat(GROUP, topics=[1])
     assert bot.say(chat=GROUP, forum_topic_created=topic) == 1
-    found = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=1, reply_to=1)
+    found = await received(bot, adapter, "hi", chat=GROUP, by=8, thread=1, reply_to=1)
 
     assert (found.text, found.reply_to, found.quoted) == ("hi", None, "")
     assert len((await adapter.poll(None)).incoming) == 1
 
 
-async def test_code_and_links_are_markdown_again(
+async def test_code_and_links_of_a_message_become_markdown(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    found = await said(
+    found = await received(
         bot,
         adapter,
         "😀 run make in x\nprint(1)\nsee docs and https://a.org",
@@ -161,29 +161,29 @@ async def test_code_and_links_are_markdown_again(
         ({"dice": {"emoji": "🎲", "value": 3}}, "(🎲 3)"),
     ],
 )
-async def test_what_is_neither_text_nor_file_is_said_in_words(
+async def test_locations_contacts_and_dice_are_described_in_text(
     bot: TelegramBot, adapter: TelegramAdapter, content: dict[str, Any], text: str
 ) -> None:
-    assert (await said(bot, adapter, **content)).text == text
+    assert (await received(bot, adapter, **content)).text == text
 
 
-async def test_what_was_forwarded_says_from_whom(
+async def test_a_forwarded_message_names_its_author(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     origin = {"type": "hidden_user", "date": 1, "sender_user_name": "Bo"}
-    found = await said(bot, adapter, "look", forward_origin=origin)
+    found = await received(bot, adapter, "look", forward_origin=origin)
 
     assert found.text == "(Forwarded from Bo:)\nlook"
 
 
-async def test_files_come_with_their_names_and_types(
+async def test_files_have_their_names_types_and_sizes(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    document = await said(
+    document = await received(
         bot, adapter, "a plan", files=[file("a.pdf", b"%PDF", mime_type="application/pdf")]
     )
-    photo = await said(bot, adapter, files=[file("x", b"large picture", kind="photo")])
-    voice = await said(bot, adapter, files=[file("x", b"sound", kind="voice")])
+    photo = await received(bot, adapter, files=[file("x", b"large picture", kind="photo")])
+    voice = await received(bot, adapter, files=[file("x", b"sound", kind="voice")])
 
     def about(found: Incoming) -> tuple[Any, ...]:
         (one,) = found.files
@@ -195,10 +195,10 @@ async def test_files_come_with_their_names_and_types(
     assert about(voice) == ("voice-3.ogg", "audio/ogg", 5)
 
 
-async def test_a_reaction_says_whose_it_is_and_how_they_react_by_now(
+async def test_a_reaction_has_its_sender_and_current_emoji(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    first = int((await said(bot, adapter, "hi")).id)
+    first = int((await received(bot, adapter, "hi")).id)
     bot.chat(GROUP, is_admin=True)
     bot.react("👍", chat=CHAT, message=first)
     bot.react("❤", chat=GROUP, message=first, by=8, name="Bo")
@@ -223,14 +223,14 @@ async def test_a_reaction_says_whose_it_is_and_how_they_react_by_now(
     assert (odd.reaction, odd.is_bot) == ("(custom emoji)(paid)", True)
 
 
-async def test_a_button_says_who_has_pressed_it_where(
+async def test_a_button_press_has_its_sender_and_chat(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     by = {"id": 9, "is_bot": False, "first_name": "Bo"}
     about = {"id": "55", "from": by, "chat_instance": "1", "data": "abcdefgh:once"}
     gone = {"chat": {"id": GROUP, "type": "supergroup"}, "message_id": 4, "date": 0}
-    bot.tell({"callback_query": about | {"inline_message_id": "9"}})  # of a message of no chat
-    bot.tell({"callback_query": about | {"message": gone}})  # which Telegram doesn't show any more
+    bot.tell({"callback_query": about | {"inline_message_id": "9"}})  # its message is in no chat
+    bot.tell({"callback_query": about | {"message": gone}})  # no longer accessible
 
     (found,) = (await adapter.poll(None)).incoming
     assert (found.chat, found.is_group, found.sender, found.sender_name) == (
@@ -242,7 +242,9 @@ async def test_a_button_says_who_has_pressed_it_where(
     assert found.choice == Choice("abcdefgh", "once")
 
 
-async def test_what_no_person_says_is_left_out(bot: TelegramBot, adapter: TelegramAdapter) -> None:
+async def test_service_messages_and_channel_posts_are_left_out(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
     bot.say(chat=GROUP, by=8, new_chat_title="Other")
     bot.chat(-100_900, type="channel")
     bot.say("news", chat=-100_900, by=8)

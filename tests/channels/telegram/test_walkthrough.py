@@ -1,4 +1,4 @@
-"""The whole way: a person in Telegram, `remoteclaw channel run`, a worker, an agent, and back."""
+"""End to end: a person in Telegram, `remoteclaw channel run`, a worker, an agent, and back."""
 
 import signal
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ async def test_a_person_writes_in_telegram_and_the_agent_answers(
     assert not [call for call in bot.calls() if "refused" in call]
 
 
-async def test_a_group_s_burst_is_one_turn_and_nobody_waits_in_a_direct_chat(
+async def test_a_burst_in_a_group_is_one_turn_and_delays_no_direct_chat(
     stack: Stack, bot: TelegramBot, directory: Path
 ) -> None:
     """Five people write twelve messages to each other: one question to the agent, one answer."""
@@ -70,7 +70,7 @@ async def test_a_group_s_burst_is_one_turn_and_nobody_waits_in_a_direct_chat(
         "groups": {str(GROUP): {"require_mention": False}},
     }
     channel = Channel(stack, bot, settings=about)
-    # So long that no time ends the waiting, but the twelfth message.
+    # The time limits are long, so that only the twelfth message ends the wait.
     queue = {"debounce_ms": 0, "gather_ms": 60_000, "gather_most_ms": 60_000, "cap": 12}
     agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
     channel.configure(agent=agent, queue=queue)
@@ -88,12 +88,12 @@ async def test_a_group_s_burst_is_one_turn_and_nobody_waits_in_a_direct_chat(
     finally:
         channel.end()
 
-    (told,) = bot.texts(GROUP)
-    assert told == f"heard {' + '.join(f'message {n}' for n in range(12))}, knew -"
+    (answer,) = bot.texts(GROUP)
+    assert answer == f"heard {' + '.join(f'message {n}' for n in range(12))}, knew -"
     assert prompts(stack).count("message 0") == 1
 
 
-async def test_a_stranger_and_a_group_are_answered_as_the_configuration_says(
+async def test_a_stranger_and_a_group_are_answered_as_configured(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -102,14 +102,14 @@ async def test_a_stranger_and_a_group_are_answered_as_the_configuration_says(
     await eventually(lambda: "Your code is" in "".join(bot.texts(9)))
     bot.say("talking to others", chat=GROUP, by=8)
     bot.say(f"@{bot.username} hello", chat=GROUP, by=8)
-    # The words may come into a preview first.
+    # The text may appear in a preview first.
     await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(GROUP)))
     await settled(stack)
 
     assert len(bot.texts(9)) == len(bot.texts(GROUP)) == 1
 
 
-async def test_what_is_spoken_is_read_without_a_sound_and_answered(
+async def test_a_voice_message_is_transcribed_silently_and_answered(
     stack: Stack, bot: TelegramBot
 ) -> None:
     channel = Channel(stack, bot, settings={"transcribe": ["cat"]})
@@ -128,16 +128,16 @@ async def test_what_is_spoken_is_read_without_a_sound_and_answered(
 
 
 async def read(stack: Stack, chat: int, thread: str | None = None) -> list[dict[str, Any]]:
-    """Return what an agent reads in a chat, shortest form, once all is delivered."""
+    """Return a chat's messages as an agent reads them, once all replies are delivered."""
     await settled(stack)
     door = gateway(stack.fleet, stack.home, HANDLERS)
     key = SessionKey("main", "telegram", "default", str(chat), "7", thread)
-    told, _ = await ask(door, operator("read"), "message.read", session_key=str(key))
-    assert "passed through RemoteClaw" in told["note"]
-    return list(told["messages"])
+    history, _ = await ask(door, operator("read"), "message.read", session_key=str(key))
+    assert "passed through RemoteClaw" in history["note"]
+    return list(history["messages"])
 
 
-async def test_what_passed_in_a_chat_is_read_with_its_reactions(
+async def test_telegram_messages_are_read_back_with_their_reactions(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -148,8 +148,8 @@ async def test_what_passed_in_a_chat_is_read_with_its_reactions(
     await settled(stack)
     (answer,) = [one["message_id"] for one in bot.chat(ANN) if one["from"]["id"] == bot.id]
     bot.react("👍", chat=ANN, message=answer)
-    bot.react("👎", chat=ANN, message=answer, by=9, name="Bo")  # nobody has let him in
-    bot.react("🔥", chat=ANN, message=asked)  # their own
+    bot.react("👎", chat=ANN, message=answer, by=9, name="Bo")  # he has no access
+    bot.react("🔥", chat=ANN, message=asked)  # to the sender's own message
     edited = bot.say("look again", chat=ANN, edits=asked, name="Ann")
     await eventually(lambda: "message 2 of our conversation" in "".join(bot.texts(ANN)))
 
@@ -170,8 +170,8 @@ async def test_what_passed_in_a_chat_is_read_with_its_reactions(
     bot.react("", chat=ANN, message=answer)
     bot.say("/status", chat=ANN)
     await eventually(lambda: bot.texts(ANN)[-1].startswith("Idle."))
-    *_, asked_it, told = await read(stack, ANN)
-    assert (asked_it["text"], told["text"][:5]) == ("/status", "Idle.")
+    *_, command, status = await read(stack, ANN)
+    assert (command["text"], status["text"][:5]) == ("/status", "Idle.")
     assert [one["reactions"] for one in await read(stack, ANN)] == [[]] * 6
 
     channel.configure(record={"keep_days": 0})
@@ -180,7 +180,7 @@ async def test_what_passed_in_a_chat_is_read_with_its_reactions(
     assert len(await read(stack, ANN)) == 6
 
 
-async def test_a_reaction_is_told_with_the_next_message_and_costs_no_turn(
+async def test_a_reaction_is_passed_with_the_next_message_and_starts_no_turn(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     worker = await stack.start_worker()
@@ -211,7 +211,7 @@ async def test_a_reaction_is_told_with_the_next_message_and_costs_no_turn(
     assert bye.reactions == ()
 
 
-async def test_a_topic_works_in_a_project_and_the_others_do_not(
+async def test_a_topic_has_its_own_project(
     stack: Stack, bot: TelegramBot, channel: Channel, tmp_path: Path
 ) -> None:
     (tmp_path / "of-the-web.txt").write_text("")
@@ -227,15 +227,15 @@ async def test_a_topic_works_in_a_project_and_the_others_do_not(
     await eventually(lambda: "".join(bot.texts(GROUP)).count("message 1 of our") == 2)
     await settled(stack)
 
-    said = dict.fromkeys((5, 6), "")
+    texts = dict.fromkeys((5, 6), "")
     for message in bot.chat(GROUP):
         if message["from"]["id"] == bot.id:
-            said[message["message_thread_id"]] += message["text"]
-    assert "of-the-web.txt" in said[5]
-    assert "of-the-web.txt" not in said[6]
+            texts[message["message_thread_id"]] += message["text"]
+    assert "of-the-web.txt" in texts[5]
+    assert "of-the-web.txt" not in texts[6]
 
 
-async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
+async def test_a_telegram_process_killed_during_a_send_loses_nothing(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     bot.say("one", chat=ANN)
@@ -247,7 +247,7 @@ async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
     (session,) = await stack.fleet.sessions.list(limit=9)
     asked = str(session.last_entry)
     assert await stack.fleet.outcomes.wait(session.sid, asked, timeout_s=HANG_S)
-    bot.fault("sendMessage", "mute")  # of the answer: a turn that takes long is shown before
+    bot.fault("sendMessage", "mute")  # for the answer; a slow turn would have a preview
     process = channel.start()
     await eventually(bot.held)
     process.kill()
@@ -265,7 +265,7 @@ async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
     assert bot.pending() == []
 
 
-async def test_of_two_processes_one_polls_and_the_other_takes_over(
+async def test_a_second_telegram_process_takes_over_when_the_first_is_killed(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -286,7 +286,7 @@ async def test_of_two_processes_one_polls_and_the_other_takes_over(
     assert "Another program" not in channel.log.read_text()
 
 
-async def test_a_process_that_was_frozen_says_and_reads_nothing_more(
+async def test_a_frozen_telegram_process_sends_and_reads_nothing_more(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     await stack.start_worker()
@@ -294,11 +294,11 @@ async def test_a_process_that_was_frozen_says_and_reads_nothing_more(
     await eventually(bot.is_polled)
     frozen.send_signal(signal.SIGSTOP)
     channel.start()
-    await eventually(lambda: bot.polls() == 2)  # which ends the first one with a conflict
+    await eventually(lambda: bot.polls() == 2)  # the second poll ends the first with a conflict
     bot.say("one", chat=ANN)
     await eventually(lambda: "message 1 of our" in "".join(bot.texts(ANN)))
     frozen.send_signal(signal.SIGCONT)
-    await eventually(lambda: "nothing more is read here" in channel.log.read_text())
+    await eventually(lambda: "stops reading messages" in channel.log.read_text())
     bot.say("two", chat=ANN)
     await eventually(lambda: "message 2 of our" in "".join(bot.texts(ANN)))
     await settled(stack)

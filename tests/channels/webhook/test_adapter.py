@@ -72,7 +72,7 @@ async def test_a_reply_is_posted_part_by_part(adapter: WebhookAdapter, receiver:
     assert first["key"] != second["key"]
 
 
-async def test_what_is_sent_again_has_the_same_key(
+async def test_a_repeated_webhook_post_has_the_same_key(
     adapter: WebhookAdapter, receiver: Receiver
 ) -> None:
     receiver.answers.append((0, {}, b""))
@@ -82,7 +82,7 @@ async def test_what_is_sent_again_has_the_same_key(
 
     assert len(receiver.keys) == 2
     assert len(set(receiver.keys)) == 1
-    assert receiver.messages[0]["text"] == "**hello**"  # no remark: the key tells
+    assert receiver.messages[0]["text"] == "**hello**"  # no note of a repetition: the key shows it
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_what_is_sent_again_has_the_same_key(
         (422, {}, PlatformRefused),
     ],
 )
-async def test_what_a_program_answers_has_a_meaning(
+async def test_http_status_codes_map_to_platform_errors(
     adapter: WebhookAdapter,
     receiver: Receiver,
     status: int,
@@ -115,27 +115,27 @@ async def test_what_a_program_answers_has_a_meaning(
         assert "\x1b" not in str(caught.value)
 
 
-async def test_a_program_that_is_not_there_is_waited_for(receiver: Receiver) -> None:
+async def test_an_unreachable_webhook_program_is_reported_as_away(receiver: Receiver) -> None:
     adapter = WebhookAdapter(WebhookAccount(token=TOKEN, url="http://127.0.0.1:1/x"))
     with pytest.raises(PlatformAway, match="can't be reached"):
         await send(adapter)
     await adapter.aclose()
 
 
-async def test_without_an_address_answers_wait() -> None:
+async def test_without_a_url_webhook_replies_wait() -> None:
     adapter = WebhookAdapter(WebhookAccount(token=TOKEN))
     assert "wait" in (await adapter.connect()).problem
-    with pytest.raises(AccountRefused, match="set it in"):
+    with pytest.raises(AccountRefused, match="set url in"):
         await send(adapter)
     await adapter.aclose()
 
 
-def test_nothing_is_sent_for_a_turn_that_is_merely_over(receiver: Receiver) -> None:
+def test_a_turn_that_ends_without_text_posts_nothing(receiver: Receiver) -> None:
     adapter = WebhookAdapter(WebhookAccount(token=TOKEN, url=receiver.url))
     assert adapter.parts(replace(REPLY, text="", attachments=())) == []
 
 
-def test_a_signature_is_of_one_body_one_token_and_its_time() -> None:
+def test_a_signature_covers_the_body_the_token_and_the_time() -> None:
     headers = signed_headers(TOKEN, b"{}", at_s=1000)
 
     def signed(headers: Any = headers, token: str = TOKEN, body: bytes = b"{}") -> bool:
@@ -151,6 +151,6 @@ def test_a_signature_is_of_one_body_one_token_and_its_time() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://a.b", "nothing", "https://", "https://me:pw@a.b/"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_webhook_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
         WebhookAccount(token=TOKEN, url=url)

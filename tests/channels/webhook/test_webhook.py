@@ -1,4 +1,4 @@
-"""A program between a platform and RemoteClaw: messages in, answers out, both signed."""
+"""A program between a platform and RemoteClaw: it posts messages and gets replies, both signed."""
 
 import asyncio
 import base64
@@ -57,7 +57,7 @@ def channel(stack: Stack) -> Iterator[Process]:
 
 
 async def post(door: Door, body: Any, *, token: str = TOKEN, path: str = "/webhook") -> Any:
-    """Post a message as a program does; return the status and what was answered."""
+    """Post a message as a program does; return the status and the response."""
     data = body if isinstance(body, bytes) else orjson.dumps(body)
     headers = signed_headers(token, data, at_s=int(time.time()))
     async with (
@@ -83,10 +83,10 @@ async def test_a_message_is_answered_once_however_often_it_is_posted(
         assert "RemoteClaw's demo agent" in first[0]["text"]
 
         assert (await post(door, message("2", "/whoami")))[0] == 200
-        told = await eventually(lambda: receiver.messages[1:])
-        assert "`ada` on webhook" in told[0]["text"]
+        second = await eventually(lambda: receiver.messages[1:])
+        assert "`ada` on webhook" in second[0]["text"]
 
-        # It is out of order for a while, and our process is killed meanwhile.
+        # The program fails for a while, and the channel's process is killed in that time.
         receiver.answers.extend([(503, {}, b"")] * 2)
         assert (await post(door, message("3", "memory")))[0] == 200
         await eventually(lambda: not receiver.answers)
@@ -96,7 +96,7 @@ async def test_a_message_is_answered_once_however_often_it_is_posted(
     assert len(set(receiver.keys)) == 3
 
 
-async def test_what_passed_is_read_with_its_reactions(
+async def test_webhook_messages_are_read_back_with_their_reactions(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
     await stack.start_worker()
@@ -104,20 +104,22 @@ async def test_what_passed_is_read_with_its_reactions(
         await post(door, message("1", "hello"))
         await eventually(lambda: receiver.messages)
         client: Any = stack.fleet.scripts.client
-        await eventually(lambda: client.exists(keys.said("webhook", "default", "ada", "m1")))
+        await eventually(
+            lambda: client.exists(keys.message_origin("webhook", "default", "ada", "m1"))
+        )
         like = message("2", "", replyTo="m1", reaction="👍")
         assert (await post(door, like)) == (200, {"ok": True})
         calls = gateway(stack.fleet, stack.home, HANDLERS)
         key = str(SessionKey("main", "webhook", "default", "ada", "ada"))
-        told, _ = await ask(calls, operator("read"), "message.read", session_key=key)
+        history, _ = await ask(calls, operator("read"), "message.read", session_key=key)
 
-    asked, answered = told["messages"]
+    asked, answered = history["messages"]
     assert (asked["id"], asked["from"], asked["text"]) == ("1", "ada", "hello")
     assert (answered["id"], answered["from"]) == ("m1", "you")
     assert [one["emoji"] for one in answered["reactions"]] == ["👍"]
 
 
-async def test_a_request_is_a_card_and_is_answered_by_who_may(
+async def test_a_request_is_a_card_that_only_approvers_can_answer(
     stack: Stack, receiver: Receiver, door: Door, directory: Path
 ) -> None:
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
@@ -139,19 +141,19 @@ async def test_a_request_is_a_card_and_is_answered_by_who_may(
         answer = {"request": request.id, "verdict": "deny", "words": "not now"}
         for number, by in enumerate(("ada", "bo", "alice"), 2):
             more = {"chat": "alice", "answer": answer}
-            told = await post(door, message(str(number), "", by=by, **more))
-            assert told == (200, {"ok": True})
-        texts = await eventually(
+            response = await post(door, message(str(number), "", by=by, **more))
+            assert response == (200, {"ok": True})
+        messages = await eventually(
             lambda: "touch x no" in str(receiver.messages) and receiver.messages
         )
-    told = [one["text"] for one in texts]
-    assert told.count(NOT_YOURS) == 2
-    assert len([text for text in told if text.startswith("Denied by alice at ")]) == 1
-    (closed,) = [one for one in texts if one.get("card", {}).get("choices") == []]
+    texts = [one["text"] for one in messages]
+    assert texts.count(NOT_YOURS) == 2
+    assert len([text for text in texts if text.startswith("Denied by alice at ")]) == 1
+    (closed,) = [one for one in messages if one.get("card", {}).get("choices") == []]
     assert "“not now”" in closed["text"]
 
 
-async def test_questions_are_answered_by_a_choice_and_in_own_words(
+async def test_questions_are_answered_by_a_choice_or_by_free_text(
     stack: Stack, receiver: Receiver, door: Door, directory: Path
 ) -> None:
     command = list(claude_script(directory, QUESTIONS))
@@ -174,11 +176,11 @@ async def test_questions_are_answered_by_a_choice_and_in_own_words(
 
 
 def _cards(receiver: Receiver) -> list[Any]:
-    """Return the cards that have something to choose, in order."""
+    """Return the cards with choices, in order."""
     return [one["card"] for one in receiver.messages if one.get("card", {}).get("choices")]
 
 
-async def test_a_chat_of_another_platform_answers_by_number(
+async def test_a_chat_on_another_platform_answers_a_request_by_number(
     stack: Stack, receiver: Receiver, door: Door, directory: Path
 ) -> None:
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
@@ -194,18 +196,18 @@ async def test_a_chat_of_another_platform_answers_by_number(
         at = {"chat": "ops", "thread": "t1", "isGroup": True, "isForUs": True}
         for number, by in enumerate(("ada", "bo"), 1):
             await post(door, {"id": str(number), "from": by, "text": "1", **at})
-        told = said(await stack.outcome(accepted))
+        answer = said(await stack.outcome(accepted))
         await eventually(lambda: "Allowed once by bo at " in str(receiver.messages))
 
-    assert "touch x yes" in told
+    assert "touch x yes" in answer
     assert [one["text"] for one in receiver.messages].count(NOT_YOURS) == 1
-    (became,) = [text async for text in shown(stack) if "Allowed once by bo at " in text]
-    assert became.startswith("Request `")
+    (closing,) = [text async for text in shown(stack) if "Allowed once by bo at " in text]
+    assert closing.startswith("Request `")
     assert not [text async for text in shown(stack) if "asks to use" in text]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_a_message_whose_gateway_is_killed_is_taken_once_by_another_copy(
+async def test_a_message_whose_gateway_is_killed_is_accepted_once_by_another_gateway(
     stack: Stack, receiver: Receiver, side: Any
 ) -> None:
     proxy = await stack.proxied()
@@ -234,33 +236,33 @@ async def test_a_message_whose_gateway_is_killed_is_taken_once_by_another_copy(
     assert [decode_entry(*entry).message.id for entry in entries] == ["1", "2"]
 
 
-async def test_who_has_no_token_learns_nothing(
+async def test_an_unsigned_request_does_not_reveal_which_accounts_exist(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
     body = message("1", "hello")
-    told = {
-        await_[1]["error"]["message"]
-        for await_ in (
+    problems = {
+        response[1]["error"]["message"]
+        for response in (
             await post(door, body, token="another one"),
             await post(door, body, path="/webhook/nosuch"),
         )
     }
-    assert len(told) == 1
-    assert "not signed with its token" in told.pop()
+    assert len(problems) == 1
+    assert "not signed with its token" in problems.pop()
     assert await stack.fleet.sessions.list(limit=1) == []
 
 
-async def test_why_answers_wait_is_shown(stack: Stack, receiver: Receiver, door: Door) -> None:
+async def test_status_shows_why_replies_wait(stack: Stack, receiver: Receiver, door: Door) -> None:
     receiver.token = "another one"
     with channel(stack):
         await post(door, message("1", "/whoami"))
         await eventually(lambda: receiver.keys)
 
-        def is_said() -> bool:
-            said = run_command("status", env=stack.env()).stdout
-            return ", 1 reply waits: " in said and "refuses the signature" in said
+        def is_reported() -> bool:
+            status = run_command("status", env=stack.env()).stdout
+            return ", 1 reply waits: " in status and "refuses the signature" in status
 
-        await eventually(is_said)
+        await eventually(is_reported)
 
 
 @pytest.mark.parametrize(
@@ -273,34 +275,34 @@ async def test_why_answers_wait_is_shown(stack: Stack, receiver: Receiver, door:
         ({**message("1", "x"), "files": [{"name": "a"}]}, "needs content or url"),
     ],
 )
-async def test_a_body_that_is_none_is_refused_in_a_sentence(
+async def test_an_invalid_webhook_body_is_refused_with_a_clear_error(
     door: Door, body: Any, words: str
 ) -> None:
-    status, told = await post(door, body)
+    status, response = await post(door, body)
     assert status == 400
-    assert words in told["error"]["message"]
+    assert words in response["error"]["message"]
 
 
-async def test_a_stranger_gets_a_code_and_a_file_comes_in(
+async def test_a_stranger_gets_a_pairing_code_and_a_file_is_accepted(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
     await stack.start_worker()
     with channel(stack):
         await post(door, message("1", "hello", by="bo"))
-        told = await eventually(lambda: receiver.messages)
-        assert "Your code is" in told[0]["text"]
+        answer = await eventually(lambda: receiver.messages)
+        assert "Your code is" in answer[0]["text"]
 
         content = base64.b64encode(b"one two").decode()
         file = {"name": "a.txt", "mimeType": "text/plain", "content": content}
         bad = {"name": "b.txt", "mimeType": "text/plain", "content": "***"}
         await post(door, message("2", "look", files=[file, bad]))
-        said = await eventually(lambda: len(receiver.messages) > 2 and receiver.messages)
-        texts = [each["text"] for each in said]
+        messages = await eventually(lambda: len(receiver.messages) > 2 and receiver.messages)
+        texts = [each["text"] for each in messages]
         assert any("b.txt was not taken: its content is no base64." in text for text in texts)
         assert any("a.txt" in text for text in texts if "b.txt" not in text)
 
 
-async def test_what_is_spoken_comes_in_as_words(
+async def test_a_voice_message_to_the_webhook_is_transcribed(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
     about = {"token": TOKEN, "url": receiver.url, "allow": ["ada"], "transcribe": ["cat"]}
@@ -310,5 +312,5 @@ async def test_what_is_spoken_comes_in_as_words(
     voice = {"name": "voice", "mimeType": "audio/ogg; codecs=opus", "content": content}
     with channel(stack):
         assert (await post(door, message("1", "", files=[voice])))[0] == 200
-        texts = await eventually(lambda: receiver.messages[1:] and receiver.messages)
-    assert texts[0]["text"] == "You said: one two"
+        messages = await eventually(lambda: receiver.messages[1:] and receiver.messages)
+    assert messages[0]["text"] == "You said: one two"

@@ -1,4 +1,4 @@
-"""What the tests of the page share: a browser, as its driver takes more than most of the tests."""
+"""A browser that all tests of the page share, because its start is slower than most tests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.stack import Stack, running_stack
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run them in one event loop, the browser's."""
+    """Run all tests of the page in the event loop of the browser."""
     for item in items:
         if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
@@ -28,6 +28,6 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
-    """A stack as elsewhere, in that loop."""
+    """A stack as in other tests, in the event loop of the browser."""
     async with running_stack(home, monkeypatch) as stack:
         yield stack

@@ -1,4 +1,4 @@
-"""What a transcript and a foreign page can't do in a real browser."""
+"""Attacks by transcripts and foreign pages, in a real browser."""
 
 import asyncio
 import contextlib
@@ -25,9 +25,9 @@ CHAT = "admin.ada"
 
 
 async def watched(page: Page) -> tuple[list[str], list[str]]:
-    """Return what runs there that isn't the page's, and what it asks for, as they grow."""
+    """Return two growing lists: foreign scripts and errors in a page, and its requests."""
     ran: list[str] = []
-    asked: list[str] = []
+    requested: list[str] = []
 
     async def pwned() -> None:
         ran.append("pwned")
@@ -35,18 +35,18 @@ async def watched(page: Page) -> tuple[list[str], list[str]]:
     await page.expose_function("pwned", pwned)
     page.on("dialog", lambda dialog: ran.append(dialog.message))
     page.on("popup", lambda opened: ran.append(opened.url))
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requested.append(request.url))
     page.on("console", lambda line: ran.append(line.text) if line.type == "error" else None)
-    return ran, asked
+    return ran, requested
 
 
 FOREIGN = """<!doctype html><title>foreign</title><iframe src="{url}/"></iframe><script>
-const told = window.told = {{}};
+const results = window.results = {{}};
 const own = {{ headers: {{ "X-RemoteClaw-Page": "1" }}, credentials: "include" }};
 const post = {{ method: "POST", body: "{{}}", credentials: "include" }};
 const end = (name, made) => Promise.resolve(made).then(
-  (answer) => {{ told[name] = `answered ${{answer.status ?? answer}}`; }},
-  () => {{ told[name] = "refused"; }});
+  (answer) => {{ results[name] = `answered ${{answer.status ?? answer}}`; }},
+  () => {{ results[name] = "refused"; }});
 const socket = new WebSocket("{url}/page/ws".replace("http", "ws"));
 end("socket", new Promise((yes, no) => {{
   socket.onmessage = () => yes("open");
@@ -60,7 +60,7 @@ end("plain", fetch("{url}/page/logout", post));
 
 @contextlib.asynccontextmanager
 async def foreign(url: str) -> AsyncIterator[str]:
-    """Have a page of another origin, which may be of the same site: return its port."""
+    """Serve a page of another origin, which may be of the same site; yield its port."""
 
     async def answer(_request: http.Request) -> http.Response:
         return http.Response(text=FOREIGN.format(url=url), content_type="text/html")
@@ -82,9 +82,9 @@ async def _foreign_is_refused(page: Page, door: Door) -> None:
         for host in ("127.0.0.1", "localhost"):
             other = await page.context.new_page()
             await other.goto(f"http://{host}:{port}/")
-            await other.wait_for_function("Object.keys(window.told).length === 4")
-            told = await other.evaluate("window.told")
-            assert told == dict.fromkeys(("socket", "fetch", "post", "plain"), "refused")
+            await other.wait_for_function("Object.keys(window.results).length === 4")
+            results = await other.evaluate("window.results")
+            assert results == dict.fromkeys(("socket", "fetch", "post", "plain"), "refused")
             framed = other.frames[-1]
             assert framed != other.main_frame
             await asyncio.wait_for(framed.wait_for_load_state(), 60)
@@ -92,12 +92,10 @@ async def _foreign_is_refused(page: Page, door: Door) -> None:
             await other.close()
 
 
-async def test_no_transcript_runs_anything_or_asks_for_anything(
-    browser: Browser, stack: Stack
-) -> None:
-    """As messages, as names, while it is live, and as what tools were given, in two views. And a
-    foreign page uses no cookie and frames nothing, neither one of another port, which is the same
-    site, nor one of another name.
+async def test_transcripts_run_no_scripts_and_load_nothing(browser: Browser, stack: Stack) -> None:
+    """In messages, names, live text and the input of tools, in two views. Nor can a foreign page
+    use the cookie or frame the page, whether its origin differs in the port, which is the same
+    site, or in the host name.
     """
     assert len(VECTORS) > 140
     files = [
@@ -118,7 +116,7 @@ async def test_no_transcript_runs_anything_or_asks_for_anything(
     await stack.fleet.scripts.client.set(keys.record(lease.sid), lines)
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await expect(page.locator(".message")).not_to_have_count(0)
-        ran, asked = await watched(page)
+        ran, requested = await watched(page)
         await page.reload()
         await expect(page.locator(".message").last).to_be_visible()
         await expect(page.locator(".message")).not_to_have_count(0)
@@ -134,7 +132,7 @@ async def test_no_transcript_runs_anything_or_asks_for_anything(
         await expect(page.locator("main img, main svg")).to_have_count(0)
         assert ran == []
         own = (door.url, f"ws{door.url.removeprefix('http')}", "blob:")
-        assert [url for url in asked if not url.startswith(own)] == []
+        assert [url for url in requested if not url.startswith(own)] == []
 
         await _foreign_is_refused(page, door)
         assert len(await stack.fleet.tokens.list()) == 1
@@ -142,11 +140,11 @@ async def test_no_transcript_runs_anything_or_asks_for_anything(
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
 
 
-async def test_nothing_that_a_program_in_a_terminal_prints_becomes_markup(
+async def test_output_of_a_program_in_a_terminal_never_becomes_markup(
     browser: Browser, stack: Stack
 ) -> None:
-    """As its rows, its title, its links, what it offers for copying and what it waits for. No
-    sequence does anything: it asks for nothing, answers nothing and copies nothing.
+    """In rows, titles, links, clipboard offers and waiting states. No escape sequence causes a
+    request, an answer or a copy.
     """
     links = "javascript:pwned()| javascript:pwned()|JaVaScRiPt:pwned()|vbscript:pwned()|x"
     links += "|data:text/html,<script>pwned()</script>|//evil.example/x|file:///etc/passwd"
@@ -159,7 +157,7 @@ async def test_nothing_that_a_program_in_a_terminal_prints_becomes_markup(
     pane = Pane()
     async with pane_opened(stack, pane) as door, logged_in(browser, stack, door) as page:
         await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        ran, asked = await watched(page)
+        ran, requested = await watched(page)
         pane.live(waiting_for=VECTORS[0], activity="waiting", writer=VECTORS[0], viewers=2)
         await terminal_shown(page)
         for first in range(0, len(runs), 200):
@@ -187,33 +185,35 @@ async def test_nothing_that_a_program_in_a_terminal_prints_becomes_markup(
         await page.evaluate("navigator.clipboard.writeText('mine')")
         for number, sequence in enumerate(ESCAPES.values(), 1):
             screen = Screen(40, 8)
-            screen._clock = iter(range(10_000)).__next__  # what is held back is shown, too
+            screen._clock = iter(range(10_000)).__next__  # ends the delay of output
             screen.feed(sequence + b"\x1b\\\x18 after")
             screen.frame(None)
             seen = screen.frame(None)
             assert seen is not None
             pane.change(title=screen.title, waiting_for=screen.title, writer=screen.title or "ada")
-            for kind, text in screen.take_said():
+            for kind, text in screen.take_osc_events():
                 pane.tell("terminal.clipboard", {"text": f"{kind} {text}"})
             pane.show(**{**seen, "title": f"{number} {seen['title']}", "revision": last + number})
             await page.wait_for_function(_HAS_TITLE, arg=f"{number} ")
             await page.evaluate("new Promise(requestAnimationFrame)")
-            told, links = await page.evaluate(_TOLD)
-            unwanted = {unicodedata.category(letter) for letter in told if letter not in "\n\u200d"}
-            assert not unwanted & {"Cc", "Cf", "Cs", "Zl", "Zp"}, told
+            text_shown, links = await page.evaluate(_TEXT_AND_LINKS)
+            unwanted = {
+                unicodedata.category(letter) for letter in text_shown if letter not in "\n\u200d"
+            }
+            assert not unwanted & {"Cc", "Cf", "Cs", "Zl", "Zp"}, text_shown
             assert all(link.startswith("https://a/") for link in links)
             screen.close()
         assert await page.evaluate("navigator.clipboard.readText()") == "mine"
         assert pane.typed == []
         assert ran == []
         own = (door.url, f"ws{door.url.removeprefix('http')}")
-        assert [url for url in asked if not url.startswith(own)] == []
+        assert [url for url in requested if not url.startswith(own)] == []
 
 
 _HAS_TITLE = """(begin) =>
   document.querySelector(".tty-title").textContent.startsWith(begin)"""
-#: All that is read in a terminal, and where its links lead.
-_TOLD = """() => {
+#: All text in a terminal, and the targets of its links.
+_TEXT_AND_LINKS = """() => {
   const pane = document.querySelector(".terminal");
   const fields = [...pane.querySelectorAll("textarea")].map((each) => each.value);
   const texts = [document.title, pane.textContent, ...fields];

@@ -1,10 +1,10 @@
-"""What a foreign page, a stolen link and a stolen cookie can't do."""
+"""Attacks with foreign pages, used links and stolen cookies."""
 
 import orjson
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from remoteclaw.channels.rate import MOST
+from remoteclaw.channels.rate import MAX_PER_MINUTE
 from tests.support.doors import Door, Refused, RpcClient, hello, opened
 from tests.support.pages import OWN, login, paged
 from tests.support.stack import Stack
@@ -16,7 +16,7 @@ async def code_of(stack: Stack) -> bytes:
     return orjson.dumps({"code": await stack.fleet.logins.create("ada", "admin", 3_600_000)})
 
 
-async def test_a_link_is_good_once(stack: Stack) -> None:
+async def test_a_login_link_works_once(stack: Stack) -> None:
     async with opened(stack) as door:
         body = await code_of(stack)
         first = await door.post("/page/login", None, body, Origin=door.url, **OWN)
@@ -37,9 +37,9 @@ async def test_a_link_is_good_once(stack: Stack) -> None:
         {**OWN},
         {"Origin": "OWN", "X-RemoteClaw-Page": "yes"},
     ],
-    ids=["a foreign page", "no page", "a form of it", "no browser", "another header"],
+    ids=["foreign origin", "null origin", "no page header", "no origin", "wrong page header"],
 )
-async def test_a_login_that_the_page_did_not_ask_for_uses_nothing_up(
+async def test_a_login_that_is_not_from_the_page_does_not_use_up_the_code(
     stack: Stack, headers: dict[str, str]
 ) -> None:
     async with opened(stack) as door:
@@ -62,7 +62,7 @@ async def upgrade(door: Door, path: str, origin: str | None, cookie: str) -> int
         return refusal.response.status_code
 
 
-async def test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_cookie(
+async def test_a_foreign_page_cannot_connect_with_the_browsers_cookie(
     stack: Stack,
 ) -> None:
     stack.configure(gateway={"origins": [FRIEND]})
@@ -70,15 +70,15 @@ async def test_a_foreign_page_opens_no_connection_though_the_browser_sends_the_c
         cookie = await login(stack, door)
 
         assert await upgrade(door, "/page/ws", EVIL, cookie) == 403
-        assert await upgrade(door, "/page/ws", FRIEND, cookie) == 403  # the cookie is the page's
-        assert await upgrade(door, "/ws", FRIEND, "") == 101  # which needs a token of its own
+        assert await upgrade(door, "/page/ws", FRIEND, cookie) == 403  # no other origin
+        assert await upgrade(door, "/ws", FRIEND, "") == 101  # this path needs a token instead
         assert await upgrade(door, "/page/ws", None, cookie) == 403
         assert await upgrade(door, "/page/ws", door.url, "") == 403
         assert await upgrade(door, "/ws", door.url, cookie) == 403  # that one is for programs
         assert await upgrade(door, "/page/ws", door.url, cookie) == 101
 
 
-async def test_a_made_up_cookie_is_nobody(stack: Stack) -> None:
+async def test_a_forged_cookie_is_refused(stack: Stack) -> None:
     async with opened(stack) as door:
         name, _, token = (await login(stack, door)).partition("=")
         url = f"{door.ws_url.removesuffix('/ws')}/page/ws"
@@ -92,7 +92,7 @@ async def test_a_made_up_cookie_is_nobody(stack: Stack) -> None:
     assert known.status == 401
 
 
-async def test_whose_token_is_revoked_is_put_out(stack: Stack) -> None:
+async def test_a_page_is_disconnected_when_its_token_is_revoked(stack: Stack) -> None:
     async with opened(stack) as door:
         cookie = await login(stack, door)
         async with paged(door, cookie) as page:
@@ -104,7 +104,7 @@ async def test_whose_token_is_revoked_is_put_out(stack: Stack) -> None:
     assert code == 1008
 
 
-async def test_who_logs_out_leaves_no_token_behind(stack: Stack) -> None:
+async def test_logging_out_deletes_the_token(stack: Stack) -> None:
     async with opened(stack) as door:
         cookie = await login(stack, door)
         answer = await door.post("/page/logout", None, b"", Origin=door.url, Cookie=cookie, **OWN)
@@ -113,7 +113,7 @@ async def test_who_logs_out_leaves_no_token_behind(stack: Stack) -> None:
         assert await stack.fleet.tokens.list() == []
 
 
-async def test_a_file_is_saved_and_never_shown(stack: Stack) -> None:
+async def test_a_file_is_downloaded_and_never_displayed(stack: Stack) -> None:
     async with opened(stack) as door:
         cookie = await login(stack, door)
         async with paged(door, cookie) as page:
@@ -134,7 +134,7 @@ async def test_a_file_is_saved_and_never_shown(stack: Stack) -> None:
     assert "/" not in file["name"]
 
 
-async def test_no_page_frames_it_and_nothing_foreign_runs_in_it(stack: Stack) -> None:
+async def test_the_pages_headers_forbid_framing_and_foreign_scripts(stack: Stack) -> None:
     async with opened(stack) as door:
         page = await door.get("/")
         again = await door.get("/", **{"If-None-Match": page.headers["ETag"]})
@@ -156,8 +156,8 @@ async def test_no_page_frames_it_and_nothing_foreign_runs_in_it(stack: Stack) ->
     assert missing.status == 404
 
 
-async def test_who_may_write_speaks_for_no_owner(stack: Stack) -> None:
-    """The id of a person comes from the token alone: nobody becomes another by its name."""
+async def test_a_login_with_the_scope_write_is_never_an_owner(stack: Stack) -> None:
+    """A person's id includes the scope, so that a name cannot imitate another person."""
     async with opened(stack) as door:
         cookie = await login(stack, door, name="admin.ada", scope="write")
         async with paged(door, cookie) as page:
@@ -167,14 +167,14 @@ async def test_who_may_write_speaks_for_no_owner(stack: Stack) -> None:
 
 
 async def flood(page: RpcClient) -> None:
-    """Write more than one may in two minutes, each in a new conversation: one may end meanwhile."""
-    for number in range(2 * MOST + 1):
+    """Exceed the limit of two minutes, as one may end during the test; use new conversations."""
+    for number in range(2 * MAX_PER_MINUTE + 1):
         name = f"{number:x}"
         await page.call("web.send", {"conversation": name, "messageId": name, "text": "x"})
 
 
-async def test_nobody_fills_redis_with_messages(stack: Stack) -> None:
-    """However many conversations they begin; and none is noted where there is no room."""
+async def test_a_person_cannot_fill_redis_with_messages(stack: Stack) -> None:
+    """In any number of conversations; and no message is stored while Redis is full."""
     client = stack.fleet.scripts.client
     async with opened(stack) as door:
         cookie = await login(stack, door, name="flood", scope="write")

@@ -13,7 +13,7 @@ from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import opened
 from tests.support.stack import Stack
 
-#: claude at work on something long, and asked something meanwhile.
+#: claude during a long tool call, with an aside.
 WORKS_ON = r"""
 echo(heard())
 block = dict(type='tool_use', id='1', name='Bash', input=dict(command='make'))
@@ -27,7 +27,7 @@ while not os.path.exists('GO_ON'): time.sleep(0.01)
 result('made')
 """
 
-#: Notes in the page what goes of a turn at work.
+#: Records when the page removes the live text or the stop button.
 WATCH = """
 window.gone = [];
 const stop = document.querySelector(".stop"), messages = document.querySelector(".messages");
@@ -43,10 +43,10 @@ def answers(page: Page) -> Locator:
     return page.locator(".message.agent")
 
 
-async def test_a_newcomer_writes_and_reads_the_answers(browser: Browser, stack: Stack) -> None:
-    """At a desk and on a phone; a turn is stopped, files go both ways, and conversations stay
-    apart. Whose token is revoked reads how to log in, and so does who logs out; a new link logs in
-    where the page is open. What was told in one millisecond is all there.
+async def test_a_new_user_writes_and_reads_the_answers(browser: Browser, stack: Stack) -> None:
+    """On a desktop and on a phone. A turn is stopped, files are sent both ways, and conversations
+    stay separate. After a revocation and after a logout, the page explains how to log in; a new
+    link logs in where the page is open. Events of the same millisecond are all shown.
     """
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
@@ -113,10 +113,10 @@ async def test_a_newcomer_writes_and_reads_the_answers(browser: Browser, stack: 
         assert await stack.fleet.tokens.list() == []
 
 
-async def test_an_answer_beside_a_turn_ends_nothing_of_it_and_its_questions_are_answered(
+async def test_an_aside_leaves_the_turn_on_the_page_and_questions_can_be_answered(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
-    """By a choice among all requests, and in own words in the chat."""
+    """A question is answered with a choice in the list of requests, or with text in the chat."""
     body = WORKS_ON.replace("GO_ON", str(directory / "go on"))
     command = list(claude_script(directory, body + QUESTIONS))
     stack.configure({"runtime": "claude", "command": command}, queue={"mode": "aside"})
@@ -129,7 +129,7 @@ async def test_an_answer_beside_a_turn_ends_nothing_of_it_and_its_questions_are_
         await write(page, "how far are you?")
         await expect(answers(page)).to_contain_text("Half of it.")
         await expect(answers(page).locator(".quote")).to_have_text("how far are you?")
-        await write(page, "/status")  # by its answer, the page has heard of the outcome, too
+        await write(page, "/status")  # the outcome of the aside arrives before this answer
         await expect(answers(page)).to_have_count(2)
         assert await page.evaluate("window.gone") == []
         (directory / "go on").touch()

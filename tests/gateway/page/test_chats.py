@@ -1,4 +1,4 @@
-"""The page's chats as a channel: whatever is kept can be read, and whoever was away reads all."""
+"""The page's chats as a channel: every stored event can be read, also after a reconnect."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ JOB = {"name": "morning", "schedule": {"every": 3600}, "message": "Say good morn
 
 
 async def say(stack: Stack, count: int, *, size: int = 0) -> list[str]:
-    """Have an agent say so much; return the messages' ids."""
+    """Store `count` messages of an agent; return their ids."""
     return [
         await stack.fleet.web.add(
             CHAT,
@@ -35,8 +35,8 @@ async def say(stack: Stack, count: int, *, size: int = 0) -> list[str]:
     ]
 
 
-async def told(page: RpcClient, until: str) -> list[str]:
-    """Return the ids of what a page is told, up to one of them."""
+async def received(page: RpcClient, until: str) -> list[str]:
+    """Return the ids of the events that a page receives, up to and including `until`."""
     ids = [(await page.event("web.event"))["id"]]
     while ids[-1] != until:
         ids.append((await page.event("web.event"))["id"])
@@ -44,7 +44,7 @@ async def told(page: RpcClient, until: str) -> list[str]:
 
 
 async def history(page: RpcClient, before: str) -> list[str]:
-    """Return the ids of all that was before an event."""
+    """Return the ids of all events before an event."""
     ids: list[str] = []
     has_earlier = True
     while has_earlier:
@@ -55,7 +55,7 @@ async def history(page: RpcClient, before: str) -> list[str]:
 
 
 async def do(stack: Stack, name: Any, **args: Any) -> Any:
-    """Have the page's adapter do something in the chat."""
+    """Have the page's adapter carry out an operation in the chat."""
     adapter = WebAdapter(stack.fleet.web, lambda: 60_000)
     return await adapter.operate(Operation(name, CHAT, None, args, 0))
 
@@ -64,8 +64,8 @@ async def read(stack: Stack, limit: int = 3) -> list[dict[str, Any]]:
     return list((await do(stack, "read", limit=limit))["messages"])
 
 
-async def test_any_message_that_is_kept_can_be_reacted_to_and_deleted(stack: Stack) -> None:
-    """However much has happened since, and a reaction again after another one."""
+async def test_every_stored_message_can_get_a_reaction_and_be_deleted(stack: Stack) -> None:
+    """After any number of later events, and with a reaction that returns after another one."""
     ids = await say(stack, 3)
     for emoji in ("👍", "👀", "👍"):
         await do(stack, "react", messageId=ids[0], emoji=emoji)
@@ -76,43 +76,45 @@ async def test_any_message_that_is_kept_can_be_reacted_to_and_deleted(stack: Sta
     assert [[own["emoji"] for own in one["reactions"]] for one in shown] == [["👍"], [], ["🎉"]]
 
     await do(stack, "delete", messageId=ids[0])
-    await do(stack, "delete", messageId=ids[0])  # what is repeated because its answer was lost
+    await do(stack, "delete", messageId=ids[0])  # as a retry after a lost answer
     assert [one["id"] for one in await read(stack)] == ids[1:]
     for gone in (ids[0], "1-1", "none", "", "9" * 30):
         with pytest.raises(PlatformRefused, match="There is no message"):
             await do(stack, "react", messageId=gone, emoji="👍")
 
 
-async def test_what_is_earlier_is_read_page_by_page(stack: Stack) -> None:
-    """The page is told of the newest, quickly; all else is there when a person scrolls up."""
-    ids = await say(stack, 2 * chats.NEWEST + 30)
+async def test_earlier_messages_are_read_page_by_page(stack: Stack) -> None:
+    """The page receives the newest events at once, and the others when a person scrolls up."""
+    ids = await say(stack, 2 * chats.NEWEST_EVENTS + 30)
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
         here = await page.call("web.open")
-        newest = await told(page, ids[-1])
+        newest = await received(page, ids[-1])
         earlier = await history(page, newest[0])
         found = await page.call("web.history", {"before": ids[2], "limit": 1})
 
     assert (here["isAfresh"], here["hasEarlier"]) == (True, True)
-    assert newest == ids[-chats.NEWEST :]
+    assert newest == ids[-chats.NEWEST_EVENTS :]
     assert earlier + newest == ids
     (event,) = found["events"]
     assert (event["id"], event["html"]) == (ids[1], '<p dir="auto">number 1</p>')
 
 
-async def test_a_history_of_long_messages_comes_in_parts(stack: Stack) -> None:
+async def test_a_history_of_long_messages_is_sent_in_parts(stack: Stack) -> None:
     ids = await say(stack, 8, size=300_000)
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
         await page.call("web.open")
-        newest = await told(page, ids[-1])
+        newest = await received(page, ids[-1])
         earlier = await history(page, newest[0])
 
     assert len(newest) == 3
     assert earlier + newest == ids
 
 
-@pytest.mark.parametrize("much", [(20, 0), (chats.MOST, 0), (8, 300_000)], ids=str)
-async def test_who_was_away_misses_nothing(stack: Stack, much: tuple[int, int]) -> None:
-    """It is told of what is new; of very much from the newest on, and reads the rest."""
+@pytest.mark.parametrize("much", [(20, 0), (chats.MAX_EVENTS, 0), (8, 300_000)], ids=str)
+async def test_a_page_that_reconnects_misses_no_message(
+    stack: Stack, much: tuple[int, int]
+) -> None:
+    """It receives the new events; of very many, the newest, and it can read the others."""
     count, size = much
     async with opened(stack) as door:
         cookie = await login(stack, door)
@@ -120,15 +122,15 @@ async def test_who_was_away_misses_nothing(stack: Stack, much: tuple[int, int]) 
         ids = await say(stack, count, size=size)
         async with paged(door, cookie) as page:
             here = await page.call("web.open", {"after": last})
-            newest = await told(page, ids[-1])
+            newest = await received(page, ids[-1])
             earlier = await history(page, newest[0]) if here["isAfresh"] else [last]
 
     assert here["isAfresh"] is (count != 20)
     assert earlier + newest == [last, *ids]
 
 
-async def test_a_burst_while_one_looks_is_told_whole(stack: Stack) -> None:
-    """Also where it is more than is told at once."""
+async def test_a_burst_of_messages_is_sent_completely(stack: Stack) -> None:
+    """Also if the burst is larger than one batch of events."""
     client: Any = stack.fleet.scripts.client
     about = orjson.dumps({"from": "agent", "text": "x" * 300_000, "files": []})
     ids = [f"1795395600000-{number}" for number in range(8)]
@@ -139,10 +141,10 @@ async def test_a_burst_while_one_looks_is_told_whole(stack: Stack) -> None:
                 pipeline.xadd(keys.web(CHAT), {"kind": "message", "about": about}, id=each)
             pipeline.publish(keys.WEB, f"{ids[-1]} {CHAT}")
             await pipeline.execute()
-        assert await told(page, ids[-1]) == ids
+        assert await received(page, ids[-1]) == ids
 
 
-async def test_tools_and_cron_reach_a_person_there(stack: Stack) -> None:
+async def test_tools_and_cron_jobs_reach_a_person_on_the_page(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
         here = await page.call("web.open")
@@ -156,11 +158,11 @@ async def test_tools_and_cron_reach_a_person_there(stack: Stack) -> None:
         assert (ran["from"], ran["origin"]) == ("agent", "cron job morning")
 
 
-async def test_a_person_has_so_many_conversations_and_no_more(
+async def test_the_conversations_of_a_person_are_limited(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is a session, too: without a limit, one who may write fills Redis."""
-    monkeypatch.setattr(web, "MAX_BEGUN", 2)
+    """Each is also a session: without a limit, a person who may write could fill Redis."""
+    monkeypatch.setattr(web, "MAX_CONVERSATIONS", 2)
 
     async def write(page: RpcClient, *names: str) -> Sequence[Any]:
         return [
@@ -172,18 +174,18 @@ async def test_a_person_has_so_many_conversations_and_no_more(
         cookie = await login(stack, door)
         async with paged(door, cookie) as page:
             await write(page, "1", "2")
-            with pytest.raises(Refused, match="there is room for no more: go on in one that there"):
+            with pytest.raises(Refused, match="which is the limit: continue one of them"):
                 await write(page, "3")
             await write(page, "1", "2")
-            assert await stack.fleet.web.before(web.chat_of(CHAT, "3")) == []
+            assert await stack.fleet.web.before(web.chat_name(CHAT, "3")) == []
         async with paged(door, await login(stack, door, name="bo")) as page:
             await write(page, "3")
 
 
-async def test_while_a_long_chat_is_opened_others_are_answered(
+async def test_opening_a_long_chat_does_not_block_other_clients(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gateway that makes HTML of a whole chat at once answers nobody for seconds."""
+    """Rendering a whole chat without a pause would block the gateway for seconds."""
     turns, rendered = 0, []
 
     async def others() -> None:
@@ -201,16 +203,16 @@ async def test_while_a_long_chat_is_opened_others_are_answered(
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
         busy = asyncio.create_task(others())
         await page.call("web.open")
-        assert await told(page, ids[-1]) == ids
+        assert await received(page, ids[-1]) == ids
         busy.cancel()
 
     assert len(set(rendered)) == 50
 
 
-async def test_two_tabs_that_open_at_once_are_both_told(stack: Stack) -> None:
+async def test_two_tabs_that_open_at_once_both_receive_the_history(stack: Stack) -> None:
     async with opened(stack) as door:
         cookie = await login(stack, door)
         async with paged(door, cookie) as one, paged(door, cookie) as other:
             ids = await say(stack, 3)
             await asyncio.gather(one.call("web.open"), other.call("web.open"))
-            assert await told(one, ids[-1]) == await told(other, ids[-1]) == ids
+            assert await received(one, ids[-1]) == await received(other, ids[-1]) == ids

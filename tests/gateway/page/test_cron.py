@@ -15,8 +15,8 @@ from tests.support.stack import Stack
 async def test_a_job_is_added_and_changed_by_a_form_run_paused_resumed_and_removed(
     browser: Browser, stack: Stack
 ) -> None:
-    """Who runs a job reads that it runs, what came of it and its history, without a reload. What
-    is not changed stays: a schedule that is sent again would be counted from now.
+    """The page shows a run, its result and its history without a reload. Fields that are not
+    changed are not sent: a schedule that is sent again would be counted from now.
     """
     await stack.start_worker()
     accepted = await stack.append("hello")
@@ -64,7 +64,7 @@ async def test_a_job_is_added_and_changed_by_a_form_run_paused_resumed_and_remov
         )
         await row.get_by_text("History").click()
         run = row.locator(".runs li")
-        await expect(run).to_have_text(re.compile("done in .*asked for by a person"))
+        await expect(run).to_have_text(re.compile("done in .*started by a person"))
 
         await row.get_by_role("button", name="Pause").click()
         await expect(row.get_by_role("button", name="Resume")).to_be_visible()

@@ -1,4 +1,4 @@
-"""What an agent does, as a conversation on the page shows it."""
+"""Tool calls, plans and text of an agent in a conversation on the page."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.doors import Door, opened
 from tests.support.stack import Stack
 
-#: claude at work: it goes on when a test says so.
+#: claude in a turn that continues when the test creates files.
 AT_WORK = """
 def until(name):
     while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
@@ -55,7 +55,7 @@ def address(door: Door, session: SessionKey) -> str:
 
 
 async def shown(page: Page) -> list[str]:
-    """Return what stands in a conversation, each as its kind and its first line."""
+    """Return the items of a conversation, each as its class and its first line."""
     found: list[str] = await page.locator(".messages > li").evaluate_all(
         """items => items.map((item) => {
              const line = item.querySelector("summary, .text, .plan");
@@ -65,7 +65,7 @@ async def shown(page: Page) -> list[str]:
     return found
 
 
-async def test_what_tools_do_is_shown_while_they_run_and_after(
+async def test_tool_calls_are_shown_while_they_run_and_afterwards(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
     command = list(claude_script(directory, AT_WORK.replace("DIRECTORY", str(directory))))
@@ -107,7 +107,7 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
         await expect(text.locator("li")).to_have_text(["one", "two"])
         session = SessionKey("main", "web", "default", "admin.ada", "admin.ada", None)
         other = await page.context.new_page()
-        for place in (door.url, address(door, session)):  # who comes in mid-turn
+        for place in (door.url, address(door, session)):  # opened during the turn
             await other.goto(place)
             await expect(other.locator(".live .text li")).to_have_text(["one", "two"])
         await other.close()
@@ -146,7 +146,7 @@ async def test_what_tools_do_is_shown_while_they_run_and_after(
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
-#: claude with an answer of many parts, which come quickly.
+#: claude with an answer of many parts that arrive quickly.
 AT_LENGTH = """
 echo(heard())
 for number in range(1, 41): delta(f'## Part {number}\\n\\n' + 'All work. ' * 24 + '\\n\\n')
@@ -155,10 +155,10 @@ heard()
 """
 
 
-async def test_who_reads_further_up_is_left_there_and_who_is_at_the_end_stays_there(
+async def test_new_messages_leave_the_scroll_position_or_follow_the_end(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
-    """However much comes at the end, and above, where a long session has more to read."""
+    """Whatever is added at the end, or above when earlier messages are loaded."""
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()

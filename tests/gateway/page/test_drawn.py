@@ -1,4 +1,4 @@
-"""What the page draws of a terminal is what the emulator has, cell by cell."""
+"""The page draws a terminal as the emulator has it, cell by cell."""
 
 import json
 import random
@@ -16,13 +16,13 @@ from tests.support.stack import Stack
 
 pytest.importorskip("pyghostty")
 
-#: Colours by their names: the 16 that have a number, paper and ink.
+#: The colours of the page by name: the 16 numbered ones, background and foreground.
 _COLOURS = """() => {
   const style = getComputedStyle(document.querySelector(".terminal"));
   const names = [...Array(16).keys()].map((number) => `c${number}`).concat("tty-paper", "tty-ink");
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`)]));
 }"""
-#: Each row as characters: column, width in cells, text, and its look as `look_of` has it.
+#: Each row as characters: column, width in cells, text, and its look as `look_of` returns it.
 _DRAWN = """async () => {
   await new Promise(requestAnimationFrame);
   const box = document.querySelector(".tty-lines");
@@ -37,7 +37,7 @@ _DRAWN = """async () => {
   const { color } = getComputedStyle(box), looks = new Map();
   const bare = { paper: "", opacity: 1, link: "", lines: "", kind: "" };
   const plain = JSON.stringify([color, "", false, false, false, "", "", ""]);
-  /** Return what is seen of the texts of an element: what is around a box draws no lines in it. */
+  /** Return the visible look of an element's text; outer lines don't reach into boxes. */
   function lookOf(element) {
     if (element.className === "tty-row") return bare;
     if (looks.has(element)) return looks.get(element);
@@ -56,7 +56,7 @@ _DRAWN = """async () => {
     return look;
   }
 
-  /** Return a whole number of cells as such. */
+  /** Round a number of cells that is almost whole. */
   function whole(count) {
     return Math.abs(count - Math.round(count)) > 0.1 ? count : Math.round(count);
   }
@@ -80,7 +80,7 @@ _DRAWN = """async () => {
   return [...box.children].map((row) => [...charactersOf(row)]);
 }"""
 _IS_TITLE = "(title) => document.querySelector('.tty-title').textContent === title"
-#: What no recording has: all lines below and through letters, also of wide ones, and links.
+#: Looks that no recording has: all underlines, strike-throughs, also of wide letters, and links.
 LINES = (
     b"".join(
         b"\x1b[%s;32;48;5;%dmab\xe2\x94\x80 \xe6\xbc\xa2 e\xcc\x81\x1b[m\r\n" % (style, 17 + number)
@@ -104,7 +104,7 @@ def rgb(colour: Any, colours: Mapping[str, str]) -> str:
 
 
 def look_of(style: Mapping[str, Any], colours: Mapping[str, str]) -> str:
-    """Return what is seen of a style: letters, paper, bold, dim, italic, lines, link."""
+    """Return the visible look of a style: colours, bold, dim, italic, lines, link."""
     fore, back = style.get("fg"), style.get("bg")
     if style.get("v"):
         fore, back = (
@@ -112,7 +112,7 @@ def look_of(style: Mapping[str, Any], colours: Mapping[str, str]) -> str:
             "tty-ink" if fore is None else fore,
         )
     underline = style.get("ul", 0)
-    link = style.get("l", "")  # which has a line below it, as links have
+    link = style.get("l", "")  # links are underlined
     lines = ["underline"] * bool(underline or link) + ["line-through"] * bool(style.get("s"))
     look = [
         rgb("tty-ink" if fore is None else fore, colours),
@@ -126,7 +126,7 @@ def look_of(style: Mapping[str, Any], colours: Mapping[str, str]) -> str:
 
 
 def cells(runs: list[Any], colours: Mapping[str, str]) -> list[list[Any]]:
-    """Return a row of a frame as characters, as the page's is."""
+    """Return a row of a frame as characters, in the form of `_DRAWN`."""
     found, column = [], 0
     for run in runs:
         style = run[1] if len(run) > 1 else {}
@@ -140,7 +140,7 @@ def cells(runs: list[Any], colours: Mapping[str, str]) -> list[list[Any]]:
 async def test_the_page_draws_every_recording_as_the_emulator_has_it(
     browser: Browser, stack: Stack
 ) -> None:
-    """However it is cut: each character in its cell, with its colours and its lines."""
+    """However the output is split, each character has its cell, colours and lines."""
     pane = Pane()
     pane.live()
     chance = random.Random(22)
@@ -149,14 +149,14 @@ async def test_the_page_draws_every_recording_as_the_emulator_has_it(
         colours = await page.evaluate(_COLOURS)
         programs = [(each.stem, pieces(each.read_bytes(), chance, 2)) for each in RECORDINGS]
         for name, printed in (*programs, ("lines", [LINES])):
-            screen, has = Screen(COLS, ROWS), None
+            screen, drawn_revision = Screen(COLS, ROWS), None
             for number, piece in enumerate(printed):
                 screen.feed(piece)
-                frame, whole = screen.frame(has), screen.frame(None)
+                frame, whole = screen.frame(drawn_revision), screen.frame(None)
                 assert whole is not None
                 if frame is None:
                     continue
-                has = frame["revision"]
+                drawn_revision = frame["revision"]
                 pane.show(**{**frame, "title": f"{name} {number}"})
                 await page.wait_for_function(_IS_TITLE, arg=f"{name} {number}")
                 drawn = await page.evaluate(_DRAWN)

@@ -1,4 +1,4 @@
-"""A page of another origin, a cockpit of one's own, that uses the gateway's HTTP."""
+"""A page of another origin, such as a custom cockpit, that uses the gateway's HTTP API."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from playwright.async_api import Browser
 from tests.support.doors import Door, opened, own_token
 from tests.support.stack import Stack
 
-#: What a page of another origin does: opens a terminal, and reads its first event by fetch.
+#: Script of such a page: opens a terminal, and reads its first event with fetch.
 PAGE = """async ([url, token]) => {
   const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
   try {
@@ -33,7 +33,7 @@ PAGE = """async ([url, token]) => {
 
 @contextlib.asynccontextmanager
 async def served() -> AsyncIterator[int]:
-    """Have a page elsewhere; it has two origins, one for each name of this computer."""
+    """Serve a page; it has two origins, because this computer has two names."""
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text="A cockpit.", content_type="text/html")
@@ -50,24 +50,24 @@ async def served() -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-async def _done(browser: Browser, origin: str, door: Door, token: str) -> str:
+async def _run_page(browser: Browser, origin: str, door: Door, token: str) -> str:
     page = await browser.new_page()
     await page.goto(f"{origin}/")
     return str(await page.evaluate(PAGE, [door.url, token]))
 
 
-async def test_a_page_elsewhere_opens_a_terminal_and_reads_what_it_tells(
+async def test_a_page_of_a_configured_origin_opens_a_terminal_and_reads_its_events(
     browser: Browser, stack: Stack
 ) -> None:
-    """And one that is not named gets nowhere, with the same token."""
+    """A page of an origin that is not configured is refused, even with the same token."""
     async with served() as port:
         stack.configure(gateway={"origins": [f"http://127.0.0.1:{port}"]})
         await stack.start_worker()
         token = own_token(stack)
         async with opened(stack) as door:
-            assert await _done(browser, f"http://localhost:{port}", door, token) == "TypeError"
+            assert await _run_page(browser, f"http://localhost:{port}", door, token) == "TypeError"
             assert await stack.fleet.sessions.list(limit=9) == []
-            done = await _done(browser, f"http://127.0.0.1:{port}", door, token)
+            done = await _run_page(browser, f"http://127.0.0.1:{port}", door, token)
             status, location, sid = done.split()
             assert (status, location) == ("201", f"/api/sessions/{sid}")
             assert await stack.fleet.terminals.record(sid) is not None

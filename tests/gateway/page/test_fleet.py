@@ -14,10 +14,10 @@ def table(page: Page, name: str) -> Locator:
     return page.get_by_role("table", name=name, exact=True)
 
 
-async def test_the_fleet_is_watched_and_what_was_given_up_is_tried_again(
+async def test_the_fleet_view_shows_work_and_retries_dead_letters(
     browser: Browser, stack: Stack
 ) -> None:
-    """Two workers, a session at work, dead letters, an adapter that stands by, and the doctor."""
+    """Lanes, a busy worker, dead letters, adapters and the doctor."""
     stack.configure({"runtime": "demo"}, channels={"webhook": {"token": "secret"}})
     letters = [await stack.append(text, channel_id=text) for text in ("remember", "forget")]
     await give_up(stack, *letters)
@@ -28,21 +28,21 @@ async def test_the_fleet_is_watched_and_what_was_given_up_is_tried_again(
         await expect(attention).to_contain_text("2 messages or replies were given up")
         await expect(attention).to_contain_text("channel webhook/default")
         await expect(attention.locator("code").first).to_have_text("remoteclaw sweep")
-        await expect(page.get_by_text("Looked at")).to_be_visible()
+        await expect(page.get_by_text("Updated at")).to_be_visible()
         lanes = table(page, "Lanes").get_by_role("row")
         await expect(lanes).to_have_text([re.compile("Lane"), "agents20", "background10"])
         delivers = table(page, "Adapters").get_by_role("row").filter(has_text="web/default")
         await expect(delivers.get_by_role("cell").nth(2)).to_have_text(re.compile(r"process \d"))
 
         slow = await stack.append("slow", channel_id="slow")
-        works = table(page, "Workers").get_by_role("row").filter(has_text="busy")
-        link = works.get_by_role("link", name="slow")
+        busy = table(page, "Workers").get_by_role("row").filter(has_text="busy")
+        link = busy.get_by_role("link", name="slow")
         await expect(link).to_be_visible()
         await link.focus()
-        await expect(works.locator("time")).to_have_text(re.compile(r"[1-9]"))
-        await expect(link).to_be_focused()  # it was looked again, and the row is the same
+        await expect(busy.locator("time")).to_have_text(re.compile(r"[1-9]"))
+        await expect(link).to_be_focused()  # the view was updated, and the row is the same element
         await stack.fleet.sessions.stop(slow.session.sid)
-        await expect(works).to_have_count(0)
+        await expect(busy).to_have_count(0)
         await expect(page.get_by_text("No session has work.")).to_be_visible()
 
         given_up = page.locator(".letters > li")
@@ -50,8 +50,8 @@ async def test_the_fleet_is_watched_and_what_was_given_up_is_tried_again(
         await expect(first).to_contain_text("It was tried 3 times, and cut off each time.")
         await first.get_by_role("button", name="Retry").click()
         await expect(given_up).to_have_count(1)
-        told = page.get_by_role("region", name="Dead letters").get_by_role("status")
-        await expect(told).to_contain_text("It is tried again in")
+        status = page.get_by_role("region", name="Dead letters").get_by_role("status")
+        await expect(status).to_contain_text("It is tried again in")
         assert "retried" in [step.name for step in (await stack.outcome_so_far(letters[0])).steps]
         await expect(table(page, "Warm agents")).to_contain_text("MB")
 

@@ -1,4 +1,4 @@
-"""What the page gets of a Markdown text: nothing but known tags."""
+"""The HTML of Markdown texts on the page: it contains known tags only."""
 
 from html.parser import HTMLParser
 
@@ -16,7 +16,7 @@ ATTRIBUTES = {
     *("dir", "tabindex", "data-language", "start", "class", "role", "aria-label"),
     *("href", "rel", "target"),
 }
-#: What has run scripts somewhere, in the shapes that filters have missed.
+#: Texts that have run scripts in other pages, in forms that filters have missed.
 VECTORS = (
     "<script>alert(1)</script>",
     "<ScRiPt src=//evil.example></sCrIpT>",
@@ -54,7 +54,7 @@ VECTORS = (
 
 
 class Seen(HTMLParser):
-    """The tags that a browser sees, and the text."""
+    """The tags and the text that a browser sees."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -92,7 +92,7 @@ def check(html: str) -> Seen:
 
 
 @for_each("text", VECTORS)
-def test_no_html_of_a_text_gets_into_the_page(text: str) -> None:
+def test_html_in_a_text_is_escaped(text: str) -> None:
     check(html_of(text))
 
 
@@ -101,11 +101,11 @@ PIECES = st.sampled_from([*VECTORS, "\n", "> ", "- ", "|", "`", "]("])
 
 @example('```"><script>\n```')
 @given(st.text() | st.lists(PIECES).map("".join))
-def test_whatever_it_is_there_are_known_tags_alone(text: str) -> None:
+def test_any_text_is_rendered_to_known_tags_only(text: str) -> None:
     check(html_of(text))
 
 
-def test_all_that_markdown_has_is_there() -> None:
+def test_all_markdown_elements_are_rendered() -> None:
     html = html_of(
         "# A *b*\n\nWords `x<y` **bold** ~~no~~\nline https://e.example/?a=1&b=2\n\n"
         "3. one\n4. two\n   - [x] done\n\n```python\nprint(1 < 2)\n```\n\n"
@@ -126,6 +126,6 @@ def test_all_that_markdown_has_is_there() -> None:
     )
 
 
-def test_headings_begin_below_the_name_of_who_wrote_whatever_the_highest_is() -> None:
+def test_headings_begin_at_level_three_whatever_the_highest_is() -> None:
     assert html_of("## A\n\n### b") == '<h3 dir="auto">A</h3><h4 dir="auto">b</h4>'
     assert '<h3 dir="auto">c</h3>' in html_of("> # c\n\n### d")

@@ -1,4 +1,4 @@
-"""What is away comes back on the page, with nothing missed and nothing twice."""
+"""The page after lost connections: no message is missing, and none is shown twice."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ CHAT = "admin.ada"
 
 
 class Network:
-    """What is between a browser and a gateway. It can swallow all, as while a laptop sleeps."""
+    """A proxy between a browser and a gateway. It can drop all data, as while a laptop sleeps."""
 
     def __init__(self, door: Door) -> None:
         self._port = door.port
@@ -47,12 +47,12 @@ class Network:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def swallow(self, what: str = "up down") -> None:
-        """Pass nothing on, of old connections and new ones, and close none."""
-        self._swallows = what
+    def swallow(self, directions: str = "up down") -> None:
+        """Drop the data of all connections in these directions, and close none."""
+        self._swallows = directions
 
     def pass_on(self) -> None:
-        """Pass on what comes over new connections; those that have lost something stay dead."""
+        """Forward the data of new connections again; those that have lost data stay dead."""
         self._swallows = ""
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,29 +60,29 @@ class Network:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        gateway_reader, gateway_writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._pump(reader, back, "up"))
-                tasks.create_task(self._pump(there, writer, "down"))
+                tasks.create_task(self._pump(reader, gateway_writer, "up"))
+                tasks.create_task(self._pump(gateway_reader, writer, "down"))
         finally:
-            back.close()
+            gateway_writer.close()
             writer.close()
 
     async def _pump(
-        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, way: str
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, direction: str
     ) -> None:
         is_dead = False
         with contextlib.suppress(ConnectionError):
             while data := await source.read(65536):
-                is_dead = is_dead or way in self._swallows
+                is_dead = is_dead or direction in self._swallows
                 if not is_dead:
                     target.write(data)
             if not is_dead:
                 target.close()
 
 
-#: Goes to the top, and there again as soon as something is put above.
+#: Scrolls to the top, and again whenever something is added above.
 TO_THE_TOP = """it => {
   new MutationObserver(() => { it.scrollTop = 0; }).observe(it, { childList: true, subtree: true });
   it.scrollTop = 0;
@@ -91,7 +91,7 @@ TO_THE_TOP = """it => {
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def network(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
-    """A gateway that gives a sign of life each second, and what is before it."""
+    """A proxy in front of a gateway that sends a tick each second."""
     for module in (gateway_module, ws):
         monkeypatch.setattr(module, "TICK_S", 1.0)
     async with opened(stack) as door, Network(door).between() as network:
@@ -99,12 +99,12 @@ async def network(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def say(stack: Stack, text: str) -> None:
-    """Have an agent, a tool or a cron job say something."""
+    """Deliver a message of an agent, a tool or a cron job."""
     await stack.put_reply("web", "default", text, chat=CHAT, call=text)
 
 
 async def shown(page: Page, *texts: str) -> None:
-    """Wait until these messages are there, each once."""
+    """Wait until exactly these messages are shown."""
     await expect(page.locator(".message .text")).to_have_text(list(texts))
 
 
@@ -118,12 +118,12 @@ async def has_accepted(stack: Stack, count: int) -> bool:
     return await accepted(stack) == count
 
 
-async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
+async def test_after_sleep_a_laptop_shows_missed_messages_and_sends_written_ones(
     browser: Browser, stack: Stack, network: Network
 ) -> None:
-    """Its connection is open at its own end alone: the sign of life is missing. What was taken is
-    there once; who slept long sees the newest, and can read the rest. A job whose answer was lost
-    is added once and run once: who presses again means the same.
+    """The page detects a half-open connection by the missing tick. An accepted message is shown
+    once. After a long sleep, the page shows the newest messages and can load the others. A job
+    whose answer was lost is added once and run once, even if the button is pressed again.
     """
     async with logged_in(browser, stack, network.door) as page:
         away, message = page.locator(".status"), page.get_by_label("Message", exact=True)
@@ -149,12 +149,12 @@ async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
         await expect(page.get_by_role("alert")).to_contain_text("Perhaps not sent")
         network.swallow()
         await expect(away).to_contain_text("RemoteClaw is away")
-        more = [f"number {number}" for number in range(chats.MOST)]
+        more = [f"number {number}" for number in range(chats.MAX_EVENTS)]
         for text in more:
             about = {"from": "agent", "text": text, "files": []}
             await stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
         network.pass_on()
-        await shown(page, *more[-chats.NEWEST :])
+        await shown(page, *more[-chats.NEWEST_EVENTS :])
         await expect(message).to_have_value("")
         await page.locator(".scroller").evaluate(TO_THE_TOP)
         await shown(page, *texts, "once", *more)
@@ -194,11 +194,11 @@ async def test_a_laptop_that_slept_shows_what_came_and_sends_what_was_written(
     scheduler.cancel()
 
 
-async def test_while_redis_is_away_each_tab_says_so_and_goes_on_by_itself(
+async def test_tabs_report_that_redis_is_away_and_recover_automatically(
     browser: Browser, stack: Stack
 ) -> None:
-    """It ends for real, and comes back with what it had; what was written meanwhile is sent.
-    Before and after, two tabs are the same.
+    """Redis is killed and restarted with its data. Messages written in between are sent, and two
+    tabs show the same before and after.
     """
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "one")
@@ -207,7 +207,7 @@ async def test_while_redis_is_away_each_tab_says_so_and_goes_on_by_itself(
         await other.goto(door.url)
         await shown(other, "one")
         await write(other, "two")
-        await shown(other, "one", "two")  # Redis has it: what comes next is behind it
+        await shown(other, "one", "two")  # Redis has it, so the next message follows it
         await say(stack, "three")
         for tab in (page, other):
             await shown(tab, "one", "two", "three")
@@ -228,16 +228,16 @@ async def test_while_redis_is_away_each_tab_says_so_and_goes_on_by_itself(
         assert await accepted(stack) == 3
 
 
-async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
+async def test_scrolling_up_loads_earlier_messages_without_moving_the_text(
     browser: Browser, stack: Stack
 ) -> None:
-    """Also behind a link that was followed while Redis was away: it logs in when it is back."""
+    """Also after a login link that was opened while the gateway was away: it logs in later."""
     is_away = True
 
     async def answer(route: Route) -> None:
         await (route.abort("connectionrefused") if is_away else route.continue_())
 
-    count = 2 * chats.NEWEST + 20
+    count = 2 * chats.NEWEST_EVENTS + 20
     chat: Any = {"keep_ms": 600_000}
     ids = [
         await stack.fleet.web.add(
@@ -261,15 +261,15 @@ async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
         await expect(page.get_by_role("status")).to_contain_text("RemoteClaw is away")
         is_away = False
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        await shown(page, *texts[1 - chats.NEWEST :])
+        await shown(page, *texts[1 - chats.NEWEST_EVENTS :])
         first = page.locator(".message .text").first
         await first.scroll_into_view_if_needed()
-        reading = page.locator(".message", has_text=texts[1 - chats.NEWEST])
-        await expect(page.locator(".message")).to_have_count(2 * chats.NEWEST - 1)
+        reading = page.locator(".message", has_text=texts[1 - chats.NEWEST_EVENTS])
+        await expect(page.locator(".message")).to_have_count(2 * chats.NEWEST_EVENTS - 1)
         await expect(reading).to_be_in_viewport()
         earlier = page.get_by_role("button", name="Earlier messages")
         await expect(earlier).to_be_enabled()
-        await earlier.dispatch_event("click")  # a real one would scroll up to it before
+        await earlier.dispatch_event("click")  # a real click would scroll there first
         await shown(page, *texts)
         await expect(earlier).to_be_hidden()
         await expect(page.locator(".message").first).to_contain_text("👍")
@@ -277,15 +277,17 @@ async def test_what_is_earlier_comes_as_one_scrolls_up_and_moves_nothing(
 
 
 def unread(door: Door) -> dict[str, Any]:
-    """Return the options of a connection of which almost nothing is read unless one asks."""
+    """Return the options of a connection that reads almost nothing unless the test does."""
     slow = socket.socket()
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     slow.connect(("127.0.0.1", door.port))
     return {"sock": slow, "max_queue": 1}
 
 
-async def test_who_reads_slowly_holds_nobody_up_and_misses_live_text_alone(stack: Stack) -> None:
-    """Of 20 MB of live text, the gateway keeps little for a client that reads none of it."""
+async def test_a_client_that_reads_slowly_blocks_no_other_and_misses_only_live_text(
+    stack: Stack,
+) -> None:
+    """Of 20 MB of live text, the gateway buffers little for a client that reads none of it."""
     async with opened(stack) as door:
         assert door.gateway is not None
         cookie = await login(stack, door)
@@ -294,22 +296,24 @@ async def test_who_reads_slowly_holds_nobody_up_and_misses_live_text_alone(stack
         async with paged(door, cookie, **unread(door)) as slow, paged(door, cookie) as quick:
             for page in (slow, quick):
                 await page.call("sessions.subscribe", follow)
-            most = 0
+            max_buffered = 0
             for number in range(400):
                 await turn.show(f"{number} ".ljust(50_000, "."))
                 while not (await quick.event("session.live"))["text"].startswith(f"{number} "):
                     pass
-                kept: list[Any] = list(door.gateway.clients)
-                most = max(most, *(client._buffered for client in kept))
-            assert most < 4 * ws.LIVE_BUFFERED_BYTES
+                clients: list[Any] = list(door.gateway.clients)
+                max_buffered = max(max_buffered, *(client._buffered for client in clients))
+            assert max_buffered < 4 * ws.LIVE_BUFFERED_BYTES
             await turn.end("done")
-            told = [await page.event("session.outcome") for page in (quick, slow)]
+            outcomes = [await page.event("session.outcome") for page in (quick, slow)]
 
-    assert [one["reply"] for one in told] == [told[0]["reply"]] * 2
+    assert [one["reply"] for one in outcomes] == [outcomes[0]["reply"]] * 2
 
 
-async def test_who_reads_no_messages_is_parted_with_and_then_told_all(stack: Stack) -> None:
-    """More than 8 MB wait for nobody: it comes back to the newest, and can read the rest."""
+async def test_a_client_that_reads_nothing_is_disconnected_and_catches_up_later(
+    stack: Stack,
+) -> None:
+    """At most 8 MB are buffered. After a reconnect it gets the newest and can read the rest."""
     about = {"from": "agent", "text": "<&> " * 100_000, "files": []}
     async with opened(stack) as door:
         assert door.gateway is not None

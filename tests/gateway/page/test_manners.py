@@ -1,4 +1,4 @@
-"""The page on a phone, without a mouse, and for those who listen to it."""
+"""The page on a phone, without a mouse, and with a screen reader."""
 
 import re
 from pathlib import Path
@@ -17,17 +17,17 @@ TOUCH: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True
 
 
 async def focused(page: Page) -> str:
-    """Return what has the focus, as a person calls it."""
+    """Return the accessible name of the focused element."""
     about = "document.activeElement.ariaLabel || document.activeElement.textContent"
     return str(await page.evaluate(about))
 
 
-async def test_who_has_no_mouse_arrives_and_what_is_half_written_stays_where_it_was(
+async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
     browser: Browser, stack: Stack
 ) -> None:
-    """What a place needs is fetched when one goes there. What is half written stays in its
-    conversation: through another view, another conversation and a reload, until it is sent; and
-    with who wrote it: who logs in next doesn't see it.
+    """The files of a view are fetched when it is opened. A draft stays in its conversation through
+    another view, another conversation and a reload, until it is sent. The next person who logs in
+    does not see it.
     """
     names = "performance.getEntriesByType('resource').map((one) => one.name.split('/').pop())"
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
@@ -38,7 +38,7 @@ async def test_who_has_no_mouse_arrives_and_what_is_half_written_stays_where_it_
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Fleet", exact=True)).to_be_focused()
         assert await page.title() == "Fleet · RemoteClaw"
-        await expect(page.get_by_text("Looked at")).to_be_visible()
+        await expect(page.get_by_text("Updated at")).to_be_visible()
         later = set(await page.evaluate(names)) - fetched
         await page.get_by_role("heading", name="Fleet", exact=True).focus()
         await page.keyboard.press("Shift+Tab")
@@ -52,7 +52,7 @@ async def test_who_has_no_mouse_arrives_and_what_is_half_written_stays_where_it_
         await expect(message).to_be_focused()
         assert "chat.js" in fetched
         assert "session_panel.js" not in fetched
-        assert later >= {"fleet.js", "letters.js", "doctor.js", "places.css"}
+        assert later >= {"fleet.js", "dead_letters.js", "doctor.js", "lazy_views.css"}
 
         await message.fill("half of a thought")
         await page.get_by_role("link", name="Requests").click()
@@ -82,11 +82,11 @@ async def test_who_has_no_mouse_arrives_and_what_is_half_written_stays_where_it_
         assert await page.evaluate("sessionStorage.length") == 0
 
 
-async def test_a_phone_has_a_drawer_and_a_keyboard_that_comes_when_asked_for(
+async def test_a_phone_has_a_drawer_and_opens_the_keyboard_only_on_a_tap(
     browser: Browser, stack: Stack
 ) -> None:
-    """The keyboard's Enter makes a line. Dates and numbers are those of the browser, and texts run
-    their own way.
+    """Enter on the phone's keyboard begins a new line. Dates and numbers have the browser's format,
+    and each text has its own direction.
     """
     options = {**TOUCH, "locale": "de-DE"}
     async with opened(stack) as door, logged_in(browser, stack, door, **options) as page:
@@ -135,18 +135,18 @@ async def test_a_phone_has_a_drawer_and_a_keyboard_that_comes_when_asked_for(
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-async def test_a_person_replies_reacts_and_hears_each_answer_once(
+async def test_a_person_replies_and_reacts_and_each_answer_is_announced_once(
     browser: Browser, stack: Stack
 ) -> None:
-    """What is said while it is written is not read aloud, and neither is what was there before."""
+    """A screen reader announces neither live text nor earlier messages."""
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await expect(page.get_by_text("Write to your agent")).to_be_visible()
-        message, heard = page.get_by_label("Message", exact=True), page.locator(".unseen")
+        message, announced = page.get_by_label("Message", exact=True), page.locator(".unseen")
         await message.fill("hello")
         await message.press("Enter")
         answer = page.locator(".message.agent").first
-        await expect(heard).to_contain_text("main: This is RemoteClaw's demo agent")
+        await expect(announced).to_contain_text("main: This is RemoteClaw's demo agent")
         await expect(page.get_by_text("Write to your agent")).to_be_hidden()
         await expect(page.get_by_label("Conversation", exact=True)).not_to_have_attribute(
             "role", "log"
@@ -159,7 +159,7 @@ async def test_a_person_replies_reacts_and_hears_each_answer_once(
         reply = page.locator(".message.own").last
         await expect(reply.locator(".quote")).to_contain_text("RemoteClaw's demo agent")
         await expect(page.locator(".quoted")).to_be_hidden()
-        await expect(heard).to_contain_text("message 2 of our conversation")
+        await expect(announced).to_contain_text("message 2 of our conversation")
         for emoji, shown in (("👍", "👍"), ("🎉", "🎉"), ("🎉", "")):
             await answer.get_by_role("button", name="React").click()
             await answer.get_by_role("button", name=emoji).click()
@@ -170,14 +170,14 @@ async def test_a_person_replies_reacts_and_hears_each_answer_once(
         await page.reload()
         await expect(answer.locator(".reactions")).to_have_text("👀")
         await expect(reply.locator(".quote")).to_be_visible()
-        await expect(heard).to_be_empty()
+        await expect(announced).to_be_empty()
 
 
 async def direction(shown: Locator) -> str:
     return str(await shown.evaluate("(element) => getComputedStyle(element).direction"))
 
 
-#: Asks, behind an answer with what Markdown has, whether it may publish.
+#: Writes a Markdown text, then asks for permission to publish.
 _ASKING = """
 while True:
     echo(heard())
@@ -189,19 +189,19 @@ while True:
 """
 
 
-async def test_axe_finds_nothing_on_any_view(
+async def test_axe_finds_no_accessibility_fault_on_any_view(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
     """On a dark phone, and on a light wide screen."""
     command = list(claude_script(directory, _ASKING.replace("TEXT", repr(EXPLAINED))))
     stack.configure({"runtime": "claude", "command": command})
     await stack.start_worker()
-    # Its script is no part of the page, whose policy would refuse it.
+    # The content security policy of the page would refuse axe's script.
     async with opened(stack) as door, logged_in(browser, stack, door, bypass_csp=True) as page:
         await write(page, "Publish 2.1.")
         await expect(page.get_by_role("button", name="Allow").first).to_be_visible()
-        (asking,) = await stack.fleet.asks.waiting()
-        session = f"s/{quote(str(asking.session), safe='')}"
+        (request,) = await stack.fleet.asks.waiting()
+        session = f"s/{quote(str(request.session), safe='')}"
         faults: list[str] = []
         for place in ("", session, "requests", "cron", "usage", "fleet"):
             await page.goto(f"{door.url}/#/{place}")

@@ -1,4 +1,4 @@
-"""A chat on the page, as a browser has it."""
+"""Chats of the page over its WebSocket, without a browser."""
 
 import asyncio
 from unittest.mock import ANY
@@ -12,7 +12,7 @@ from tests.support.pages import OWN, login, paged
 from tests.support.stack import Stack
 
 
-async def test_who_logs_in_writes_and_reads_the_answer(stack: Stack) -> None:
+async def test_a_logged_in_person_writes_and_reads_the_answer(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door:
         cookie = await login(stack, door)
@@ -29,8 +29,8 @@ async def test_who_logs_in_writes_and_reads_the_answer(stack: Stack) -> None:
     assert "RemoteClaw's demo agent" in answer["text"]
 
 
-async def test_the_next_gateway_delivers_at_once(stack: Stack) -> None:
-    """A claim that is kept lasts ten seconds: longer than a person waits for an answer."""
+async def test_the_next_gateway_delivers_page_messages_at_once(stack: Stack) -> None:
+    """A claim that is not released lasts ten seconds, and would delay the next answer."""
     await stack.start_worker()
     for number in ("1", "2"):
         async with opened(stack) as door:
@@ -40,13 +40,13 @@ async def test_the_next_gateway_delivers_at_once(stack: Stack) -> None:
                 await page.call("web.send", {"messageId": number, "text": "hello"})
                 texts = [(await page.event("web.event"))["text"] for _ in range(2 * int(number))]
         readers = await stack.fleet.replies.readers()
-        assert not readers.is_there("web", "default")
+        assert not readers.is_read("web", "default")
 
     assert texts[2] == "hello"
     assert "demo agent" in texts[3]
 
 
-async def test_what_is_repeated_counts_once_and_who_was_away_reads_the_rest(stack: Stack) -> None:
+async def test_a_repeated_page_message_counts_once_and_a_reconnect_resumes(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door:
         cookie = await login(stack, door)
@@ -65,21 +65,21 @@ async def test_what_is_repeated_counts_once_and_who_was_away_reads_the_rest(stac
     assert first["text"] == "and now?"
 
 
-async def test_without_a_record_the_page_s_chats_are_there(stack: Stack) -> None:
-    """Else nothing that is written or answered was ever shown, and what is repeated came twice."""
+async def test_the_pages_chats_work_without_a_record(stack: Stack) -> None:
+    """Otherwise no message would be shown, and a repeated message would count twice."""
     stack.configure(record={"keep_days": 0})
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
         here = await page.call("web.open")
         one = await page.call("web.send", {"messageId": "1", "text": "hello"})
         again = await page.call("web.send", {"messageId": "1", "text": "hello"})
-        told = await page.event("web.event")
+        shown = await page.event("web.event")
         waiting = await stack.fleet.scripts.client.xlen(keys.inbound(here["sid"]))
 
-    assert one == again == {"id": told["id"]}
+    assert one == again == {"id": shown["id"]}
     assert waiting == 1
 
 
-async def test_an_agent_reacts_deletes_and_reads_there(stack: Stack) -> None:
+async def test_an_agent_reacts_deletes_and_reads_in_a_chat_of_the_page(stack: Stack) -> None:
     chat = "admin.ada"
     async with opened(stack) as door:
         cookie = await login(stack, door)
@@ -106,7 +106,7 @@ async def test_an_agent_reacts_deletes_and_reads_there(stack: Stack) -> None:
     assert [one["emoji"] for one in read["messages"][1]["reactions"]] == ["👍"]
 
 
-async def test_a_link_logs_in_whoever_it_is_for(stack: Stack) -> None:
+async def test_a_login_link_has_the_name_and_scope_that_it_was_created_for(stack: Stack) -> None:
     async with opened(stack) as door:
         address = f"http://127.0.0.1:{door.port}"
         async with stack.fleet.gateways.announced(stack.home.host_id, address):
@@ -122,7 +122,7 @@ async def test_a_link_logs_in_whoever_it_is_for(stack: Stack) -> None:
     assert "No gateway runs here: start RemoteClaw with `remoteclaw up`." in alone.stderr
 
 
-async def test_who_goes_on_to_another_conversation_is_told_of_that_alone(stack: Stack) -> None:
+async def test_a_page_that_switches_conversations_receives_only_the_new_one(stack: Stack) -> None:
     async with opened(stack) as door:
         cookie = await login(stack, door)
         async with paged(door, cookie) as page, paged(door, cookie) as other:
@@ -132,13 +132,13 @@ async def test_who_goes_on_to_another_conversation_is_told_of_that_alone(stack: 
             await stack.put_reply("web", "default", "elsewhere", chat="admin.ada", call="1")
             assert (await other.event("web.event"))["conversation"] is None
             await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "here"})
-            told = await page.event("web.event")
+            received = await page.event("web.event")
 
-    assert (told["text"], told["conversation"]) == ("here", "beef")
+    assert (received["text"], received["conversation"]) == ("here", "beef")
 
 
-async def test_a_very_long_conversation_is_told_from_its_newest_messages(stack: Stack) -> None:
-    """All of it at once would be more than waits for any client: it could never be opened."""
+async def test_a_very_long_conversation_is_sent_from_its_newest_messages(stack: Stack) -> None:
+    """All of it at once would exceed the buffer of a client, so it could never be opened."""
     async with opened(stack) as door:
         for number in range(300):
             about = {"from": "agent", "text": "<&> " * 5000, "files": [], "number": number}
@@ -148,42 +148,42 @@ async def test_a_very_long_conversation_is_told_from_its_newest_messages(stack: 
         cookie = await login(stack, door)
         async with paged(door, cookie) as page:
             await page.call("web.open")
-            told = [(await page.event("web.event"))["number"]]
-            while told[-1] != 299:
-                told.append((await page.event("web.event"))["number"])
+            numbers = [(await page.event("web.event"))["number"]]
+            while numbers[-1] != 299:
+                numbers.append((await page.event("web.event"))["number"])
 
-    assert told == list(range(300 - len(told), 300))
-    assert len(told) >= 20
+    assert numbers == list(range(300 - len(numbers), 300))
+    assert len(numbers) >= 20
 
 
-async def test_a_text_that_would_take_long_to_render_is_told_as_it_is(stack: Stack) -> None:
+async def test_a_text_that_is_too_long_to_render_is_sent_as_plain_text(stack: Stack) -> None:
     async with opened(stack) as door:
         cookie = await login(stack, door)
         async with paged(door, cookie) as page:
             await page.call("web.open")
             await page.call("web.send", {"messageId": "1", "text": "*_" * 500_000})
-            told = await page.event("web.event")
+            shown = await page.event("web.event")
 
             sent = await page.call("web.send", {"messageId": "2", "text": "*_" * 20_000})
             events = (await page.call("web.history", {"before": "9" * 19 + "-0"}))["events"]
             (earlier,) = (event for event in events if event["id"] == sent["id"])
 
-    assert told["text"] == "*_" * 500_000
-    assert "html" not in told
+    assert shown["text"] == "*_" * 500_000
+    assert "html" not in shown
     assert earlier["text"] == "*_" * 20_000
     assert "html" not in earlier
 
 
-async def test_a_name_that_would_be_another_ones_chat_is_refused(stack: Stack) -> None:
-    """A chat is called after its person and its conversation, in lines."""
+async def test_a_login_name_that_could_collide_with_another_chat_is_refused(stack: Stack) -> None:
+    """The name of a chat contains the person's name and the conversation."""
     for name in ("ada\nbeef", "ada\x1b[2J", "", "a" * 65):
         made = await asyncio.to_thread(run, stack, "open", "--as", name)
         assert made.returncode == 2
-        assert "it has 1 to 64 characters that can be printed." in made.stderr
+        assert "it must have 1 to 64 printable characters." in made.stderr
 
 
-async def test_of_a_long_history_the_newest_is_rendered(stack: Stack) -> None:
-    """Else one who opens a session would hold up all others."""
+async def test_only_the_newest_part_of_a_long_history_is_rendered(stack: Stack) -> None:
+    """Otherwise opening a session would block all other clients."""
     async with opened(stack) as door:
         cookie = await login(stack, door)
         accepted = await stack.append("hello")
@@ -202,10 +202,10 @@ async def test_of_a_long_history_the_newest_is_rendered(stack: Stack) -> None:
     assert rendered[-1]["html"].startswith('<p dir="auto"><strong>30</strong>')
 
 
-async def test_behind_something_that_encrypts_the_cookie_is_sent_encrypted_alone(
+async def test_the_cookie_is_secure_behind_a_tls_proxy(
     stack: Stack,
 ) -> None:
-    """Under its own name, with no port in it, as browsers ask there."""
+    """Its name then contains no port."""
     stack.configure(gateway={"hosts": ["claw.example.org"]})
     async with opened(stack) as door:
         code = await stack.fleet.logins.create("ada", "admin", 3_600_000)

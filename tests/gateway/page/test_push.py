@@ -20,7 +20,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.page import notifier
-from remoteclaw.gateway.page.webpush import sealed
+from remoteclaw.gateway.page.webpush import encrypt_message
 from remoteclaw.host.fetch import post
 from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
@@ -31,7 +31,7 @@ from tests.support.pushes import PushService, opened_by, push_service
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: What RFC 8291 shows in its section 5 and appendix A.
+#: The example of RFC 8291, section 5 and appendix A.
 PLAIN = b"When I grow up, I want to be a watermelon"
 SENDER = "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"
 BROWSER = "q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"
@@ -62,7 +62,7 @@ async def service(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 async def subscribed(stack: Stack, door: Door, service: PushService, name: str = "secret") -> str:
-    """Log in with a browser that is to be notified; return its cookie."""
+    """Log in with a browser, and subscribe it to notifications; return its cookie."""
     cookie = await login(stack, door)
     async with paged(door, cookie) as page:
         await page.call("push.subscribe", service.subscription(name))
@@ -70,7 +70,7 @@ async def subscribed(stack: Stack, door: Door, service: PushService, name: str =
 
 
 async def say(stack: Stack, text: str, *, chat: str = CHAT) -> None:
-    """Have an agent say something at the end of its turn."""
+    """Deliver the last message of a turn."""
     number = await stack.fleet.scripts.client.incr("test:turns")
     await stack.put_reply("web", "default", text, chat=chat, index=number, entries=["1-0"])
 
@@ -81,15 +81,13 @@ async def delivered(page: RpcClient, text: str) -> None:
 
 
 def test_a_message_is_encrypted_as_the_rfc_shows() -> None:
-    made = sealed(PLAIN, BROWSER_POINT, AUTH, own=key_of(SENDER), salt=data_of(SALT))
+    made = encrypt_message(PLAIN, BROWSER_POINT, AUTH, own=key_of(SENDER), salt=data_of(SALT))
 
     assert made == data_of(SEALED)
     assert opened_by(key_of(BROWSER), data_of(AUTH), made) == PLAIN
 
 
-async def test_an_answer_reaches_a_browser_that_is_closed(
-    stack: Stack, service: PushService
-) -> None:
+async def test_an_answer_is_pushed_to_a_closed_browser(stack: Stack, service: PushService) -> None:
     await stack.start_worker()
     stack.configure(gateway={"hosts": ["claw.example.org"]})
     async with opened(stack) as door:
@@ -97,15 +95,15 @@ async def test_an_answer_reaches_a_browser_that_is_closed(
         async with paged(door, cookie) as page:
             key = (await page.call("push.key"))["key"]
             await page.call("web.send", {"messageId": "1", "text": "hello"})
-        told = await service.next()
+        first = await service.next()
         claims = service.check_signature(key)
         await say(stack, "**Done**: see `a.py` & [that](https://example.org)\n\n- one\n- two")
         second = await service.next()
         await say(stack, "x " * 500)
         long = await service.next()
 
-    assert told == {"name": "secret", "title": "hello", "body": ANY, "place": "#/"}
-    assert "RemoteClaw's demo agent" in told["body"]
+    assert first == {"name": "secret", "title": "hello", "body": ANY, "place": "#/"}
+    assert "RemoteClaw's demo agent" in first["body"]
     assert claims["sub"] == "https://claw.example.org"
     assert time.time() < claims["exp"] <= time.time() + 24 * 3600
     assert {name: service.heads[0][name] for name in ("TTL", "Urgency", "Content-Encoding")} == {
@@ -118,7 +116,7 @@ async def test_an_answer_reaches_a_browser_that_is_closed(
     assert len(long["body"]) == 200
 
 
-async def test_a_request_reaches_it_and_what_comes_before_the_end_does_not(
+async def test_requests_are_pushed_but_messages_before_the_end_of_a_turn_are_not(
     stack: Stack, service: PushService, directory: Path
 ) -> None:
     command = list(claude_script(directory, QUESTIONS))
@@ -129,18 +127,18 @@ async def test_a_request_reaches_it_and_what_comes_before_the_end_does_not(
         await stack.put_reply("web", "default", "I look.", chat=CHAT)
         async with paged(door, cookie) as page:
             await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "go"})
-        told = await service.next()
+        notification = await service.next()
 
-    assert told["place"] == "#/c/beef"
-    assert told["title"] == "go"
-    assert told["body"].startswith("main asks: ")
-    assert "Which DB?" in told["body"]
+    assert notification["place"] == "#/c/beef"
+    assert notification["title"] == "go"
+    assert notification["body"].startswith("main asks: ")
+    assert "Which DB?" in notification["body"]
 
 
-async def test_where_the_chat_is_in_view_nothing_is_notified(
+async def test_a_browser_that_shows_the_chat_is_not_notified(
     stack: Stack, service: PushService
 ) -> None:
-    """The same person's phone is told all the same: nobody knows at which one they are."""
+    """The person's phone is still notified, because they may be looking at either device."""
     async with opened(stack) as door:
         desk = await subscribed(stack, door, service, "desk")
         await subscribed(stack, door, service, "phone")
@@ -159,14 +157,14 @@ async def test_where_the_chat_is_in_view_nothing_is_notified(
         await say(stack, "four")
         away = [await service.next() for _ in range(2)]
 
-    for text, told in (("two", both), ("three", other), ("four", away)):
-        assert sorted((one["name"], one["body"]) for one in told) == [
+    for text, notifications in (("two", both), ("three", other), ("four", away)):
+        assert sorted((one["name"], one["body"]) for one in notifications) == [
             ("desk", text),
             ("phone", text),
         ]
 
 
-async def test_without_its_token_a_browser_is_told_nothing(
+async def test_a_browser_without_a_valid_token_is_not_notified(
     stack: Stack, service: PushService
 ) -> None:
     tokens = stack.fleet.tokens
@@ -180,19 +178,24 @@ async def test_without_its_token_a_browser_is_told_nothing(
         await tokens.revoke(revoked.id)
         _, expired = await tokens.create("ada", "admin", 1)
         client = stack.fleet.scripts.client
-        kept: Any = await client.hget(keys.pushes(CHAT), revoked.id)
-        await client.hset(keys.pushes(CHAT), expired.id, kept.replace(b"revoked", b"expired"))
+        subscription: Any = await client.hget(keys.pushes(CHAT), revoked.id)
+        await client.hset(
+            keys.pushes(CHAT), expired.id, subscription.replace(b"revoked", b"expired")
+        )
         await subscribed(stack, door, service, "phone")
         await say(stack, "one")
         await say(stack, "two")
-        told = [await service.next() for _ in range(2)]
+        notifications = [await service.next() for _ in range(2)]
 
-    assert [(one["name"], one["body"]) for one in told] == [("phone", "one"), ("phone", "two")]
+    assert [(one["name"], one["body"]) for one in notifications] == [
+        ("phone", "one"),
+        ("phone", "two"),
+    ]
     assert len(service.heads) == 2
     assert await client.hlen(keys.pushes(CHAT)) == 1
 
 
-async def test_a_browser_that_its_service_does_not_know_is_forgotten(
+async def test_a_subscription_that_the_push_service_does_not_know_is_removed(
     stack: Stack, service: PushService
 ) -> None:
     async def is_empty() -> bool:
@@ -207,10 +210,10 @@ async def test_a_browser_that_its_service_does_not_know_is_forgotten(
             await eventually(is_empty)
 
 
-async def test_a_failure_is_said_without_what_is_secret(
+async def test_a_failed_push_is_logged_without_secrets(
     stack: Stack, service: PushService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The address is one: whoever knows it can send there. Nor is it followed to another."""
+    """The push address is a secret: anyone who has it can send. Redirects are not followed."""
     async with opened(stack) as door:
         cookie = await subscribed(stack, door, service)
         service.status = 307
@@ -223,12 +226,12 @@ async def test_a_failure_is_said_without_what_is_secret(
         await say(stack, "two")
         assert (await service.next())["body"] == "two"
 
-    assert "by way of 127.0.0.1: it answers with status 307" in caplog.text
+    assert "through 127.0.0.1: it answers with status 307" in caplog.text
     assert "secret" not in caplog.text
     assert "the plan" not in caplog.text
 
 
-async def test_a_browser_can_t_send_the_gateway_anywhere(
+async def test_a_push_subscription_cannot_name_a_private_or_invalid_address(
     stack: Stack,
     service: PushService,
     monkeypatch: pytest.MonkeyPatch,
@@ -238,7 +241,7 @@ async def test_a_browser_can_t_send_the_gateway_anywhere(
     async with opened(stack) as door:
         await subscribed(stack, door, service)
         await say(stack, "one")
-        await eventually(lambda: "was not sent by way of 127.0.0.1: its address is" in caplog.text)
+        await eventually(lambda: "was not sent through 127.0.0.1: its address is" in caplog.text)
         async with paged(door, await login(stack, door)) as page:
             for wrong in (
                 {"endpoint": service.url.replace("https", "http")},
@@ -266,7 +269,7 @@ async def test_a_push_service_that_hangs_delays_nothing(stack: Stack, service: P
         assert service.told.empty()
 
 
-async def test_what_came_while_the_gateway_was_away_is_notified_of(
+async def test_replies_from_while_the_gateway_was_down_are_notified(
     stack: Stack, service: PushService
 ) -> None:
     async with opened(stack) as door:
@@ -276,43 +279,43 @@ async def test_what_came_while_the_gateway_was_away_is_notified_of(
     started = Gateway(stack.fleet, stack.home, lambda: config, HANDLERS)
     async with asyncio.TaskGroup() as tasks:
         delivering = tasks.create_task(started.page_chats.run())
-        for _ in range(300):  # time enough to deliver it before anybody hears of it
+        for _ in range(300):  # enough time to deliver it before the feeds listen
             await stack.fleet.scripts.client.ping()
-        hearing = tasks.create_task(started.feeds.run())
-        told = await service.next()
+        listening = tasks.create_task(started.feeds.run())
+        notification = await service.next()
         delivering.cancel()
-        hearing.cancel()
+        listening.cancel()
 
-    assert told["body"] == "done"
+    assert notification["body"] == "done"
 
 
-async def test_no_more_than_the_newest_browsers_of_a_person_are_notified(
+async def test_only_the_ten_newest_browsers_of_a_person_are_notified(
     stack: Stack, service: PushService
 ) -> None:
     async with opened(stack) as door:
         for number in range(11):
             await subscribed(stack, door, service, f"{number}")
         await say(stack, "one")
-        told = {(await service.next())["name"] for _ in range(10)}
+        notified = {(await service.next())["name"] for _ in range(10)}
 
-    assert told == {f"{number}" for number in range(1, 11)}
+    assert notified == {f"{number}" for number in range(1, 11)}
 
 
-async def test_the_key_is_kept_and_nobody_else_can_read_it(stack: Stack) -> None:
-    found = []
+async def test_the_push_key_is_kept_and_only_its_owner_can_read_it(stack: Stack) -> None:
+    public_keys = []
     for _ in range(2):
         async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-            found.append((await page.call("push.key"))["key"])
-    (kept,) = stack.home.path.glob("push-*")
+            public_keys.append((await page.call("push.key"))["key"])
+    (file,) = stack.home.path.glob("push-*")
 
-    assert found[0] == found[1]
-    assert len(data_of(found[0])) == 65
-    assert kept.stat().st_mode & 0o777 == 0o600
+    assert public_keys[0] == public_keys[1]
+    assert len(data_of(public_keys[0])) == 65
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 # -- in a real browser ----------------------------------------------------------------------------
 
-#: In place of the browser's own push service, which is elsewhere, and of the person who is asked.
+#: Replaces the browser's push service, which is remote, and the permission dialog.
 DEVICE = """
 window.permission = "denied";
 let subscription = null;
@@ -329,7 +332,7 @@ PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey
   return subscription;
 };
 """
-#: In place of what a browser shows that has no notifications, as Chromium's headless shell.
+#: Replaces notifications in browsers that have none, such as Chromium's headless shell.
 SHOWN = """() => {
   if (Notification.permission === "granted") return;
   let shown = [];
@@ -346,8 +349,8 @@ CLICK = """async () => {
 }"""
 
 
-async def deliver(page: Page, origin: str, told: dict[str, Any]) -> None:
-    """Have a push message come to the page's service worker."""
+async def deliver(page: Page, origin: str, message: dict[str, Any]) -> None:
+    """Deliver a push message to the page's service worker."""
     devtools = await page.context.new_cdp_session(page)
     found: list[str] = []
     devtools.on(
@@ -356,11 +359,11 @@ async def deliver(page: Page, origin: str, told: dict[str, Any]) -> None:
     )
     await devtools.send("ServiceWorker.enable")
     await eventually(lambda: found)
-    about = {"origin": origin, "registrationId": found[0], "data": orjson.dumps(told).decode()}
+    about = {"origin": origin, "registrationId": found[0], "data": orjson.dumps(message).decode()}
     await devtools.send("ServiceWorker.deliverPushMessage", about)
 
 
-async def test_a_person_is_notified_on_a_phone_and_opens_the_chat_there(
+async def test_a_notification_on_a_phone_opens_the_chat(
     browser: Browser, stack: Stack, service: PushService
 ) -> None:
     device = DEVICE.replace("SUBSCRIPTION", orjson.dumps(service.subscription()).decode())
@@ -386,10 +389,10 @@ async def test_a_person_is_notified_on_a_phone_and_opens_the_chat_there(
         await page.get_by_role("link", name="Fleet").click()
         await eventually(lambda: not chats._visible)
         await say(stack, "All is **done**.")
-        told = await service.next()
+        message = await service.next()
         (worker,) = page.context.service_workers
         await worker.evaluate(SHOWN)
-        await deliver(page, door.url, told)
+        await deliver(page, door.url, message)
 
         async def is_shown() -> Any:
             return await worker.evaluate(READ)
@@ -415,7 +418,7 @@ async def test_a_person_is_notified_on_a_phone_and_opens_the_chat_there(
         await expect(page.get_by_label("Message", exact=True)).to_be_visible()
 
 
-async def test_without_the_extra_nothing_is_offered(
+async def test_without_the_push_extra_no_notifications_are_offered(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "remoteclaw.gateway.page.webpush", None)

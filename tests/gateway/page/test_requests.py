@@ -1,4 +1,4 @@
-"""Requests of agents on the page: what is shown of each kind, and who has answered what."""
+"""Requests of agents on the page: each kind, its answers, and who gave them."""
 
 import re
 import signal
@@ -22,8 +22,8 @@ from tests.support.turns import begin_turn
 PLAN = "1. Read the **importer**\n2. Rewrite it"
 QUESTION = "Look: Which colours?\n1. red – like fire\n2. green\n3. blue – like the sea"
 
-#: A claude that shows its plan, or wants to use a tool if it is to touch something, and says what
-#: comes of it.
+#: A claude that shows a plan, or asks to use a tool if the message contains "touch", and reports
+#: the answer.
 ASKING = f"""
 while True:
     message = heard()
@@ -38,7 +38,7 @@ while True:
 
 
 async def asking(stack: Stack) -> tuple[TurnAsks, Accepted]:
-    """Return what asks in a turn that no worker has."""
+    """Begin a turn without a worker; return its requests and its entry."""
     accepted = await stack.append("hello")
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="asks", host="here")
     assert lease is not None
@@ -46,8 +46,8 @@ async def asking(stack: Stack) -> tuple[TurnAsks, Accepted]:
     return TurnAsks(lease, accepted.entry_id), accepted
 
 
-async def test_each_kind_of_request_is_told_with_what_it_needs(stack: Stack) -> None:
-    """Whose token may only read is told all of it, and can't answer."""
+async def test_each_kind_of_request_has_the_fields_that_the_page_needs(stack: Stack) -> None:
+    """A login with the scope write can read the requests, but can't answer them."""
     turn = await asking(stack)
     await put_in(*turn, tool="Bash", what="touch x")
     await put_in(*turn, tool="ExitPlanMode", what=PLAN, is_plan=True)
@@ -56,7 +56,7 @@ async def test_each_kind_of_request_is_told_with_what_it_needs(stack: Stack) -> 
         async with paged(door, cookie) as page:
             await page.call("sessions.subscribe", {"sessionKey": str(turn[1].session)})
             command, plan = (await page.call("asks.list"))["asks"]
-            told = [await page.event("session.ask") for _ in range(2)]
+            events = [await page.event("session.ask") for _ in range(2)]
             shown = await page.call("asks.show", {"id": plan["id"]})
             done = await page.call("asks.answer", {"id": plan["id"], "verdict": "edits"})
             closed = await page.call("asks.show", {"id": plan["id"]})
@@ -68,16 +68,16 @@ async def test_each_kind_of_request_is_told_with_what_it_needs(stack: Stack) -> 
     assert (command["kind"], plan["kind"]) == ("tool", "plan")
     assert "html" not in command
     assert "<li>Read the <strong>importer</strong></li>" in plan["html"]
-    assert [one.get("html") for one in told] == [None, plan["html"]]
+    assert [one.get("html") for one in events] == [None, plan["html"]]
     assert shown["html"] == plan["html"]
     assert done["counts"]
     assert (closed["answer"]["name"], closed["answer"]["by"]) == ("ada", "operator")
 
 
-async def test_requests_of_every_kind_are_answered_and_say_by_whom(
+async def test_requests_of_every_kind_are_answered_and_show_who_answered(
     browser: Browser, stack: Stack
 ) -> None:
-    """Who has decided what and when stays where the request was, also if somebody else has."""
+    """The decision, its time and its person stay in place of the request, whoever decided."""
     turn = await asking(stack)
     async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         await expect(page).to_have_title("Chat · RemoteClaw")
@@ -130,7 +130,7 @@ async def test_requests_of_every_kind_are_answered_and_say_by_whom(
     ]
 
 
-async def test_a_change_of_the_configuration_is_approved_by_its_diff(
+async def test_a_change_of_the_configuration_is_approved_from_its_diff(
     browser: Browser, stack: Stack
 ) -> None:
     stack.home.config_file.write_text(
@@ -164,8 +164,10 @@ async def test_a_change_of_the_configuration_is_approved_by_its_diff(
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
 
 
-async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: Stack) -> None:
-    """A card stays until the gateway has taken the answer, and the chat goes on."""
+async def test_a_killed_gateway_loses_no_answer_and_no_message(
+    browser: Browser, stack: Stack
+) -> None:
+    """The card stays until the gateway has accepted the answer, and the chat continues."""
     request = await put_request(stack, await stack.append("hello"), tool="Bash", what="touch x")
     await stack.start_worker()
     async with (
@@ -200,11 +202,11 @@ async def test_a_gateway_that_is_killed_costs_nothing(browser: Browser, stack: S
     assert (await stack.fleet.asks.named(request.id)).state == "answered"
 
 
-async def test_in_the_chat_a_plan_is_markdown_and_what_is_allowed_once_is_asked_for_again(
+async def test_a_plan_in_the_chat_is_markdown_and_allow_once_is_asked_again(
     browser: Browser, stack: Stack, directory: Path
 ) -> None:
-    """With the same card as among all requests. The message and what is known of its request come
-    apart, in either order, and so they do after a reload.
+    """The chat shows the same card as the list of requests. The message and the data of its request
+    arrive separately and in either order, also after a reload.
     """
     stack.configure({"runtime": "claude", "command": list(claude_script(directory, ASKING))})
     await stack.start_worker()

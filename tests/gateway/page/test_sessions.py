@@ -1,4 +1,4 @@
-"""Sessions on the page, in a real browser: found, read, looked after, and written in."""
+"""Sessions on the page, in a real browser: found, read, managed, and written in."""
 
 import re
 from typing import Any
@@ -25,12 +25,11 @@ def row(page: Page, name: str) -> Any:
     return page.get_by_role("complementary").get_by_role("link", name=re.compile(name))
 
 
-async def test_a_session_is_found_read_looked_after_and_written_in(
+async def test_a_session_is_found_read_managed_and_written_in(
     browser: Browser, stack: Stack
 ) -> None:
-    """One's own is written in wherever it is gone to from, also where no chat was open since the
-    page was loaded, which tells whose it is. On the way, its usage is shown by day, agent and
-    session.
+    """A person's own session has a message field wherever it is opened from, even if no chat was
+    opened since the page was loaded. The usage is shown by day, agent and session.
     """
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
@@ -65,7 +64,7 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
         await page.get_by_label("Channel").select_option("telegram")
         await expect(row(page, "something else")).to_be_hidden()
         await page.get_by_label("Channel").select_option("any channel")
-        await page.get_by_label("in what was said").check()
+        await page.get_by_label("in messages").check()
         await page.get_by_label("Search conversations").fill("THE LEAK")
         await expect(row(page, "something else")).to_be_hidden()
         await expect(page.locator(".excerpt mark")).to_have_text("the leak")
@@ -91,7 +90,7 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
         await expect(page.locator(".live")).to_be_hidden()
         await expect(written).to_have_count(1)
         await page.get_by_text("Ended conversations").click()
-        await expect(page.get_by_text("None is kept.")).to_be_visible()
+        await expect(page.get_by_text("There are none.")).to_be_visible()
         await page.get_by_role("button", name="End the conversation").click()
         await page.get_by_role("button", name="End it").click()
         await expect(page.get_by_text("The conversation has ended")).to_be_visible()
@@ -113,14 +112,14 @@ async def test_a_session_is_found_read_looked_after_and_written_in(
     assert {reply["origin"] for reply in replies} == {"", "ada on the page: “slow”"}
 
 
-async def test_who_waits_is_listed_first_and_a_long_list_is_extended_when_it_is_asked_for(
+async def test_waiting_sessions_are_listed_first_and_long_lists_show_more_on_request(
     browser: Browser, stack: Stack
 ) -> None:
-    """Who waits is answered in the session, too. Who reads the list keeps the place: what is still
-    there stays the same element.
+    """A request can also be answered in its session. Updates of the list keep the elements of the
+    sessions that are still listed, and with them the focus.
     """
-    asking = await put(stack, "publish it")
-    await put_request(stack, asking, tool="Bash", what="npm publish")
+    waiting = await put(stack, "publish it")
+    await put_request(stack, waiting, tool="Bash", what="npm publish")
     newer = await put(stack, "something newer", channel_id="2")
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         rows = page.locator(".sessions li")
@@ -140,7 +139,7 @@ async def test_who_waits_is_listed_first_and_a_long_list_is_extended_when_it_is_
         card = page.locator(".ask", has_text="touch x")
         await card.get_by_role("button", name="Allow once").press("Enter")
         await expect(card.locator(".done")).to_contain_text("ada allowed it once")
-        await expect(card).to_be_focused()  # who answers by keyboard goes on from there
+        await expect(card).to_be_focused()  # keyboard users continue from there
 
         for number in range(58):
             await put(stack, f"number {number}.", channel_id=f"c{number}")
@@ -149,14 +148,14 @@ async def test_who_waits_is_listed_first_and_a_long_list_is_extended_when_it_is_
         await page.get_by_role("button", name="Show more").click()
         await expect(rows).to_have_count(60)
         await expect(page.get_by_role("button", name="Show more")).to_be_hidden()
-        kept = row(page, "number 40\\.")
-        await kept.focus()
+        listed = row(page, "number 40\\.")
+        await listed.focus()
         await put(stack, "number 60.", channel_id="60")
         await expect(rows.first).to_contain_text("number 60.")
-        await expect(kept).to_be_focused()
+        await expect(listed).to_be_focused()
 
 
-async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
+async def test_names_and_messages_are_shown_as_text_everywhere(
     browser: Browser, stack: Stack
 ) -> None:
     """A violation of the page's policy would be an error in the console, and fail the test."""
@@ -171,7 +170,7 @@ async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
     await stack.outcome(await put(stack, evil, provider="telegram", channel_id=evil))
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await page.get_by_text("Filter").click()
-        await page.get_by_label("in what was said").check()
+        await page.get_by_label("in messages").check()
         await page.get_by_label("Search conversations").fill(evil)
         await expect(page.locator(".excerpt mark")).to_have_text(evil)
         await page.locator(".sessions a").click()
@@ -185,10 +184,10 @@ async def test_names_and_words_of_others_are_text_wherever_they_are_shown(
         await expect(page.locator("img")).to_have_count(0)
 
 
-async def test_who_may_only_read_is_offered_nothing_that_changes(
+async def test_a_login_with_the_scope_read_is_offered_no_actions(
     browser: Browser, stack: Stack
 ) -> None:
-    """In the chat, in a session, of the fleet and of its jobs, which nothing runs by the clock."""
+    """In the chat, in a session, in the fleet view and in the list of cron jobs."""
     accepted = await put(stack, "hello")
     await give_up(stack, await put(stack, "remember", channel_id="2"))
     await add(stack.fleet, Schedule(every_s=3600), session=accepted.session)

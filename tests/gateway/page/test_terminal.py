@@ -1,4 +1,4 @@
-"""The terminal on the page, in a real browser: what is seen of it, and who may do what."""
+"""The terminal on the page, in a real browser: drawing, rights and input."""
 
 import random
 import re
@@ -15,7 +15,7 @@ from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: The session of one's own first conversation, for an address.
+#: The session of the person's first conversation, encoded for a URL.
 OWN_SESSION = """async () => {
   const { get } = await import("/page/rpc.js");
   return encodeURIComponent((await (await get("/page/whoami")).json()).session);
@@ -31,7 +31,7 @@ def button(page: Page, name: str) -> Locator:
 
 
 def _random_runs(chance: random.Random) -> Runs:
-    """Return a row as programs draw it: styles, wide characters, none at all."""
+    """Return a random row with styles and wide characters, or an empty one."""
     runs: Runs = []
     room = 40
     while room > 4 and chance.random() < 0.7:
@@ -49,8 +49,8 @@ def _random_runs(chance: random.Random) -> Runs:
     return runs
 
 
-async def _draws_the_screen(page: Page, pane: Pane) -> None:
-    """See that it is drawn however its frames are cut."""
+async def _check_drawing(page: Page, pane: Pane) -> None:
+    """Check that the page draws the screen however its frames are split."""
     chance = random.Random(22)
     screen: dict[int, Runs] = {}
     changed_at: dict[int, int] = {}
@@ -58,10 +58,10 @@ async def _draws_the_screen(page: Page, pane: Pane) -> None:
     for revision in range(2, 200):
         for row in chance.sample(range(8), chance.randint(0, 3)):
             screen[row], changed_at[row] = _random_runs(chance), revision
-        if chance.random() < 0.6:  # a slow viewer is told several revisions at once
+        if chance.random() < 0.6:  # a slow viewer gets several revisions at once
             new = {row: runs for row, runs in screen.items() if changed_at[row] > sent}
             pane.show(**frame(new, revision=revision, since=sent))
-            if chance.random() < 0.1:  # one that came late says nothing new
+            if chance.random() < 0.1:  # an outdated frame changes nothing
                 pane.show(**frame({0: [["old"]]}, revision=sent, since=sent - 1))
             sent = revision
     pane.show(**frame(screen, revision=200, since=sent, title="the last"))
@@ -77,16 +77,16 @@ async def _draws_the_screen(page: Page, pane: Pane) -> None:
 
 
 async def drawn(page: Page) -> list[str]:
-    """Return the rows as they are drawn, once they are."""
+    """Return the rows after the next drawing."""
     await page.evaluate("new Promise(requestAnimationFrame)")
     return [each.rstrip() for each in await rows(page).all_text_contents()]
 
 
-async def test_a_terminal_is_opened_by_a_person_once_and_by_no_page(
+async def test_a_terminal_is_opened_once_and_only_when_a_person_asks(
     browser: Browser, stack: Stack
 ) -> None:
-    """Neither by a second click, nor by a page that is loaded again while it is live or parked.
-    What is drawn is the screen, and a frame without the ones before it has everything sent again.
+    """A second click or a reload opens no other terminal. The page draws the screen, and requests
+    all of it again if a frame is missing.
     """
     pane = Pane()
     pane.may_open.clear()
@@ -116,13 +116,13 @@ async def test_a_terminal_is_opened_by_a_person_once_and_by_no_page(
         await expect(rows(page).first).to_have_text("drawn while it was hidden")
         await rows(page).first.evaluate("(element) => { window.before = element; }")
         await button(page, "Park").click()
-        await expect(state).to_have_text("Parked · it can go on where it was")
+        await expect(state).to_have_text("Parked · it can be resumed")
         await expect(rows(page).first).to_have_text("drawn while it was hidden")
         await page.get_by_role("link", name="Fleet").click()
         await page.get_by_role("link", name="Chat", exact=True).click()
         await expect(button(page, "Resume")).to_be_visible()
         is_same = await rows(page).first.evaluate("(element) => element === window.before")
-        assert is_same, "the pane was made anew, and its picture with it"
+        assert is_same, "the pane was rebuilt"
         (opening,) = pane.calls("terminals.open")
         assert opening["session"] == pane.told().session_key
         await button(page, "Resume").click()
@@ -132,24 +132,24 @@ async def test_a_terminal_is_opened_by_a_person_once_and_by_no_page(
         pane.live()
         await expect(state).to_have_text("Live · waits for you to write")
         await eventually(lambda: pane.viewers)
-        await _draws_the_screen(page, pane)
+        await _check_drawing(page, pane)
 
 
-async def test_who_may_not_type_is_offered_nothing_to_type_with(
+async def test_a_viewer_who_may_not_type_is_offered_no_keyboard(
     browser: Browser, stack: Stack
 ) -> None:
     pane = Pane()
     pane.screen = frame({0: [["❯ "], ["make", {"b": 1}]]}, cols=200)
     key = (await stack.append("hello")).session
     async with pane_opened(stack, pane) as door:
-        await _offered_nothing(browser, stack, door, pane, key, "read")
-        await _offered_nothing(browser, stack, door, pane, key, "write")
+        await _check_no_input(browser, stack, door, pane, key, "read")
+        await _check_no_input(browser, stack, door, pane, key, "write")
     assert {name for name, _ in pane.asked} <= {
         *("terminals.watch", "terminals.get", "terminals.screen", "terminals.leave")
     }
 
 
-async def _offered_nothing(
+async def _check_no_input(
     browser: Browser, stack: Stack, door: Door, pane: Pane, key: SessionKey, scope: Scope
 ) -> None:
     pane.live(writer="bob", viewers=3)
@@ -167,14 +167,16 @@ async def _offered_nothing(
         await page.locator(".tty-screen").click()
         await page.keyboard.type("y\n")
         fits = "(each) => each.scrollWidth <= each.clientWidth"
-        assert await page.locator(".tty-scroller").evaluate(fits), "the letters fit no window"
+        assert await page.locator(".tty-scroller").evaluate(fits), (
+            "the text is wider than the window"
+        )
         pane.change(state="exited", writer="", resumable=False, exit=3)
         await expect(page.locator(".tty-state")).to_have_text("Ended · with the status 3")
         await expect(button(page, "Open terminal")).to_be_visible(visible=scope == "write")
 
 
-async def test_one_types_and_who_takes_over_is_seen(browser: Browser, stack: Stack) -> None:
-    """A connection that was lost comes back with the keyboard, unless another one has it."""
+async def test_one_viewer_types_and_a_takeover_is_visible(browser: Browser, stack: Stack) -> None:
+    """After a lost connection, the page gets the keyboard back unless another client has it."""
     pane = Pane()
     pane.live()
     async with (
@@ -202,7 +204,7 @@ async def test_one_types_and_who_takes_over_is_seen(browser: Browser, stack: Sta
         size = pane.calls("terminals.take")[-1]
         assert size["cols"] > 80
         await other.set_viewport_size({"width": 900, "height": 600})
-        await other.evaluate("new Promise((done) => setTimeout(done, 150))")  # as windows wait
+        await other.evaluate("new Promise((done) => setTimeout(done, 150))")  # the resize delay
         await page.set_viewport_size({"width": 700, "height": 600})
         await eventually(
             lambda: any(to["cols"] < size["cols"] for to in pane.calls("terminals.resize"))
@@ -231,7 +233,7 @@ async def test_one_types_and_who_takes_over_is_seen(browser: Browser, stack: Sta
         await expect(other.locator(".tty-state")).to_have_text("Ended")
 
 
-async def test_what_is_typed_composed_and_pasted_comes_in_its_order(
+async def test_typed_composed_and_pasted_text_keeps_its_order(
     browser: Browser, stack: Stack
 ) -> None:
     pane = Pane()
@@ -305,7 +307,7 @@ async def test_what_is_typed_composed_and_pasted_comes_in_its_order(
         assert len(pane.typed) == 12
 
 
-#: What a keyboard has, and what becomes of it; null is left to the browser.
+#: Key presses, and the key that the page sends; None leaves the press to the browser.
 KEYS: dict[str, str | None] = {
     **{"x": None, "é": None, "Dead": None, "Process": None, "meta c": None, "altgr @": None},
     **{"ctrl t": None, "ctrl w": None, "ctrl n": None, "ctrl v": None, "ctrl shift c": None},
@@ -329,7 +331,7 @@ _MAP = """async (names) => {
 }"""
 
 
-#: Draws the screen down with a finger.
+#: Drags the screen down with a finger.
 _PULL = """(scroller) => {
   for (const [type, clientY] of [["touchstart", 300], ["touchmove", 400]]) {
     const touches = [new Touch({ identifier: 1, target: scroller, clientY })];
@@ -338,10 +340,10 @@ _PULL = """(scroller) => {
 }"""
 
 
-async def test_on_a_phone_one_writes_by_a_key_bar_and_never_blindly(
+async def test_a_phone_types_with_a_key_bar_and_keeps_a_refused_message(
     browser: Browser, stack: Stack
 ) -> None:
-    """And axe finds nothing, on a phone and on a desk."""
+    """axe finds no accessibility fault either."""
     pane = Pane()
     pane.live(title="✳ Basket")
     pane.screen = frame(

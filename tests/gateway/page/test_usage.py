@@ -5,7 +5,7 @@ from tests.support.pages import OWN, login, paged
 from tests.support.stack import Stack
 
 
-async def test_usage_is_added_up_for_whoever_may_read(stack: Stack) -> None:
+async def test_usage_is_summed_for_every_login_that_may_read(stack: Stack) -> None:
     await stack.start_worker()
     accepted = await stack.append("hello")
     for each in (accepted, await stack.append("hi", channel_id="chat-2")):

@@ -1,6 +1,7 @@
 """The page, the gateway, a holder and a program in a real pseudo-terminal, together.
 
-Many see one terminal, some in real pages: what one types is there, and nothing else.
+Many clients watch one terminal, some in real pages. They see what one of them types, and nothing
+else.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
-from remoteclaw.fleet.terminal_state import Held
+from remoteclaw.fleet.terminal_state import HeldLease
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.screen import Screen as Emulator
 from tests.support.browser import logged_in
@@ -24,11 +25,11 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from tests.support.watched import Screen, watching
 
-#: What is typed: before a gateway is restarted and behind it, and when more watch.
+#: Typed text: before and after a restart of the gateway, and later with more viewers.
 BEFORE, TYPED = ("hi", "half a line"), ("quiz", "flood", "hello")
 #: One of the lines that the program floods with.
 LINE = re.compile(r"^line \d+$")
-#: All that has stood behind the prompt since then, also for a moment.
+#: Records each text that follows the prompt from then on, even for a moment.
 _NOTES_PROMPTS = """() => {
   const box = document.querySelector(".tty-lines"), seen = window.seen = new Set();
   new MutationObserver(() => {
@@ -45,7 +46,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def follow(screen: Screen, prompts: set[str]) -> None:
-    """Take what comes, until cancelled."""
+    """Apply all frames until cancelled."""
     while True:
         screen.take(await screen.client.event("terminal.screen"))
         prompts |= {row[2:] for row in screen.text.split("\n") if row.startswith("> ")}
@@ -59,7 +60,7 @@ async def read(stream: SseStream) -> None:
 
 @contextlib.asynccontextmanager
 async def slow(door: Door, token: str, sid: str) -> AsyncIterator[Screen]:
-    """Watch, and read nothing by oneself."""
+    """Watch a terminal without reading unless the test does."""
     async with door.socket_at(door.ws_url, max_queue=1) as client:
         await client.frame()
         await client.call("connect", hello(token))
@@ -68,7 +69,7 @@ async def slow(door: Door, token: str, sid: str) -> AsyncIterator[Screen]:
 
 
 async def attack(door: Door, token: str, client: RpcClient, sid: str) -> None:
-    """Type without the keyboard, and say what makes no sense."""
+    """Type without having the keyboard, and send invalid requests."""
     for method, params in (
         ("type", {"keys": ["t:rm -rf", "k:enter"]}),
         ("key", {"bytes": list(b"rm\r")}),
@@ -141,12 +142,12 @@ async def _another_takes_over(page: Page, other: Page) -> None:
     await expect(page.locator(".tty-people")).to_contain_text("Nobody types · ")
 
 
-async def test_all_see_the_same_and_only_what_was_typed(
+async def test_all_viewers_see_the_same_screen_with_only_what_was_typed(
     browser: Browser, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gateway is restarted: nobody presses anything for it, the pages come back, and the
-    keyboard with them. Then one comes late, one is slow, one is hostile, and the program asks the
-    terminal much.
+    """After a restart of the gateway, the pages reconnect without a click and get the keyboard
+    back. Then one viewer joins late, one is slow, one is hostile, and the program sends many
+    terminal queries.
     """
     async with held_terminal(stack) as held, contextlib.AsyncExitStack() as pages:
         async with opened(stack) as door:
@@ -164,24 +165,26 @@ async def test_all_see_the_same_and_only_what_was_typed(
             await _goes_on(page, other)
             seen = await _many_watch(stack, door, held, page, other)
             await _another_takes_over(page, other)
-        heard = Path(f"{held.place.files}/notes.read").read_bytes()
+        typed_input = Path(f"{held.place.files}/notes.read").read_bytes()
     every = (*BEFORE, *TYPED, "flood")
     assert seen <= {text[:length] for text in every for length in range(len(text) + 1)}
-    assert ANSWER.sub(b"", heard) == b"".join(f"{text}\r".encode() for text in every)
+    assert ANSWER.sub(b"", typed_input) == b"".join(f"{text}\r".encode() for text in every)
     alone = Emulator(80, 24).feed(QUERIES.encode())
     kinds = re.sub(rb"\d+", b"0", alone)
-    assert re.sub(rb"\d+", b"0", b"".join(ANSWER.findall(heard))) == kinds * (len(TYPED) + 1)
+    assert re.sub(rb"\d+", b"0", b"".join(ANSWER.findall(typed_input))) == kinds * (len(TYPED) + 1)
 
 
-async def _many_watch(stack: Stack, door: Door, held: Held, first: Page, other: Page) -> set[str]:
-    """Have more watch, also by other means; return all that has stood behind the prompt."""
+async def _many_watch(
+    stack: Stack, door: Door, held: HeldLease, first: Page, other: Page
+) -> set[str]:
+    """Add viewers of all kinds; return all texts that have followed the prompt."""
     token = own_token(stack)
     seen: set[str] = set()
     async with contextlib.AsyncExitStack() as stacked:
         enter = stacked.enter_async_context
-        beside = await first.context.new_page()
-        await session_shown(beside, door, held.session)
-        await beside.evaluate(_NOTES_PROMPTS)
+        third_page = await first.context.new_page()
+        await session_shown(third_page, door, held.session)
+        await third_page.evaluate(_NOTES_PROMPTS)
         viewers = [await enter(watching(door, token, held.sid)) for _ in range(9)]
         hostile, late = viewers.pop(), None
         asleep = await enter(slow(door, token, held.sid))
@@ -209,7 +212,7 @@ async def _many_watch(stack: Stack, door: Door, held: Held, first: Page, other: 
         await asleep.until("You said hello.")
         assert asleep.text == rows
         assert max(len(each.frames) for each in (*viewers, asleep)) < 500  # of 30,000 lines
-        for page in (first, other, beside):
+        for page in (first, other, third_page):
             drawn = page.locator(".tty-lines")
             await expect(drawn).to_contain_text("You said hello.")
             texts = await page.locator(".tty-lines .tty-row").all_text_contents()

@@ -1,9 +1,9 @@
-// What is known of a session, behind the word About: fetched when a person opens it.
+// The details of a session below “About”. Their module is loaded when a user opens them.
 
 import { el } from "./dom.js";
-import { notLoaded } from "./later.js";
+import { notLoaded } from "./lazy_view.js";
 
-/** Return it; `show(facts)` brings it up to date, if it is there. */
+/** Return the details; `show(facts)` updates them if they are loaded. */
 export function aboutSession(link, sessionKey) {
   const element = el("details", { class: "session-panel", ontoggle: open }, el("summary", { text: "About" }));
   let panel = null;
@@ -13,7 +13,7 @@ export function aboutSession(link, sessionKey) {
     const loaded = await import("./session_panel.js").catch(() => null);
     if (!loaded) return element.append(notLoaded());
     if (!panel) element.append((panel = loaded.sessionPanel(link, sessionKey)).element);
-    panel.look();
+    panel.refresh();
   }
 
   return { element, show: (facts) => panel?.show(facts) };

@@ -1,31 +1,30 @@
-// What a person does with one thing of a list: one action at a time, and what can't be undone needs
-// a second click.
+// Actions on an item of a list: one runs at a time, and one that can't be undone needs a second click.
 
-import { busy, button, say } from "./dom.js";
+import { whileBusy, button, setMessage } from "./dom.js";
 
-/** Return what runs an action: meanwhile these buttons rest, then `look()` shows what has become. */
-export function actions(buttons, problem, look) {
-  return (what) => busy(buttons, async () => {
-    say(problem, "");
+/** Return a function that runs an action: the buttons are off while it runs, and `refresh()` runs after it. */
+export function actionRunner(buttons, problem, refresh) {
+  return (action) => whileBusy(buttons, async () => {
+    setMessage(problem, "");
     try {
-      await what();
-      await look();
+      await action();
+      await refresh();
     } catch (error) {
-      say(problem, error.message);
+      setMessage(problem, error.message);
     }
   });
 }
 
-/** Return three buttons: for what can't be undone, and in its place, and in that of `others`, whether to. */
-export function twice([first, no, yes], onSure, others = []) {
-  const ask = button(first, () => asks(true), { class: "deny" });
-  const keep = button(no, () => asks(false), { hidden: true });
-  const sure = button(yes, () => { asks(false); onSure(); }, { class: "deny", hidden: true });
+/** Return three buttons: one that asks for confirmation, and two that then replace it and `others`. */
+export function confirmButtons([first, no, yes], onConfirm, others = []) {
+  const ask = button(first, () => setAsking(true), { class: "deny" });
+  const keep = button(no, () => setAsking(false), { hidden: true });
+  const sure = button(yes, () => { setAsking(false); onConfirm(); }, { class: "deny", hidden: true });
 
-  function asks(isAsked) {
-    for (const each of [keep, sure]) each.hidden = !isAsked;
-    for (const each of [ask, ...others]) each.hidden = isAsked;
-    (isAsked ? keep : ask).focus();
+  function setAsking(isAsking) {
+    for (const each of [keep, sure]) each.hidden = !isAsking;
+    for (const each of [ask, ...others]) each.hidden = isAsking;
+    (isAsking ? keep : ask).focus();
   }
 
   return [ask, keep, sure];

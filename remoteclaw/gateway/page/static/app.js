@@ -1,12 +1,12 @@
-// The page: who is logged in, what is shown, and what the gateway tells.
+// The page: the login, the navigation, and the view of the current address.
 
 import { OpenAsks, asksView } from "./asks.js";
 import { chatView } from "./chat.js";
-import { button, count, el, fill, heard, say } from "./dom.js";
+import { button, count, el, fill, liveRegion, setMessage } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { learnOwn } from "./session_keys.js";
-import { later } from "./later.js";
-import { forget, notifications } from "./push.js";
+import { loadOwnKey } from "./session_keys.js";
+import { lazyView } from "./lazy_view.js";
+import { notifications, unsubscribe } from "./push.js";
 import { get, Link, post } from "./rpc.js";
 import { sessionsList } from "./sessions.js";
 
@@ -20,44 +20,45 @@ const badge = el("span", { class: "badge", hidden: true });
 let title = "";
 let view = null;
 let wasConnected = false;
-let hasRung = false;  // a terminal's bell, while nobody looked
+let hasRung = false;  // whether a terminal's bell rang while the window had no focus
 
-const places = {
+/** The views by the first part of the address. */
+const routes = {
   "": { title: "Chat", open: () => chatView(link, asks) },
   c: { title: "Chat", open: (parts) => chatView(link, asks, parts[1]) },
-  s: { title: "Session", open: (parts) => later("Session", async () => (await import("./session.js")).sessionView, link, decoded(parts[1]), asks) },
+  s: { title: "Session", open: (parts) => lazyView("Session", async () => (await import("./session.js")).sessionView, link, decodedPart(parts[1]), asks) },
   requests: { title: "Requests", open: () => asksView(link, asks) },
-  cron: { title: "Cron", open: () => later("Cron", async () => (await import("./cron.js")).cronView, link) },
-  usage: { title: "Usage", open: () => later("Usage", async () => (await import("./usage.js")).usageView, link) },
-  fleet: { title: "Fleet", open: () => later("Fleet", async () => (await import("./fleet.js")).fleetView, link) },
+  cron: { title: "Cron", open: () => lazyView("Cron", async () => (await import("./cron.js")).cronView, link) },
+  usage: { title: "Usage", open: () => lazyView("Usage", async () => (await import("./usage.js")).usageView, link) },
+  fleet: { title: "Fleet", open: () => lazyView("Fleet", async () => (await import("./fleet.js")).fleetView, link) },
 };
 
 function navigation() {
   const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/cron", "Cron"], ["#/usage", "Usage"], ["#/fleet", "Fleet"]];
   return el("nav", { "aria-label": "Main" },
-    links.map(([href, text]) => el("a", { href, "data-place": href }, text, href === "#/requests" ? badge : null)));
+    links.map(([href, text]) => el("a", { href, "data-route": href }, text, href === "#/requests" ? badge : null)));
 }
 
-/** Say on every view how many requests wait. */
-function entitle() {
+/** Show the number of open requests in the window's title and in the navigation. */
+function updateTitle() {
   const open = asks.list.length;
   badge.hidden = !open;
   badge.textContent = count(open);
   badge.parentElement?.setAttribute("aria-label", open ? `Requests, ${count(open)} open` : "Requests");
   document.title = `${hasRung ? "🔔 " : ""}${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
 }
-asks.addEventListener("change", entitle);
+asks.addEventListener("change", updateTitle);
 
-/** Have the window's title say that a terminal's bell has rung, until a person looks. */
-function ring(isRinging) {
+/** Show a bell in the window's title, until the window has the focus. */
+function setRinging(isRinging) {
   hasRung = isRinging;
-  entitle();
+  updateTitle();
 }
-addEventListener("terminal-bell", () => ring(!document.hasFocus()));
-addEventListener("focus", () => ring(false));
+addEventListener("terminal-bell", () => setRinging(!document.hasFocus()));
+addEventListener("focus", () => setRinging(false));
 
-/** Return what a part of an address says; one that a person has broken says itself. */
-function decoded(part) {
+/** Return a decoded part of the address; the part itself if it is malformed. */
+function decodedPart(part) {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -65,49 +66,50 @@ function decoded(part) {
   }
 }
 
-/** Show the place that the address names; `isFirst` while the page is being opened. */
-function route({ isFirst = false } = {}) {
+/** Show the view of the current address; `isFirst` while the page is being loaded. */
+function showRoute({ isFirst = false } = {}) {
   const parts = location.hash.replace(/^#\/?/, "").split("/");
-  const place = places[parts[0]] ?? places[""];
+  const route = routes[parts[0]] ?? routes[""];
   view?.close?.();
-  view = place.open(parts[0] in places ? parts : [""]);
-  title = place.title;
-  entitle();
+  view = route.open(parts[0] in routes ? parts : [""]);
+  title = route.title;
+  updateTitle();
   fill(main, view.element);
   const heading = view.element.querySelector("h1");
   heading.tabIndex = -1;
-  if (!isFirst) heading.focus();  // who hears or types is at the new place, too
+  if (!isFirst) heading.focus();  // for users of a screen reader or of the keyboard
   document.body.dataset.view = parts[0] || "chat";
   for (const each of document.querySelectorAll("nav a")) {
-    const isHere = each.dataset.place === `#/${parts[0] === "c" ? "" : parts[0]}`;
+    const isHere = each.dataset.route === `#/${parts[0] === "c" ? "" : parts[0]}`;
     if (isHere) {
       each.setAttribute("aria-current", "page");
-      each.scrollIntoView({ block: "nearest", inline: "nearest" });  // on phones not all have room
+      each.scrollIntoView({ block: "nearest", inline: "nearest" });  // on a phone the links scroll
     } else {
       each.removeAttribute("aria-current");
     }
   }
-  if (wasConnected) view.connected?.();
+  if (wasConnected) view.onConnected?.();
 }
 
-/** Show nothing but some words. */
-function cover(why, ...how) {
+/** Replace the page by a message and further elements. */
+function coverPage(message, ...elements) {
   fill(document.body, el("main", { class: "locked" },
     el("h1", { text: "RemoteClaw" }),
-    el("p", { role: "status", text: why }), ...how));
+    el("p", { role: "status", text: message }), ...elements));
 }
 
-function locked(why) {
-  if (document.querySelector(".locked form")) return;  // who logs out hears of the token's end, too
+/** Replace the page by the form for a login link. */
+function showLogin(message) {
+  if (document.querySelector(".locked form")) return;  // already shown by logOut()
   view?.close?.();
   view = null;
-  cover(why,
+  coverPage(message,
     el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in."),
-    pasting());
+    linkForm());
 }
 
-/** Return where a link can be put that would open elsewhere: an app on the home screen has no address bar. */
-function pasting() {
+/** Return a form for a login link: an app on the home screen has no address bar. */
+function linkForm() {
   const field = el("input", { type: "text", autocomplete: "off", "aria-label": "Link", placeholder: "Or paste the link here", required: true });
   return el("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
@@ -119,10 +121,10 @@ function pasting() {
 
 async function logOut() {
   const answer = await post("/page/logout", {}).catch(() => null);
-  if (!answer?.ok) return say(status, "You are not logged out: RemoteClaw is away.");
-  sessionStorage.clear();  // it has drafts
-  locked("You are logged out.");
-  forget(link).catch(() => {});  // the gateway notifies nobody without a token
+  if (!answer?.ok) return setMessage(status, "You are not logged out: RemoteClaw is away.");
+  sessionStorage.clear();  // it contains drafts
+  showLogin("You are logged out.");
+  unsubscribe(link).catch(() => {});  // the gateway has removed the subscription with the token
 }
 
 function build() {
@@ -136,59 +138,60 @@ function build() {
       menu.button,
       el("a", { class: "name", href: "#/", text: "RemoteClaw" }),
       navigation()),
-    aside, main, status, heard);
+    aside, main, status, liveRegion);
   addEventListener("hashchange", () => {
     menu.close();
-    route();
+    showRoute();
   });
-  link.addEventListener("told", ({ detail }) => {
-    sessions.told?.(detail);
-    view?.told?.(detail);
+  link.addEventListener("event", ({ detail }) => {
+    sessions.onEvent(detail);
+    view?.onEvent?.(detail);
   });
   link.addEventListener("state", ({ detail }) => {
     if (detail === "locked") {
-      locked("You are not logged in, or not any more.");
+      showLogin("You are not logged in, or not any more.");
       return;
     }
     const isConnected = detail === "connected";
-    say(status, isConnected ? "" : link.why);
+    setMessage(status, isConnected ? "" : link.reason);
     wasConnected = isConnected;
     if (isConnected) {
-      const isChat = ["chat", "c"].includes(document.body.dataset.view);  // which tells whose it is
-      Promise.resolve(isChat || learnOwn()).then(() => view?.connected?.()).then(sessions.connected);
-      push.connected();
+      const isChat = ["chat", "c"].includes(document.body.dataset.view);  // whose opening returns the key, too
+      Promise.resolve(isChat || loadOwnKey()).then(() => view?.onConnected?.()).then(sessions.onConnected);
+      push.onConnected();
     }
   });
-  route({ isFirst: true });
+  showRoute({ isFirst: true });
   link.start();
 }
 
-const AGAIN_MS = 1000;
+const RETRY_MS = 1000;
 const CODE = /^#([\w-]{20,})$/;
 
+/** Exchange a login code for the cookie; return the problem, empty for none. */
 async function logIn(code) {
   for (;;) {
     const answer = await post("/page/login", { code }).catch(() => null);
     if (answer?.ok) return "";
     if (answer && answer.status !== 503) {
-      const told = await answer.json().catch(() => null);
-      return told?.error?.message ?? "The login failed.";
+      const refusal = await answer.json().catch(() => null);
+      return refusal?.error?.message ?? "The login failed.";
     }
-    cover("RemoteClaw is away. Trying again…");
-    await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+    coverPage("RemoteClaw is away. Trying again…");
+    await new Promise((resolve) => { setTimeout(resolve, RETRY_MS); });
   }
 }
 
 async function begin() {
   addEventListener("hashchange", () => {
-    if (CODE.test(location.hash)) location.reload();  // a link that is followed where the page is open
+    if (CODE.test(location.hash)) location.reload();  // a login link was opened in this tab
   });
   const code = CODE.exec(location.hash)?.[1];
   if (code) {
-    history.replaceState(null, "", location.pathname);  // it is good once, and belongs in no history
+    history.replaceState(null, "", location.pathname);  // the code is secret, and must not stay in the history
     const problem = await logIn(code);
     const known = problem && await get("/page/whoami").catch(() => null);
-    if (known?.status === 401) return locked(problem);
+    if (known?.status === 401) return showLogin(problem);
   }
   build();
 }

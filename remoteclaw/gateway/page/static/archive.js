@@ -1,45 +1,46 @@
 // The ended conversations of a session.
 
-import { button, count, el, fill, problemLine, say, stamp } from "./dom.js";
+import { button, count, el, fill, problemLine, setMessage, stamp } from "./dom.js";
 import { item } from "./messages.js";
 
+/** How many messages are loaded at once. */
 const PAGE = 100;
 
-/** Return the list of them, which is looked for when it is opened, or by `look`. */
+/** Return the list, which is loaded when it is opened, and again by `refresh()`. */
 export function archivePanel(link, sessionKey) {
   const list = el("ul", { class: "ended-list" });
-  const element = el("details", { class: "archive", ontoggle: () => element.open && look() },
+  const element = el("details", { class: "archive", ontoggle: () => element.open && refresh() },
     el("summary", { text: "Ended conversations" }), list);
 
-  async function look() {
+  async function refresh() {
     try {
       const { ended } = await link.call("sessions.archive", { sessionKey });
-      fill(list, ended.length ? ended.map((one) => conversation(link, sessionKey, one)) : el("li", { class: "notice", text: "None is kept." }));
+      fill(list, ended.length ? ended.map((each) => conversation(link, sessionKey, each)) : el("li", { class: "notice", text: "There are none." }));
     } catch (error) {
       fill(list, el("li", { class: "problem", text: error.message }));
     }
   }
 
-  return { element, look: () => element.open && look() };
+  return { element, refresh: () => element.open && refresh() };
 }
 
 function conversation(link, sessionKey, { endedMs, messages, why }) {
   const items = el("ol", { class: "messages" });
-  const earlier = button("Earlier", look, { hidden: true });
+  const earlier = button("Earlier", loadMore, { hidden: true });
   const problem = problemLine();
-  const element = el("details", { ontoggle: () => element.open && !items.children.length && look() },
+  const element = el("details", { ontoggle: () => element.open && !items.children.length && loadMore() },
     el("summary", {}, stamp(endedMs), ` · ${count(messages)} ${messages === 1 ? "message" : "messages"} · ${why}`),
     problem, earlier, items);
   let before = null;
 
-  async function look() {
+  async function loadMore() {
     try {
-      const told = await link.call("sessions.archived", { sessionKey, endedMs, limit: PAGE, ...(before ? { before } : {}) });
-      before = told.before;
+      const archived = await link.call("sessions.archived", { sessionKey, endedMs, limit: PAGE, ...(before ? { before } : {}) });
+      before = archived.before;
       earlier.hidden = !before;
-      items.prepend(...told.items.map((each) => item(each)));
+      items.prepend(...archived.items.map((each) => item(each)));
     } catch (error) {
-      say(problem, error.message);
+      setMessage(problem, error.message);
     }
   }
 

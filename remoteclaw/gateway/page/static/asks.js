@@ -1,33 +1,33 @@
-// What agents ask people for, wherever they work.
+// The open requests of all sessions, and the view that lists them.
 
-import { body, choices, deadline, headline, outcome } from "./cards.js";
+import { body, choices, deadline, headline, outcome } from "./request_card.js";
 import { ago, button, el, fill } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 
-/** Only who follows a session is told of its requests, and this is about all: it looks by itself. */
+/** The interval of polls: events about requests are sent only to subscribers of their session. */
 const EVERY_MS = 2000;
 
-/** The requests that can be answered. It dispatches `change` when they are others. */
+/** The requests that can be answered. It dispatches `change` when they have changed. */
 export class OpenAsks extends EventTarget {
   #link;
   #timer = null;
-  #known = "";
+  #shown = "";
   list = [];
 
   constructor(link) {
     super();
     this.#link = link;
-    link.addEventListener("told", ({ detail }) => detail.event === "session.ask" && this.look());
-    link.addEventListener("state", ({ detail }) => detail === "connected" && this.look());
+    link.addEventListener("event", ({ detail }) => detail.event === "session.ask" && this.refresh());
+    link.addEventListener("state", ({ detail }) => detail === "connected" && this.refresh());
   }
 
-  async look() {
+  async refresh() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.look(), EVERY_MS);
+    this.#timer = setTimeout(() => this.refresh(), EVERY_MS);
     const { asks } = await this.#link.call("asks.list").catch(() => ({}));
-    const known = JSON.stringify(asks);
-    if (!asks || known === this.#known) return;  // what was there may still be
-    this.#known = known;
+    const next = JSON.stringify(asks);
+    if (!asks || next === this.#shown) return;  // after an error, the last list stays
+    this.#shown = next;
     this.list = asks;
     this.dispatchEvent(new Event("change"));
   }
@@ -35,39 +35,39 @@ export class OpenAsks extends EventTarget {
 
 export function asksView(link, open) {
   const notice = el("p", { class: "notice", text: "Nothing waits for you." });
-  const { element, look, close } = askList(link, open, { told: (count) => { notice.hidden = count > 0; } });
+  const { element, refresh, close } = askList(link, open, { onCount: (count) => { notice.hidden = count > 0; } });
   return {
     element: el("section", {}, el("h1", { text: "Requests" }), notice, element),
-    connected: () => { look(); return open.look(); },
+    onConnected: () => { refresh(); return open.refresh(); },
     close,
   };
 }
 
-/** Return those of the open requests that fit; `told` gets how many wait. */
-export function askList(link, open, { fits = () => true, told = () => {} }) {
+/** Return the list of the open requests for which `fits(ask)`; `onCount` receives their number. */
+export function askList(link, open, { fits = () => true, onCount = () => {} }) {
   const element = el("ul", { class: "asks" });
   const items = new Map();
 
-  function look() {
-    const found = open.list.filter(fits);
-    const waiting = new Set(found.map((ask) => ask.id));
-    for (const ask of found) {
+  function refresh() {
+    const fitting = open.list.filter(fits);
+    const openIds = new Set(fitting.map((ask) => ask.id));
+    for (const ask of fitting) {
       if (!items.has(ask.id)) {
         items.set(ask.id, askItem(link, ask, { tag: "li" }));
         element.append(items.get(ask.id).element);
       } else items.get(ask.id).show(ask);
     }
     for (const [id, item] of items) {
-      if (!waiting.has(id)) item.look();  // it never vanishes silently
+      if (!openIds.has(id)) item.refresh();  // it stays, and shows its outcome
     }
-    told(waiting.size);
+    onCount(openIds.size);
   }
 
-  open.addEventListener("change", look);
-  return { element, look, close: () => open.removeEventListener("change", look) };
+  open.addEventListener("change", refresh);
+  return { element, refresh, close: () => open.removeEventListener("change", refresh) };
 }
 
-/** Return a request that is answered in place, and says what became of it. */
+/** Return an item in which a request is answered, and which then shows the outcome. */
 function askItem(link, ask, { tag = "div" } = {}) {
   const until = el("p", { class: "about until" });
   const done = el("p", { class: "done", role: "status" });
@@ -82,14 +82,14 @@ function askItem(link, ask, { tag = "div" } = {}) {
     ask.unshown ? el("p", { class: "problem", text: `That chat does not show it: ${ask.unshown}` }) : null,
     what, more,
     ask.isAgain ? el("p", { text: "An earlier try at this was cut off: it may have been done already." }) : null,
-    ask.change?.needsRestart.length ? el("p", { class: "about", text: `It would hold after a restart: ${ask.change.needsRestart.join(", ")}.` }) : null,
+    ask.change?.needsRestart.length ? el("p", { class: "about", text: `It would take effect after a restart: ${ask.change.needsRestart.join(", ")}.` }) : null,
     until, answering, done);
   let isOver = false;
 
   function show(now) {
     if (isOver) return;
-    const words = deadline(now);
-    if (until.textContent !== words) until.textContent = words;
+    const text = deadline(now);
+    if (until.textContent !== text) until.textContent = text;
     if (["open", "lapsed"].includes(now.state)) return;
     isOver = true;
     const hadFocus = element.contains(document.activeElement);
@@ -99,8 +99,8 @@ function askItem(link, ask, { tag = "div" } = {}) {
     if (hadFocus) element.focus();
   }
 
-  /** Look what became of it. */
-  async function look() {
+  /** Update the item from the gateway. */
+  async function refresh() {
     if (isOver) return;
     try {
       show(await link.call("asks.show", { id: ask.id }));
@@ -110,17 +110,17 @@ function askItem(link, ask, { tag = "div" } = {}) {
   }
 
   async function answer(verdict, reason) {
-    const told = await link.call("asks.answer", { id: ask.id, verdict, reason });
-    await look();
-    if (!isOver) throw new Error(told.detail);
+    const reply = await link.call("asks.answer", { id: ask.id, verdict, reason });
+    await refresh();
+    if (!isOver) throw new Error(reply.detail);
   }
 
   async function showAll() {
-    const whole = await link.call("asks.show", { id: ask.id });
-    fill(what, body(whole));
+    const full = await link.call("asks.show", { id: ask.id });
+    fill(what, body(full));
     more.remove();
   }
 
   show(ask);
-  return { element, show, look };
+  return { element, show, refresh };
 }

@@ -1,195 +1,196 @@
-// One's own chat with the agent.
+// The logged-in person's chat with an agent.
 
 import { aboutSession } from "./about.js";
-import { body, choices, headline } from "./cards.js";
+import { body, choices, headline } from "./request_card.js";
 import { composer } from "./composer.js";
 import { conversationFrame } from "./conversation.js";
-import { el, fill, heard, id, rendered, stamp } from "./dom.js";
-import { owns } from "./session_keys.js";
-import { marks } from "./marks.js";
-import { download, took, written } from "./messages.js";
+import { el, fill, liveRegion, newId, rendered, stamp } from "./dom.js";
+import { setOwn } from "./session_keys.js";
+import { reactionBar } from "./reactions.js";
+import { fileLink, messageText, usageLine } from "./messages.js";
 import { terminalToggle } from "./terminal_toggle.js";
 
+/** The key in the session storage of the person who uses this tab. */
 const PERSON = "remoteclaw.person";
 
 export function chatView(link, asks, conversation = null) {
-  let nowOpen;
-  const isOpen = new Promise((resolve) => { nowOpen = resolve; });
+  let resolveOpened;
+  const opened = new Promise((resolve) => { resolveOpened = resolve; });
   const writing = composer({
     send: (message) => link.call("web.send", { conversation, ...message }),
-    session: async () => { await isOpen; return here.sessionKey; },
+    session: async () => { await opened; return chat.sessionKey; },
     draft: `chat ${conversation ?? ""}`,
   });
-  const panel = el("div", { class: "panel" });  // filled as soon as it is known whose chat this is
-  const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: here.sessionKey }), panel, below: writing.element });
+  const panel = el("div", { class: "panel" });  // filled once the session is known
+  const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }), panel, below: writing.element });
   const hint = el("p", { class: "empty", text: "Write to your agent: a question, or a task. Files are attached, dropped here or pasted." });
   frame.messages.after(hint);
-  const known = new Map();  // the element of each message, by its id
-  const marked = new Map();  // what people have marked each with, by its id
+  const elements = new Map();  // the element of each message, by its id
+  const bars = new Map();  // the reaction bar of each message, by its id
   const cards = new Map();  // the message that shows a request, by the request's id
-  const reacted = new Map();  // the reactions to each message, which may be shown later, by who has reacted
+  const reactions = new Map();  // the reactions to each message, also one not shown yet, by their author
   const closed = new Set();  // the requests that are answered
-  let early = null;  // while the chat is opened: what is told before it is known how to read it
-  let goesOn = null;  // what was told meanwhile of the turn that runs
-  let here = null;
-  let last = null;  // the last event that is known
-  let first = null;  // the event with which begins what is shown
-  let isNews = false;  // whether what is told happens now
+  let pending = null;  // the events that arrive while the chat is being opened
+  let liveEvent = null;  // the last `session.live` that arrived in that time
+  let chat = null;  // the result of `web.open`
+  let last = null;  // the id of the last known event
+  let first = null;  // the id of the first shown event
+  let isCurrent = false;  // whether events are happening now, instead of being loaded
   let terminal = null;
-  let answered = null;  // the turn whose answer came last
+  let answered = null;  // the turn of the last answer
 
-  async function connected() {
-    const opening = early = [];
-    let opened;
+  async function onConnected() {
+    const opening = pending = [];
+    let found;
     try {
-      opened = await link.call("web.open", { conversation, after: last });
+      found = await link.call("web.open", { conversation, after: last });
     } catch (error) {
-      if (opening !== early) return;
+      if (opening !== pending) return;
       const isReader = error.code === "FORBIDDEN" && !link.scopes.includes("write");
-      frame.complain(isReader ? "This login has the scope read: it can read the conversations of the list, and write in none." : error.message);
+      frame.showProblem(isReader ? "This login has the scope read: it can read the conversations of the list, and write in none." : error.message);
       if (error.code === "FORBIDDEN") writing.element.hidden = hint.hidden = true;
       return;
     }
-    if (opening !== early) return;  // it was opened once more
-    if (isAnother(opened.person)) return location.reload();
-    early = null;
-    frame.complain("");
-    const isFirst = !here;
-    here = opened;
-    owns(here.sessionKey);
-    frame.title.textContent = `Chat with ${here.agent}`;
+    if (opening !== pending) return;  // the chat was opened again
+    if (isNewPerson(found.person)) return location.reload();
+    pending = null;
+    frame.showProblem("");
+    const isFirst = !chat;
+    chat = found;
+    setOwn(chat.sessionKey);
+    frame.title.textContent = `Chat with ${chat.agent}`;
     if (!panel.children.length) {
-      terminal = terminalToggle(link, here.sessionKey, frame.element);
-      panel.append(terminal.element, aboutSession(link, here.sessionKey).element);
+      terminal = terminalToggle(link, chat.sessionKey, frame.element);
+      panel.append(terminal.element, aboutSession(link, chat.sessionKey).element);
     }
-    frame.grown(() => {
-      if (here.isAfresh) forget();
-      // Of an opening before, and of what happens now, some may have come first.
+    frame.keepAtEnd(() => {
+      if (chat.isAfresh) reset();
+      // Events of an earlier opening, and new events, may have arrived out of order.
       opening.sort((one, other) => isLater(one.id, other.id) - isLater(other.id, one.id)).forEach(take);
     });
-    isNews = true;
-    frame.running(here.state !== "idle");
-    if (here.state !== "idle" && goesOn?.sessionKey === here.sessionKey) frame.showLive(goesOn, here.agent);
-    goesOn = null;
-    nowOpen();
-    look(here.state === "idle" ? null : "", 200);
+    isCurrent = true;
+    frame.setRunning(chat.state !== "idle");
+    if (chat.state !== "idle" && liveEvent?.sessionKey === chat.sessionKey) frame.showLive(liveEvent, chat.agent);
+    liveEvent = null;
+    resolveOpened();
+    refreshTools(chat.state === "idle" ? null : "", 200);
     if (isFirst) writing.focus();
-    writing.again();
+    writing.flush();
   }
 
-  /** Begin with the newest messages: nothing is known yet, or too much has happened. */
-  function forget() {
+  /** Remove all messages: the events that follow are the newest ones. */
+  function reset() {
     frame.clear();
-    for (const each of [known, marked, cards, reacted, closed]) each.clear();
+    for (const each of [elements, bars, cards, reactions, closed]) each.clear();
     first = last = null;
-    isNews = false;
-    frame.offerEarlier(here.hasEarlier ? bringEarlier : null);
+    isCurrent = false;
+    frame.offerEarlier(chat.hasEarlier ? loadEarlier : null);
   }
 
-  async function bringEarlier() {
+  async function loadEarlier() {
     const found = await link.call("web.history", { conversation, before: first });
-    const wasNews = isNews;
-    isNews = false;
-    frame.above(() => found.events.forEach(put));
-    isNews = wasNews;
+    const wasCurrent = isCurrent;
+    isCurrent = false;
+    frame.insertAbove(() => found.events.forEach(show));
+    isCurrent = wasCurrent;
     first = found.events[0]?.id ?? first;
-    frame.offerEarlier(found.hasEarlier ? bringEarlier : null);
-    await look("", 200);
+    frame.offerEarlier(found.hasEarlier ? loadEarlier : null);
+    await refreshTools("", 200);
   }
 
-  function told({ event, payload }) {
-    if (event === "web.event") return payload.conversation === conversation && happened(payload);
-    if (early && event === "session.live") goesOn = payload;
-    if (!here || payload?.sessionKey !== here.sessionKey) return;
-    if (event === "session.live") return frame.showLive(payload, here.agent);
+  function onEvent({ event, payload }) {
+    if (event === "web.event") return payload.conversation === conversation && onChatEvent(payload);
+    if (pending && event === "session.live") liveEvent = payload;
+    if (!chat || payload?.sessionKey !== chat.sessionKey) return;
+    if (event === "session.live") return frame.showLive(payload, chat.agent);
     if (event === "session.outcome") {
-      frame.ended(payload.turn, Boolean(payload.reply) && payload.turn !== answered);
-      look(payload.turn ?? "", 60);
+      frame.endTurn(payload.turn, Boolean(payload.reply) && payload.turn !== answered);
+      refreshTools(payload.turn ?? "", 60);
     }
   }
 
-  /** Show what tools have done; then none runs any more of a turn that is over, or of all: null. */
-  async function look(over, limit = 200) {
-    const history = await link.call("chat.history", { sessionKey: here.sessionKey, limit }).catch(() => null);
+  /** Show recorded tool calls, and none as running of the turn `endedTurn`; null stands for all turns. */
+  async function refreshTools(endedTurn, limit = 200) {
+    const history = await link.call("chat.history", { sessionKey: chat.sessionKey, limit }).catch(() => null);
     const since = Number((first ?? "0").split("-")[0]);
-    frame.grown(() => {
-      if (history) frame.doing.recorded(history.items.filter((item) => (item.sinceMs ?? item.at) >= since));
-      frame.doing.over(over);
+    frame.keepAtEnd(() => {
+      if (history) frame.activity.showRecorded(history.items.filter((item) => (item.sinceMs ?? item.at) >= since));
+      frame.activity.end(endedTurn);
     });
   }
 
-  function happened(event) {
-    if (early) early.push(event);
-    else frame.grown(() => take(event));
+  function onChatEvent(event) {
+    if (pending) pending.push(event);
+    else frame.keepAtEnd(() => take(event));
   }
 
   function take(event) {
-    if (last && !isLater(event.id, last)) return;  // a second tab, a second connection
+    if (last && !isLater(event.id, last)) return;  // shown already, before a reconnect
     last = event.id;
     first ??= event.id;
-    put(event);
+    show(event);
   }
 
-  function put(event) {
-    if (event.kind === "message") add(event);
-    else if (event.kind === "deletion") known.get(event.message)?.remove();
-    else if (event.kind === "reaction") react(event);
+  function show(event) {
+    if (event.kind === "message") addMessage(event);
+    else if (event.kind === "deletion") elements.get(event.message)?.remove();
+    else if (event.kind === "reaction") addReaction(event);
   }
 
-  function add(event) {
-    const isOwn = event.from === here.person, isEarlier = event.id !== last;
+  function addMessage(event) {
+    const isOwn = event.from === chat.person, isEarlier = event.id !== last;
     if (event.card && !event.card.choices.length) {
       closed.add(event.card.id);
       const shown = cards.get(event.card.id);
-      if (shown?.contains(document.activeElement)) writing.focus();  // who has answered by keyboard goes on here
+      if (shown?.contains(document.activeElement)) writing.focus();  // the focused button is removed
       shown?.querySelector(".choices")?.remove();
       if (shown) return fill(shown.querySelector(".text"), rendered(event.html));
     }
     const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
       el("div", { class: "by" },
-        el("h2", { class: "who", text: isOwn ? "You" : here.agent }),
+        el("h2", { class: "who", text: isOwn ? "You" : chat.agent }),
         event.origin ? el("span", { class: "origin", text: event.origin }) : null,
         stamp(event.at)),
       event.replyTo ? quote(event.replyTo) : null,
-      event.html || event.text ? written(event) : null,
-      (event.files ?? []).map((file) => download(event.sid, file)),
+      event.html || event.text ? messageText(event) : null,
+      (event.files ?? []).map((file) => fileLink(event.sid, file)),
       event.card?.choices.length && !closed.has(event.card.id) ? cardOf(event.card) : null,
-      event.usage ? took(event.usage) : null,
-      marksOf(event, isOwn));
+      event.usage ? usageLine(event.usage) : null,
+      reactionsOf(event, isOwn));
     if (event.turn && !isEarlier) answered = event.turn;
-    const shown = event.turn && !isEarlier ? frame.arrived(made, event.text, event.turn) : made;
-    if (shown === made) frame.put(made, event.at + Math.min(parts(event.id)[1], 1023) / 1024);  // in one millisecond, too
+    const shown = event.turn && !isEarlier ? frame.replaceLive(made, event.text, event.turn) : made;
+    if (shown === made) frame.insert(made, event.at + Math.min(parts(event.id)[1], 1023) / 1024);  // also orders events of one millisecond
     if (event.card) cards.set(event.card.id, shown);
-    if (event.card) show(event.card.id);
-    known.set(event.id, shown);
-    for (const each of reacted.get(event.id)?.values() ?? []) react(each);
-    // Once, and when it is whole: what is read aloud while it grows is begun again and again.
-    if (isNews && !isOwn) heard.textContent = `${here.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
+    if (event.card) showRequest(event.card.id);
+    elements.set(event.id, shown);
+    for (const each of reactions.get(event.id)?.values() ?? []) addReaction(each);
+    // Only complete answers are read aloud: a screen reader would start live text again with each change.
+    if (isCurrent && !isOwn) liveRegion.textContent = `${chat.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
   }
 
-  function asked() {
-    frame.grown(() => asks.list.forEach((ask) => show(ask.id)));
+  function onRequestsChanged() {
+    frame.keepAtEnd(() => asks.list.forEach((ask) => showRequest(ask.id)));
   }
 
-  /** Show a request by its kind: it and its message come apart, in either order. */
-  function show(askId) {
+  /** Show a request in its message; the two arrive separately, in either order. */
+  function showRequest(askId) {
     const ask = asks.list.find((each) => each.id === askId), shown = cards.get(askId), buttons = shown?.querySelector(".choices");
-    if (!ask || !buttons || shown.dataset.kind) return;  // words that a person has begun to write stay
+    if (!ask || !buttons || shown.dataset.kind) return;  // shown already: keeps text that was entered
     shown.dataset.kind = ask.kind;
     if (ask.kind === "plan" || ask.kind === "question") {
       fill(shown.querySelector(".text"), el("p", {}, el("strong", { text: headline(ask) })), body(ask));
     }
-    buttons.replaceWith(choices(ask, (verdict, words) => answer(askId, verdict, words)));
+    buttons.replaceWith(choices(ask, (verdict, text) => answer(askId, verdict, text)));
   }
 
-  /** Return the choices of a request of which nothing else is known here yet. */
+  /** Return the choices of a request whose other fields are not known yet. */
   function cardOf(card) {
     const kind = card.choices.some(([verdict]) => verdict === "once") ? "tool" : "question";
-    return choices({ kind, what: "", offered: card.choices }, (verdict, words) => answer(card.id, verdict, words));
+    return choices({ kind, what: "", offered: card.choices }, (verdict, text) => answer(card.id, verdict, text));
   }
 
   function textOf(messageId) {
-    return known.get(messageId)?.querySelector(".text")?.textContent.slice(0, 120);
+    return elements.get(messageId)?.querySelector(".text")?.textContent.slice(0, 120);
   }
 
   function quote(quotedId) {
@@ -197,50 +198,50 @@ export function chatView(link, asks, conversation = null) {
     return quoted ? el("blockquote", { class: "quote", text: quoted }) : null;
   }
 
-  function react(event) {
-    const all = reacted.get(event.message) ?? new Map();
-    reacted.set(event.message, all);
-    if (all.has(event.from) && isLater(all.get(event.from).id, event.id)) return;
-    all.set(event.from, event);
-    marked.get(event.message)?.take(event);
+  function addReaction(event) {
+    const byAuthor = reactions.get(event.message) ?? new Map();
+    reactions.set(event.message, byAuthor);
+    if (byAuthor.has(event.from) && isLater(byAuthor.get(event.from).id, event.id)) return;
+    byAuthor.set(event.from, event);
+    bars.get(event.message)?.set(event);
   }
 
-  function marksOf({ id: messageId }, isOwn) {
-    const made = marks(isOwn ? {} : {
-      reply: () => writing.reply({ id: messageId, text: textOf(messageId) }),
+  function reactionsOf({ id: messageId }, isOwn) {
+    const bar = reactionBar(isOwn ? {} : {
+      reply: () => writing.setReply({ id: messageId, text: textOf(messageId) }),
       react: (emoji) => {
-        const reaction = made.of(here.person) === emoji ? "" : emoji;  // the same one again takes it back
-        link.call("web.send", { conversation, messageId: id(), replyTo: messageId, reaction }).catch((error) => frame.complain(error.message));
+        const reaction = bar.of(chat.person) === emoji ? "" : emoji;  // the same one again removes it
+        link.call("web.send", { conversation, messageId: newId(), replyTo: messageId, reaction }).catch((error) => frame.showProblem(error.message));
       },
     });
-    marked.set(messageId, made);
-    return made.element;
+    bars.set(messageId, bar);
+    return bar.element;
   }
 
   function answer(request, verdict, words = "") {
-    return link.call("web.send", { conversation, messageId: id(), answer: { request, verdict, words } });
+    return link.call("web.send", { conversation, messageId: newId(), answer: { request, verdict, words } });
   }
 
   function close() {
-    asks.removeEventListener("change", asked);
+    asks.removeEventListener("change", onRequestsChanged);
     writing.close();
     terminal?.close();
-    if (here) link.call("sessions.unsubscribe", { sessionKey: here.sessionKey }).catch(() => {});
+    if (chat) link.call("sessions.unsubscribe", { sessionKey: chat.sessionKey }).catch(() => {});
   }
 
-  asks.addEventListener("change", asked);
-  return { element: frame.element, connected, told, close };
+  asks.addEventListener("change", onRequestsChanged);
+  return { element: frame.element, onConnected, onEvent, close };
 }
 
-/** Whether another person has logged in since, in whatever tab: then drafts and unsent words are none of theirs. */
-function isAnother(person) {
+/** Whether another person has logged in since. Then the drafts of this tab are removed. */
+function isNewPerson(person) {
   const before = sessionStorage.getItem(PERSON);
   if (before && before !== person) sessionStorage.clear();
   sessionStorage.setItem(PERSON, person);
   return Boolean(before) && before !== person;
 }
 
-/** Return when an event was, and which one of its millisecond it is. */
+/** Return the time of an event, and its number within that millisecond. */
 function parts(eventId) {
   return eventId.split("-").map(Number);
 }

@@ -1,123 +1,124 @@
-// A conversation as it stands on the page: its head, its messages, and what is going on at its end.
+// The frame of a conversation: its head, its messages, and the live text of the running turn.
 
-import { doings } from "./doings.js";
-import { button, el, fill, problemLine, say } from "./dom.js";
-import { liveText } from "./live.js";
+import { turnActivity } from "./turn_activity.js";
+import { button, el, fill, problemLine, setMessage } from "./dom.js";
+import { liveText } from "./live_text.js";
 
+/** How close to the end or the beginning of the messages counts as being there. */
 const NEAR_PX = 80;
-/** How long an answer may be on its way: until then, what is known of it stays. */
+/** How long the live text of an ended turn stays while its answer has not arrived. */
 const ARRIVES_MS = 3000;
 
-/** Return an empty conversation; `stop()` ends its running turn, by those who may. */
+/** Return an empty conversation; `stop()` stops its running turn, if `mayStop()`. */
 export function conversationFrame(name, { stop, mayStop = () => true, panel = null, below = null }) {
   const messages = el("ol", { class: "messages", "aria-label": "Messages" });
-  const live = liveText(messages);
-  const doing = doings(put);
-  let bring = null;
+  const text = liveText(messages);
+  const activity = turnActivity(insert);
+  let loadEarlier = null;
   let isAtEnd = true;
-  let timer = null;  // of the seconds that are counted
-  let leaving = null;  // of live text whose answer doesn't arrive
-  let now = null;  // what goes on, and when that was by this clock
+  let timer = null;  // updates the elapsed seconds; null while no turn runs
+  let hideTimer = null;  // removes live text whose answer does not arrive
+  let live = null;  // the last `session.live`, with the offset of its clock to this one as `at`
   const title = el("h1", { text: name });
   const about = el("p", { class: "about" });
   const stopping = button("Stop", stop, { class: "stop", hidden: true });
   const problem = problemLine();
-  const earlier = button("Earlier messages", more, { class: "earlier", hidden: true });
+  const earlier = button("Earlier messages", showEarlier, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
-    onscroll: () => { isAtEnd = isNear(); if (scroller.scrollTop < NEAR_PX) more(); } }, earlier, messages, problem);
+    onscroll: () => { isAtEnd = isNearEnd(); if (scroller.scrollTop < NEAR_PX) showEarlier(); } }, earlier, messages, problem);
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stopping, panel), scroller, below);
 
-  // Who is at the end stays there, too, while what is below takes more room: words, files, a problem.
+  // Stay at the end when the composer below grows.
   new ResizeObserver(() => { if (isAtEnd) scroller.scrollTop = scroller.scrollHeight; }).observe(scroller);
 
-  function isNear() {
+  function isNearEnd() {
     return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
   }
 
-  /** Change it: a person who reads further up is left there, who is at the end stays at the end. */
-  function grown(change) {
-    const wasNear = isNear();
+  /** Run `change()`, and stay at the end of the messages if they were scrolled to the end. */
+  function keepAtEnd(change) {
+    const wasNear = isNearEnd();
     change();
     if (wasNear) scroller.scrollTop = scroller.scrollHeight;
   }
 
-  /** Change what stands above: what a person reads stays where it is. */
-  function above(change) {
-    const left = scroller.scrollHeight - scroller.scrollTop;
+  /** Run `change()`, which inserts messages above, without moving the visible messages. */
+  function insertAbove(change) {
+    const distance = scroller.scrollHeight - scroller.scrollTop;
     change();
-    scroller.scrollTop = scroller.scrollHeight - left;
+    scroller.scrollTop = scroller.scrollHeight - distance;
   }
 
-  /** Offer what is earlier, which `next()` brings; null: there is nothing. */
-  function offerEarlier(next) {
-    bring = next;
-    earlier.hidden = !next;
+  /** Offer earlier messages, which `load()` shows; null if there are none. */
+  function offerEarlier(load) {
+    loadEarlier = load;
+    earlier.hidden = !load;
   }
 
-  async function more() {
-    if (!bring || earlier.disabled) return;
+  async function showEarlier() {
+    if (!loadEarlier || earlier.disabled) return;
     earlier.disabled = true;
     try {
-      await bring();
+      await loadEarlier();
     } catch (error) {
-      return complain(error.message);
+      return showProblem(error.message);
     } finally {
       earlier.disabled = false;
     }
-    if (scroller.clientHeight && scroller.scrollTop < NEAR_PX) more();  // gone further up meanwhile
+    if (scroller.clientHeight && scroller.scrollTop < NEAR_PX) showEarlier();  // scrolled further up meanwhile
   }
 
-  const complain = (words) => say(problem, words);
+  const showProblem = (message) => setMessage(problem, message);
 
-  /** Put an element behind all that is older. */
-  function put(made, at) {
-    let before = live.element;
+  /** Insert an element after all older ones. */
+  function insert(made, at) {
+    let before = text.element;
     for (let each = before ? before.previousSibling : messages.lastChild; each && Number(each.dataset.at) > at; each = each.previousSibling) before = each;
     made.dataset.at = at;
     messages.insertBefore(made, before);
   }
 
-  /** Whether another turn is shown at work: what is answered beside that one ends nothing. */
-  const isBeside = (turn) => timer !== null && turn !== now.turn;
+  /** Whether another turn is shown as running, so that the end of `turn` does not end the live text. */
+  const isOther = (turn) => timer !== null && turn !== live.turn;
 
-  /** Show a turn's answer: live text becomes it, or else makes room. Return the element that it has. */
-  function arrived(made, text, turn) {
-    if (isBeside(turn)) return made;
-    const shown = live.become(made, text);
-    if (!shown) live.hide();
+  /** Turn the live text into the answer `made` of a turn, or remove it; return the element of the answer. */
+  function replaceLive(made, answer, turn) {
+    if (isOther(turn)) return made;
+    const shown = text.become(made, answer);
+    if (!shown) text.hide();
     return shown ?? made;
   }
 
   function clear() {
-    doing.clear();
-    live.hide();
+    activity.clear();
+    text.hide();
     fill(messages);
   }
 
-  /** Say whether a turn runs; one that has ended may have an answer on its way. */
-  function running(isRunning, { isArriving = false } = {}) {
+  /** Set whether a turn runs; with `isArriving`, the answer of an ended one will still arrive. */
+  function setRunning(isRunning, { isArriving = false } = {}) {
     stopping.hidden = !isRunning || !mayStop();
-    clearTimeout(leaving);
+    clearTimeout(hideTimer);
     if (isRunning) return;
     clearInterval(timer);
     timer = null;
-    if (isArriving) leaving = setTimeout(() => live.hide(), ARRIVES_MS);
-    else live.hide();
+    if (isArriving) hideTimer = setTimeout(() => text.hide(), ARRIVES_MS);
+    else text.hide();
   }
 
-  /** Take that a message has its outcome, by a turn or none. */
-  function ended(turn, isArriving) {
-    if (!isBeside(turn)) running(false, { isArriving });
+  /** Note that a turn has ended; null for an outcome without a turn. */
+  function endTurn(turn, isArriving) {
+    if (!isOther(turn)) setRunning(false, { isArriving });
   }
 
-  /** Show what is going on, as `session.live` tells it; `who` works. */
-  function showLive(told, who = "agent") {
-    grown(() => {
-      running(true);
-      now = { ...told, at: told.at - Date.now() };
-      doing.live(told);
-      live.show(told, who, told.at - told.since_ms);
+  /** Show the payload of `session.live`; `agent` is the agent's name. */
+  function showLive(payload, agent = "agent") {
+    keepAtEnd(() => {
+      setRunning(true);
+      live = { ...payload, at: payload.at - Date.now() };
+      activity.showLive(payload);
+      text.show(payload, agent, payload.at - payload.since_ms);
       tick();
     });
     timer ??= setInterval(tick, 1000);
@@ -125,10 +126,10 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
 
   function tick() {
     if (!scroller.isConnected) return clearInterval(timer);
-    const atMs = Date.now() + now.at;
-    doing.tick(atMs);
-    live.tick(atMs - now.since_ms);
+    const nowMs = Date.now() + live.at;
+    activity.tick(nowMs);
+    text.tick(nowMs - live.since_ms);
   }
 
-  return { element, messages, title, about, doing, put, arrived, clear, grown, above, offerEarlier, complain, running, ended, showLive };
+  return { element, messages, title, about, activity, insert, replaceLive, clear, keepAtEnd, insertAbove, offerEarlier, showProblem, setRunning, endTurn, showLive };
 }

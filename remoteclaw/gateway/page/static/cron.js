@@ -1,14 +1,16 @@
-// Cron jobs: when each is due, how its runs ended, and running, pausing and removing it.
+// The view of cron jobs: their schedules and runs, and actions on them.
 
-import { actions, twice } from "./actions.js";
-import { ago, button, duration, el, fill, id, moment, problemLine, say, stamp } from "./dom.js";
+import { actionRunner, confirmButtons } from "./actions.js";
+import { ago, button, duration, el, fill, newId, moment, problemLine, setMessage, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
 import { partsOf, sessionLink } from "./session_keys.js";
-import { looking } from "./looking.js";
-import { inWords } from "./schedule.js";
+import { poll } from "./polling.js";
+import { scheduleText } from "./schedule.js";
 
 const EVERY_MS = 2000;
-const RUNS = 20;
+/** How many runs of a job are listed. */
+const MAX_RUNS = 20;
+/** The states of runs, as text. */
 const OUTCOMES = {
   fired: "runs", done: "done", failed: "failed", dead: "given up after several tries", stopped: "stopped by a person",
   interrupted: "interrupted", dropped: "dropped", unknown: "its end is not known", skipped: "skipped",
@@ -18,79 +20,79 @@ export function cronView(link) {
   const list = el("ul", { class: "jobs" });
   const problem = problemLine();
   const notice = el("p", { class: "notice" });
-  const add = button("New job", () => openForm(link, add, { done: look }));
+  const add = button("New job", () => openForm(link, add, { onDone: refresh }));
   const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
   const rows = new Map();
 
-  async function look() {
+  async function refresh() {
     try {
       const [{ jobs }, status] = await Promise.all([link.call("cron.list"), link.call("cron.status")]);
-      const isStill = jobs.length && status.scheduler === "absent";
-      problem.hidden = !isStill;
-      if (isStill) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
-      say(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
+      const lacksScheduler = jobs.length && status.scheduler === "absent";
+      problem.hidden = !lacksScheduler;
+      if (lacksScheduler) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
+      setMessage(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
       add.hidden = !link.scopes.includes("admin");
       for (const [jobId, row] of rows) {
         if (!jobs.some((job) => job.id === jobId)) { row.element.remove(); rows.delete(jobId); }
       }
       for (const job of jobs) {
         if (!rows.has(job.id)) {
-          rows.set(job.id, jobRow(link, job.id, look));
+          rows.set(job.id, jobRow(link, job.id, refresh));
           list.append(rows.get(job.id).element);
         }
       }
       await Promise.all(jobs.map((job) => rows.get(job.id).show(job)));
     } catch (error) {
-      if (error.code === "UNAVAILABLE") return;  // the status line says that it is away
-      say(problem, error.message);
+      if (error.code === "UNAVAILABLE") return;  // which the status line shows
+      setMessage(problem, error.message);
     }
   }
 
-  return { element, connected: look, close: looking(look, EVERY_MS) };
+  return { element, onConnected: refresh, close: poll(refresh, EVERY_MS) };
 }
 
-/** Show a job's form in the place of what opens it, until it is done. */
-function openForm(link, opener, { job = null, back = opener, done }) {
-  const form = jobForm(link, { job, done() {
+/** Show a job's form in place of `opener` until it is closed; then `focused` gets the focus. */
+function openForm(link, opener, { job = null, focused = opener, onDone }) {
+  const form = jobForm(link, { job, onDone() {
     form.replaceWith(opener);
-    back.focus();
-    done();
+    focused.focus();
+    onDone();
   } });
   opener.replaceWith(form);
   form.querySelector("input").focus();
 }
 
-/** Return one job: an element that stays, so that what a person has opened or focused does. */
-function jobRow(link, jobId, look) {
+/** Return the row of a job, which is updated in place, so that focus and open parts stay. */
+function jobRow(link, jobId, refresh) {
   const name = el("h2"), when = el("p", { class: "when" }), about = el("p", { class: "about" });
   const facts = el("dl", { class: "facts" });
-  const told = el("p", { class: "told", role: "status" });
+  const note = el("p", { class: "note", role: "status" });
   const problem = problemLine();
   const runs = el("ol", { class: "runs" });
-  const history = el("details", { ontoggle: () => lookAtRuns() }, el("summary", { text: "History" }), runs);
+  const history = el("details", { ontoggle: () => refreshRuns() }, el("summary", { text: "History" }), runs);
   const run = button("Run now", () => act(begin));
   const pause = button("Pause", () => act(() => link.call("cron.update", { jobId, updates: { enabled: !job.enabled } })));
-  const edit = button("Change", () => openForm(link, choices, { job, back: edit, done: look }));
+  const edit = button("Change", () => openForm(link, choices, { job, focused: edit, onDone: refresh }));
   const others = [run, pause, edit];
-  const removing = twice(["Remove", "Keep", "Remove for good"], () => act(() => link.call("cron.remove", { jobId })), others);
+  const removing = confirmButtons(["Remove", "Keep", "Remove for good"], () => act(() => link.call("cron.remove", { jobId })), others);
   const choices = el("div", { class: "choices" }, others, removing);
-  const act = actions(choices.children, problem, look);
-  const element = el("li", { class: "job" }, name, when, about, facts, choices, told, problem, history);
+  const act = actionRunner(choices.children, problem, refresh);
+  const element = el("li", { class: "job" }, name, when, about, facts, choices, note, problem, history);
   let job = null, begun = null, shown = "", listed = "";
-  let asked = null;  // names a run that may have begun, so that it is begun once however often
+  let runKey = null;  // the idempotency key of a run, so that repeated attempts start it once
 
-  async function show(now) {
-    job = now;
-    const next = JSON.stringify([now, ago(now.nextRunMs ?? 0), link.scopes]);
+  async function show(current) {
+    job = current;
+    const next = JSON.stringify([job, ago(job.nextRunMs ?? 0), link.scopes]);
     if (next !== shown) draw();
     shown = next;
-    if (history.open || begun) await lookAtRuns();
+    if (history.open || begun) await refreshRuns();
   }
 
   function draw() {
     const [agent, channel, chat] = partsOf(job.sessionKey);
     name.textContent = job.name;
-    when.textContent = inWords(job.schedule);
+    when.textContent = scheduleText(job.schedule);
     fill(about, `${agent} is told: `, el("q", { text: job.message }));
     fill(facts,
       fact("Next", job.nextRunMs ? `${ago(job.nextRunMs)}, ${moment(job.nextRunMs)}` : job.enabled ? "never" : "paused"),
@@ -102,29 +104,29 @@ function jobRow(link, jobId, look) {
   }
 
   async function begin() {
-    asked ??= id();
+    runKey ??= newId();
     try {
-      begun = (await link.call("cron.run", { jobId }, { idempotencyKey: asked })).runId;
-      asked = null;
+      begun = (await link.call("cron.run", { jobId }, { idempotencyKey: runKey })).runId;
+      runKey = null;
     } catch (error) {
-      if (!error.retryable) asked = null;
+      if (!error.retryable) runKey = null;
       throw error;
     }
-    told.textContent = "It runs …";
+    note.textContent = "It runs …";
   }
 
-  async function lookAtRuns() {
+  async function refreshRuns() {
     if (!history.open && !begun) return;
-    const found = (await link.call("cron.runs", { jobId, limit: RUNS })).runs;
-    const own = found.find((each) => each.runId === begun);
+    const listedRuns = (await link.call("cron.runs", { jobId, limit: MAX_RUNS })).runs;
+    const own = listedRuns.find((each) => each.runId === begun);
     if (own && own.status !== "fired") {
       begun = null;
-      told.textContent = `The run has ended: ${outcome(own)}.`;
+      note.textContent = `The run has ended: ${outcome(own)}.`;
     }
-    const next = JSON.stringify(found);
+    const next = JSON.stringify(listedRuns);
     if (next === listed) return;
     listed = next;
-    fill(runs, found.length ? found.map((each) => runRow(each, job.sessionKey)) : el("li", { class: "notice", text: "It has not run yet." }));
+    fill(runs, listedRuns.length ? listedRuns.map((each) => runRow(each, job.sessionKey)) : el("li", { class: "notice", text: "It has not run yet." }));
   }
 
   return { element, show };
@@ -149,6 +151,6 @@ function runRow(run, sessionKey) {
   return el("li", { class: run.status },
     stamp(run.dueMs),
     el("span", { class: "outcome", text: outcome(run) }),
-    run.isManual ? el("span", { class: "about", text: "asked for by a person" }) : null,
+    run.isManual ? el("span", { class: "about", text: "started by a person" }) : null,
     run.runId ? sessionLink(sessionKey, "the session") : null);
 }

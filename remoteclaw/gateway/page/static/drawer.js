@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 
-/** Return the button of a drawer; `rest` is what can't be reached while it is open. */
+/** Return the button of a drawer; the element `rest` is inert while the drawer is open. */
 export function drawer(aside, rest) {
   const button = el("button", { class: "menu", type: "button", "aria-label": "Conversations", "aria-expanded": "false", "aria-controls": aside.id,
     onclick: () => (isOpen() ? close() : open()) }, "☰");

@@ -1,17 +1,18 @@
-// How messages look: what somebody wrote, the files of it, and what a turn took.
+// The elements of a message: its text, its files, and the usage of its turn.
 
 import { count, dollars, duration, el, rendered, size, stamp } from "./dom.js";
 import { get } from "./rpc.js";
-import { callOf, planCard, toolCard } from "./tools.js";
+import { callOf, planCard, toolCard } from "./tool_cards.js";
 
+/** The authors of items that are neither a person's nor an agent's. */
 const SPEAKERS = { error: "RemoteClaw", notice: "RemoteClaw" };
 
-/** Return a text as the gateway has made HTML of it, or as it is: of a very long one it makes none. */
-export function written({ html, text }) {
+/** Return the element of a text: its HTML, or the plain text where the gateway rendered none. */
+export function messageText({ html, text }) {
   return html ? rendered(html) : el("div", { class: "text plain", dir: "auto", text });
 }
 
-/** Return an item of a session's record; `agent` works there. */
+/** Return the element of an item of a session's record; `agent` is the agent's name. */
 export function item(recorded, agent) {
   if (recorded.role === "tool" || recorded.role === "plan") {
     const made = recorded.role === "tool" ? toolCard() : planCard();
@@ -22,21 +23,21 @@ export function item(recorded, agent) {
     el("div", { class: "by" },
       el("h2", { class: "who", text: (recorded.role === "agent" ? agent : SPEAKERS[recorded.role]) ?? recorded.from ?? recorded.role }),
       stamp(recorded.at)),
-    written(recorded));
+    messageText(recorded));
 }
 
-/** Return what a turn took, in words; null if nothing is known. */
-export function took(usage) {
-  const words = [
+/** Return a line with the duration, tokens and cost of a turn; null if none is known. */
+export function usageLine(usage) {
+  const text = [
     usage.durationMs && duration(usage.durationMs),
     usage.outputTokens && `${count(usage.outputTokens)} tokens`,
     usage.costUsd && dollars(usage.costUsd),
   ].filter(Boolean).join(" · ");
-  return words ? el("p", { class: "ended", text: words }) : null;
+  return text ? el("p", { class: "ended", text }) : null;
 }
 
-/** Return a file that can be saved: nothing that an agent sends is shown as a page or a picture. */
-export function download(sid, file) {
+/** Return a link that downloads a file. Files of agents are never shown as a page or a picture. */
+export function fileLink(sid, file) {
   const link = el("a", { class: "file", href: "#", onclick: async (event) => {
     event.preventDefault();
     const answer = await get(`/page/files/${sid}/${file.blob}?size=${file.size}`);

@@ -1,6 +1,6 @@
-// Changing what is shown by as little as that takes: what is read or selected stays where it is.
+// Updates elements with minimal changes, so that scroll positions and selections stay.
 
-/** Make an element like another one; what is new is taken from that. */
+/** Make `element` equal to `wanted`; new child nodes are moved from there. */
 export function morph(element, wanted) {
   for (const { name } of [...element.attributes]) if (!wanted.hasAttribute(name)) element.removeAttribute(name);
   for (const { name, value } of wanted.attributes) if (element.getAttribute(name) !== value) element.setAttribute(name, value);
@@ -10,7 +10,7 @@ export function morph(element, wanted) {
       element.insertBefore(child, current);
       continue;
     }
-    if (child.nodeType === Node.TEXT_NODE) retext(current, child.data);
+    if (child.nodeType === Node.TEXT_NODE) updateText(current, child.data);
     else morph(current, child);
     current = current.nextSibling;
   }
@@ -25,8 +25,8 @@ function isLike(one, other) {
   return one.nodeName === other.nodeName && one.classList?.[0] === other.classList?.[0];
 }
 
-/** Change a text node from where its text differs. */
-export function retext(node, text) {
+/** Replace the text of a text node from the first difference on. */
+export function updateText(node, text) {
   const before = node.data;
   let same = 0;
   while (same < before.length && before[same] === text[same]) same += 1;

@@ -1,29 +1,29 @@
-// Notifications on this device, also where it is locked: Web Push.
+// Notifications on this device by Web Push, also while it is locked.
 
-import { busy, button, el, workerScript } from "./dom.js";
+import { whileBusy, button, el, workerScript } from "./dom.js";
 
 const REFUSED = "This browser doesn't allow it: allow notifications of this page in the browser's settings.";
 const AWAY = "The browser's push service can't be reached: try again later.";
 const HOME_SCREEN = "To be notified on an iPhone or iPad, add this page to the home screen (Share → Add to Home Screen), and log in there.";
 
-/** What a person is asked and told about notifications. */
+/** Return the button that turns notifications on and off, with messages about it. */
 export function notifications(link) {
-  const toggle = button("", () => busy([toggle], change), { hidden: true });
-  const words = el("p", { class: "about", role: "status" });
-  const element = el("div", { class: "notify" }, toggle, words);
+  const toggle = button("", () => whileBusy([toggle], change), { hidden: true });
+  const note = el("p", { class: "about", role: "status" });
+  const element = el("div", { class: "notify" }, toggle, note);
   let key = null;
   let isOn = false;
 
-  /** Offer what the gateway and the browser can do; what was subscribed before goes on. */
-  async function connected() {
-    look();
+  /** Show the button if the gateway and the browser support Web Push, and renew an existing subscription. */
+  async function onConnected() {
+    reportVisibility();
     if (!link.scopes.includes("write")) return;
-    if (navigator.standalone === false) { words.textContent = HOME_SCREEN; return; }
+    if (navigator.standalone === false) { note.textContent = HOME_SCREEN; return; }
     if (!navigator.serviceWorker || !("PushManager" in window)) return;
     key = (await link.call("push.key").catch(() => ({}))).key;
     if (!key) return;
     show(Boolean(await subscription()));
-    if (isOn) await subscribe().catch(() => {});  // next time, it is tried again
+    if (isOn) await subscribe().catch(() => {});  // retried on the next connection
   }
 
   function show(nowOn) {
@@ -33,21 +33,21 @@ export function notifications(link) {
   }
 
   async function change() {
-    words.textContent = "";
+    note.textContent = "";
     try {
-      if (isOn) await forget(link);
-      else if (await Notification.requestPermission() !== "granted") words.textContent = REFUSED;
+      if (isOn) await unsubscribe(link);
+      else if (await Notification.requestPermission() !== "granted") note.textContent = REFUSED;
       else await subscribe();
       show(Boolean(await subscription()));
     } catch (error) {
-      words.textContent = error.code ? error.message : AWAY;
+      note.textContent = error.code ? error.message : AWAY;
     }
   }
 
   async function subscribe() {
     await navigator.serviceWorker.register(workerScript(), { scope: "/" });
     const { pushManager } = await navigator.serviceWorker.ready;
-    const bytes = Uint8Array.from(atob(key.replace(/-/g, "+").replace(/_/g, "/")), (one) => one.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(key.replace(/-/g, "+").replace(/_/g, "/")), (character) => character.charCodeAt(0));
     let found = await pushManager.getSubscription();
     if (found && String(new Uint8Array(found.options.applicationServerKey)) !== String(bytes)) {
       await found.unsubscribe();  // it was made for another gateway
@@ -58,28 +58,28 @@ export function notifications(link) {
     await link.call("push.subscribe", { endpoint, publicKey: keys.p256dh, auth: keys.auth });
   }
 
-  /** Say whether a chat is in view: then its messages are no news here. */
-  async function look() {
+  /** Report to the gateway whether a chat is in view, and close the notifications of that chat. */
+  async function reportVisibility() {
     const isVisible = document.visibilityState === "visible" && /^(#\/?(c\/.*)?)?$/.test(location.hash);
     if (link.scopes.includes("write")) link.call("push.visible", { isVisible }).catch(() => {});
     const worker = await navigator.serviceWorker?.getRegistration("/");
-    for (const one of isVisible && await worker?.getNotifications() || []) {
-      if (one.data.place === (location.hash || "#/")) one.close();
+    for (const each of isVisible && await worker?.getNotifications() || []) {
+      if (each.data.place === (location.hash || "#/")) each.close();
     }
   }
 
-  addEventListener("visibilitychange", look);
-  addEventListener("hashchange", look);
+  addEventListener("visibilitychange", reportVisibility);
+  addEventListener("hashchange", reportVisibility);
   navigator.serviceWorker?.addEventListener("message", ({ data }) => { location.hash = data.place; });
-  return { element, connected };
+  return { element, onConnected };
 }
 
 async function subscription() {
   return (await navigator.serviceWorker?.getRegistration("/"))?.pushManager.getSubscription();
 }
 
-/** Have this browser notified no more. */
-export async function forget(link) {
+/** End this browser's subscription. */
+export async function unsubscribe(link) {
   const found = await subscription();
   if (!found) return;
   await found.unsubscribe();

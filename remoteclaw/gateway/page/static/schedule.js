@@ -1,11 +1,11 @@
-// Schedules of cron jobs, in words.
+// The schedules of cron jobs as text.
 
 const weekday = new Intl.DateTimeFormat(undefined, { weekday: "long", timeZone: "UTC" });
 const DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
-/** Return a schedule in words; an expression that is not a plain time of day stays as it is. */
-export function inWords({ at, every, cron, tz }) {
+/** Return a schedule as text; a cron expression that is more than a time on some days is returned unchanged. */
+export function scheduleText({ at, every, cron, tz }) {
   const zone = tz ? ` (${tz})` : "";
   if (at) return `once, ${at.replace("T", " ")}${zone}`;
   if (every) return `every ${interval(every)}`;
@@ -29,5 +29,5 @@ function clock(expression) {
 
 function dayName(text) {
   const number = /^\d$/.test(text) ? Number(text) % 7 : DAYS.indexOf(text.slice(0, 3).toLowerCase());
-  return number < 0 ? text : weekday.format(Date.UTC(2023, 0, 1 + number));  // which was a Sunday
+  return number < 0 ? text : weekday.format(Date.UTC(2023, 0, 1 + number));  // 1 January 2023 was a Sunday
 }

@@ -1,19 +1,19 @@
-// Any session: to read, to look after, and to write in as an operator.
+// The view of any session, in which operators can also write.
 
 import { aboutSession } from "./about.js";
 import { askList } from "./asks.js";
 import { conversationFrame } from "./conversation.js";
 import { ago } from "./dom.js";
 import { item } from "./messages.js";
-import { sessionWriting } from "./session_writing.js";
+import { sessionComposer } from "./session_composer.js";
 import { terminalToggle } from "./terminal_toggle.js";
 
-/** How many items are read at once, and of a turn that has ended. */
-const PAGE = 200, OF_TURN = 60;
+/** How many items of the record are loaded at once, and after the end of a turn. */
+const PAGE = 200, TURN_PAGE = 60;
 
 export function sessionView(link, sessionKey, asks) {
   const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
-  const writing = sessionWriting(link, sessionKey, (message) => frame.grown(() => show([message], (made) => made)));
+  const writing = sessionComposer(link, sessionKey, (message) => frame.keepAtEnd(() => show([message], (made) => made)));
   const about = aboutSession(link, sessionKey);
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
@@ -23,26 +23,27 @@ export function sessionView(link, sessionKey, asks) {
   });
   const terminal = terminalToggle(link, sessionKey, frame.element);
   frame.about.after(terminal.element);
-  const known = new Set();
+  const shown = new Set();  // the names of the shown items
   let key = null, agent = "agent";
   let isWorking = false;
-  let goesOn = null;  // what is told of the turn that runs before it is known which session this is
+  let liveEvent = null;  // the last `session.live` that arrived before `key` was known
 
-  async function connected() {
-    frame.complain("");
-    writing.connected();
+  async function onConnected() {
+    frame.showProblem("");
+    writing.onConnected();
     try {
       key = (await link.call("sessions.subscribe", { sessionKey })).sessionKey;
-      waiting.look();
-      await look();
-      if (goesOn?.sessionKey === key && isWorking) frame.showLive(goesOn, agent);
-      goesOn = null;
+      waiting.refresh();
+      await refresh();
+      if (liveEvent?.sessionKey === key && isWorking) frame.showLive(liveEvent, agent);
+      liveEvent = null;
     } catch (error) {
-      frame.complain(error.message);
+      frame.showProblem(error.message);
     }
   }
 
-  async function look(over = "", limit = PAGE) {
+  /** Load the newest items; `endedTurn` is a turn whose tools have ended. */
+  async function refresh(endedTurn = "", limit = PAGE) {
     const [history, facts] = await Promise.all([
       link.call("chat.history", { sessionKey: key, limit }).catch(() => null),
       link.call("sessions.show", { sessionKey: key }),
@@ -52,48 +53,48 @@ export function sessionView(link, sessionKey, asks) {
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
     about.show(facts);
     isWorking = facts.state !== "idle";
-    frame.grown(() => {
-      if (history) bring(history);
-      frame.doing.over(isWorking ? over : null);
-      frame.running(isWorking);
+    frame.keepAtEnd(() => {
+      if (history) showNewest(history);
+      frame.activity.end(isWorking ? endedTurn : null);
+      frame.setRunning(isWorking);
     });
   }
 
-  /** Show the newest of a record; if nothing of it is known, it is another conversation. */
-  function bring({ items, before }) {
-    if (![...keyed(items)].some(([name]) => known.has(name))) {
-      if (known.size) frame.clear();
-      known.clear();
-      offer(before);
+  /** Show the newest items. If none of them is shown already, they belong to another conversation. */
+  function showNewest({ items, before }) {
+    if (![...keyed(items)].some(([name]) => shown.has(name))) {
+      if (shown.size) frame.clear();
+      shown.clear();
+      offerEarlier(before);
     }
-    show(items, (made, { role, text, turn }) => role === "agent" ? frame.arrived(made, text, turn) : made);
+    show(items, (made, { role, text, turn }) => role === "agent" ? frame.replaceLive(made, text, turn) : made);
   }
 
-  function offer(before) {
+  function offerEarlier(before) {
     frame.offerEarlier(before ? async () => {
       const older = await link.call("chat.history", { sessionKey: key, limit: PAGE, before });
-      frame.above(() => show(older.items, (made) => made));
-      offer(older.before);
+      frame.insertAbove(() => show(older.items, (made) => made));
+      offerEarlier(older.before);
     } : null);
   }
 
-  /** Show what is recorded and not shown yet, as elements that `become` returns. */
-  function show(items, become) {
-    frame.doing.recorded(items);
+  /** Show the items that are not shown yet; `place(made, recorded)` returns `made` if it has to be inserted. */
+  function show(items, place) {
+    frame.activity.showRecorded(items);
     for (const [name, recorded] of keyed(items)) {
-      if (known.has(name) || recorded.role === "tool" || recorded.role === "plan") continue;
-      known.add(name);
+      if (shown.has(name) || recorded.role === "tool" || recorded.role === "plan") continue;
+      shown.add(name);
       const made = item(recorded, agent);
       made.dataset.at = recorded.at;
-      if (become(made, recorded) === made) frame.put(made, recorded.at);
+      if (place(made, recorded) === made) frame.insert(made, recorded.at);
     }
   }
 
-  function told({ event, payload }) {
-    if (!key && event === "session.live") goesOn = payload;
+  function onEvent({ event, payload }) {
+    if (!key && event === "session.live") liveEvent = payload;
     if (!key || payload?.sessionKey !== key) return;
     if (event === "session.live") frame.showLive(payload, agent);
-    if (event === "session.outcome") look(payload.turn ?? "", OF_TURN).catch(() => {});  // once it is back, it looks again
+    if (event === "session.outcome") refresh(payload.turn ?? "", TURN_PAGE).catch(() => {});  // onConnected() refreshes after an outage
   }
 
   function close() {
@@ -102,10 +103,10 @@ export function sessionView(link, sessionKey, asks) {
     link.call("sessions.unsubscribe", { sessionKey }).catch(() => {});
   }
 
-  return { element: frame.element, connected, told, close };
+  return { element: frame.element, onConnected, onEvent, close };
 }
 
-/** Yield each item of a record with a name for it: several of one moment are told apart. */
+/** Yield each item of a record with a unique name, also for items of the same time. */
 function* keyed(items) {
   const counts = {};
   for (const recorded of items) {

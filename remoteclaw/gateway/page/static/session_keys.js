@@ -1,39 +1,39 @@
-// Sessions by their keys: how people know them, and where they are shown.
+// Names and addresses of sessions, from their keys.
 
 import { el } from "./dom.js";
 import { get } from "./rpc.js";
 
-let own = null;  // how the keys of one's own conversations begin
+let own = null;  // the common prefix of the keys of the person's own conversations
 
-/** Learn which conversations are one's own, where no chat has been open that tells. */
-export async function learnOwn() {
+/** Load the prefix of the person's own conversations, unless a chat has set it already. */
+export async function loadOwnKey() {
   const answer = own ? null : await get("/page/whoami").catch(() => null);
-  if (answer?.ok) owns((await answer.json()).session);
+  if (answer?.ok) setOwn((await answer.json()).session);
 }
 
-/** Take that a session is one of one's own conversations; null: there are none. */
-export function owns(sessionKey) {
+/** Set the key of one of the person's own conversations; null if the person has none. */
+export function setOwn(sessionKey) {
   own = sessionKey?.replace(/[^:]*$/, "") ?? null;
 }
 
-/** Return the key of one's own first conversation, if it is known. */
-export function ownFirst() {
+/** Return the key of the person's first conversation, null if it is not known. */
+export function firstOwnKey() {
   return own && `${own}_`;
 }
 
-/** Return the agent, the channel and the chat of a session. */
+/** Return the agent, the channel and the chat of a session key. */
 export function partsOf(sessionKey) {
   const [agent, channel, , chat] = sessionKey.split("/").map((part) => decodeURIComponent(part.split(":")[0]));
   return [agent, channel, chat];
 }
 
-/** Return a session as people know it who have no title of it. */
+/** Return the name of a session without a title. */
 export function nameOf(sessionKey) {
   return partsOf(sessionKey).filter(Boolean).join(" · ");
 }
 
-/** Return the place of a session: one's own conversations are there to write in, others to read. */
-export function placeOf(sessionKey) {
+/** Return the address of a session: the chat of an own conversation, or the view of any other session. */
+export function addressOf(sessionKey) {
   if (!own || !sessionKey.startsWith(own)) return `#/s/${encodeURIComponent(sessionKey)}`;
   const conversation = sessionKey.slice(own.length);
   return conversation === "_" ? "#/" : `#/c/${conversation}`;
@@ -41,5 +41,5 @@ export function placeOf(sessionKey) {
 
 /** Return a link to a session. */
 export function sessionLink(sessionKey, text = nameOf(sessionKey)) {
-  return el("a", { href: placeOf(sessionKey), text, title: sessionKey });
+  return el("a", { href: addressOf(sessionKey), text, title: sessionKey });
 }

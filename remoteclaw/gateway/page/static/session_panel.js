@@ -1,13 +1,14 @@
-// What is known of a session, and what operators can do about it.
+// The details of a session, and actions of operators on it.
 
-import { twice } from "./actions.js";
+import { confirmButtons } from "./actions.js";
 import { archivePanel } from "./archive.js";
-import { count, dollars, duration, el, fill, moment, problemLine, say } from "./dom.js";
+import { count, dollars, duration, el, fill, moment, problemLine, setMessage } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 import { tracePanel } from "./trace.js";
 
+/** The queue modes with their meaning. */
 const MODES = {
-  aside: "aside: a new message is answered beside the running turn",
+  aside: "aside: a new message is answered during the running turn",
   collect: "collect: all that waits is answered in one turn",
   followup: "followup: each message has a turn of its own",
   steer: "steer: the agent gets it while it works",
@@ -25,36 +26,37 @@ export function sessionPanel(link, sessionKey) {
   const mode = el("select", { onchange: () => act(saveMode) },
     el("option", { value: "", text: "as configured" }), Object.keys(MODES).map((value) => el("option", { value, text: value })));
   const queueing = el("div", { class: "setting" }, el("label", {}, "While it is busy", mode));
-  const ending = el("div", { class: "choices" }, twice(["End the conversation", "Keep it", "End it: the next message begins a new one"], () => act(reset)));
+  const ending = el("div", { class: "choices" }, confirmButtons(["End the conversation", "Keep it", "End it: the next message begins a new one"], () => act(reset)));
   const element = el("div", { class: "inside" }, facts, labelling, queueing, ending, problem, done,
     archive.element, tracePanel(link, sessionKey));
   let saved = "";
 
-  async function look() {
+  async function refresh() {
     try {
       show(await link.call("sessions.show", { sessionKey }));
     } catch (error) {
-      say(problem, error.message);
+      setMessage(problem, error.message);
     }
   }
 
-  function show(known) {
-    const { queue, usage } = known;
+  /** Show the result of `sessions.show`. */
+  function show(session) {
+    const { queue, usage } = session;
     fill(facts,
-      fact("Conversation", known.title),
-      fact("Key", el("code", { text: known.key })),
-      fact("Agent", [known.agent, known.model, known.project && `project ${known.project}`].filter(Boolean).join(" · ")),
-      fact("State", [known.state, known.host && `on ${known.host}`, known.waiting && `${count(known.waiting)} waiting`,
-        known.postponedUntilMs && `waits until ${moment(known.postponedUntilMs)} (${known.postponed})`].filter(Boolean).join(" · ")),
-      fact("Last message", moment(known.lastMessageMs)),
-      fact("Started by", known.startedBy && sessionLink(known.startedBy, known.startedBy)),
-      fact("Has started", known.hasStarted.length ? known.hasStarted.map((key) => el("div", {}, sessionLink(key, key))) : null),
+      fact("Conversation", session.title),
+      fact("Key", el("code", { text: session.key })),
+      fact("Agent", [session.agent, session.model, session.project && `project ${session.project}`].filter(Boolean).join(" · ")),
+      fact("State", [session.state, session.host && `on ${session.host}`, session.waiting && `${count(session.waiting)} waiting`,
+        session.postponedUntilMs && `waits until ${moment(session.postponedUntilMs)} (${session.postponed})`].filter(Boolean).join(" · ")),
+      fact("Last message", moment(session.lastMessageMs)),
+      fact("Started by", session.startedBy && sessionLink(session.startedBy, session.startedBy)),
+      fact("Has started", session.hasStarted.length ? session.hasStarted.map((key) => el("div", {}, sessionLink(key, key))) : null),
       fact("Queue", `${MODES[queue.mode]}; ${queue.debounceMs ? `after ${duration(queue.debounceMs)} of quiet` : "at once"}; ${queue.cap ? `at most ${count(queue.cap)}, then ${queue.drop}` : "any number"}`),
       fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · ${dollars(usage.costUsd)}` : ""} · ${duration(usage.durationMs)}`));
     labelling.hidden = !link.scopes.includes("write");
     queueing.hidden = ending.hidden = !link.scopes.includes("admin");
-    if (label.value === saved) label.value = known.label ?? "";  // else somebody writes another one
-    saved = known.label ?? "";
+    if (label.value === saved) label.value = session.label ?? "";  // else the user is editing it
+    saved = session.label ?? "";
     mode.value = queue.own.includes("mode") ? queue.mode : "";
   }
 
@@ -65,28 +67,28 @@ export function sessionPanel(link, sessionKey) {
   }
 
   async function saveMode() {
-    const set = await link.call("sessions.queue", { sessionKey, ...(mode.value ? { mode: mode.value } : { reset: true }) });
-    return `From the next turn on: ${MODES[set.mode]}.`;
+    const updated = await link.call("sessions.queue", { sessionKey, ...(mode.value ? { mode: mode.value } : { reset: true }) });
+    return `From the next turn on: ${MODES[updated.mode]}.`;
   }
 
   async function reset() {
     await link.call("sessions.reset", { sessionKey });
-    archive.look();
+    archive.refresh();
     return "The conversation has ended, and is kept below.";
   }
 
-  async function act(what) {
-    say(problem, "");
+  async function act(action) {
+    setMessage(problem, "");
     done.textContent = "";
     try {
-      done.textContent = await what();
+      done.textContent = await action();
     } catch (error) {
-      say(problem, error.message);
+      setMessage(problem, error.message);
     }
-    await look();
+    await refresh();
   }
 
-  return { element, look, show };
+  return { element, refresh, show };
 }
 
 function fact(term, value) {

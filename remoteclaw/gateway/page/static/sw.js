@@ -1,4 +1,4 @@
-// The service worker: shows what the gateway notifies of, and opens its place. It caches nothing.
+// The service worker: shows notifications, and opens their conversation on a click. It caches nothing.
 
 addEventListener("install", () => skipWaiting());
 addEventListener("activate", (event) => event.waitUntil(clients.claim()));
@@ -8,7 +8,7 @@ addEventListener("notificationclick", (event) => {
   event.waitUntil(open(event.notification.data.place));
 });
 
-/** A place has one notification at a time: the newest. Browsers want each push shown. */
+/** Show a notification, which replaces the last one of the same conversation. Browsers require one per push. */
 function show({ title, body, place }) {
   return registration.showNotification(title, { body, tag: place, renotify: true, icon: "/page/icon.png", data: { place } });
 }

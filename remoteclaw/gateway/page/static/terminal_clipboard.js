@@ -1,28 +1,28 @@
-// What a program in a terminal offers for copying: it gets nowhere before a person has said so.
+// The text that a program in a terminal offers for the clipboard. It is copied only when a user confirms.
 
-import { button, el, say } from "./dom.js";
+import { button, el, setMessage } from "./dom.js";
 
-/** Return the offer, of which nothing is seen before there is one; `offer(text)` replaces the last. */
-export function offered() {
-  const told = el("span", { class: "about", role: "status" });
+/** Return the element of the offer, hidden until `offer(text)` sets a text. */
+export function clipboardOffer() {
+  const note = el("span", { class: "about", role: "status" });
   const preview = el("textarea", { rows: "2", readonly: true, "aria-label": "What the program offers" });
-  const copy = button("Copy what the program offers", copied);
+  const copy = button("Copy what the program offers", copyText);
   const drop = button("Drop it", () => { element.hidden = true; });
-  const element = el("div", { class: "tty-offer", hidden: true }, preview, copy, drop, told);
+  const element = el("div", { class: "tty-offer", hidden: true }, preview, copy, drop, note);
 
-  async function copied() {
+  async function copyText() {
     try {
       await navigator.clipboard.writeText(preview.value);
-      say(told, "Copied.");
-    } catch {  // over plain http, browsers have no clipboard for pages
+      setMessage(note, "Copied.");
+    } catch {  // pages have no clipboard over plain HTTP
       preview.select();
-      say(told, "Your browser lets no page copy here: press Ctrl+C.");
+      setMessage(note, "Your browser does not let this page copy: press Ctrl+C.");
     }
   }
 
   function offer(text) {
     preview.value = String(text);
-    say(told, "");
+    setMessage(note, "");
     element.hidden = !preview.value;
   }
 

@@ -1,4 +1,4 @@
-// Keys of a browser as a terminal's: what is text comes as input, what is a key has a name.
+// Converts the browser's keys into those of `terminals.type`. Text arrives as input events instead.
 
 const NAMES = {
   Enter: "enter", Tab: "tab", Escape: "esc", Backspace: "backspace", Delete: "delete", Insert: "insert",
@@ -9,8 +9,8 @@ const FUNCTION = /^F([1-9]|1[0-2])$/;
 const isMac = /mac|iphone|ipad/i.test(navigator.platform);
 
 /**
- * Return what a keydown means: `k:NAME` for the terminal, `leave` for the way out, or null, which
- * leaves it to the browser: text, which comes as input, and what browsers keep for themselves.
+ * Return the meaning of a keydown: `k:NAME` for the terminal, `leave` to leave it, or null for text
+ * and for the browser's own shortcuts, which the browser handles.
  */
 export function keyOf(event, { hasSelection = false, isMacKeyboard = isMac } = {}) {
   const { key, ctrlKey: ctrl, altKey: alt, shiftKey: shift, metaKey: meta } = event;
@@ -25,26 +25,26 @@ export function keyOf(event, { hasSelection = false, isMacKeyboard = isMac } = {
 }
 
 function named(name, { ctrl, alt, shift }) {
-  if (name === "tab" && (ctrl || alt)) return null;  // goes to other tabs and windows
-  if (name === "insert" && (ctrl || shift)) return null;  // copies and pastes
+  if (name === "tab" && (ctrl || alt)) return null;  // switches tabs and windows
+  if (name === "insert" && (ctrl || shift)) return null;  // copy and paste
   return `k:${ctrl ? "ctrl+" : ""}${alt ? "alt+" : ""}${shift ? "shift+" : ""}${name}`;
 }
 
 function control(key, { alt, shift, hasSelection }) {
   if (key === "_" || key === "/") return `k:ctrl+${key}`;  // undo
-  if (shift || alt || "wtnv".includes(key)) return null;  // windows and tabs, and a paste comes as one
-  if (key === "c" && hasSelection) return null;  // copies
+  if (shift || alt || "wtnv".includes(key)) return null;  // shortcuts for windows and tabs; Ctrl+V arrives as a paste event
+  if (key === "c" && hasSelection) return null;  // copy
   if (key === "[") return "k:esc";
   if (key === " ") return "k:ctrl+space";
-  return /^[a-z\]]$/.test(key) ? `k:ctrl+${key}` : null;  // others zoom, and choose tabs
+  return /^[a-z\]]$/.test(key) ? `k:ctrl+${key}` : null;  // others zoom or select tabs
 }
 
-/** Return the keys of a text that was typed; the key Ctrl of the key bar holds for a letter. */
+/** Return the keys of a typed text; `isControl` applies the key bar's Ctrl to a single letter. */
 export function keysOfText(text, isControl = false) {
   return isControl && /^[a-z]$/i.test(text) ? [`k:ctrl+${text.toLowerCase()}`] : [`t:${text}`];
 }
 
-/** Return a key of the key bar as it is pressed. */
+/** Return the key of a button of the key bar; `isControl` applies Ctrl to arrow keys. */
 export function keyOfBar(name, isControl = false) {
   return `k:${isControl && ["up", "down", "left", "right"].includes(name) ? "ctrl+" : ""}${name}`;
 }

@@ -1,26 +1,26 @@
-// The screen of a terminal, as state: frames are applied in their order, and a gap is noticed.
-// Nothing here is drawn. A frame is described in docs/terminals.md.
+// The state of a terminal's screen: applies frames in order, and detects gaps. It draws nothing.
+// docs/terminals.md describes frames.
 
-/** The most cells of a screen: what claims more is no screen. */
+/** The largest screen; a larger one in a frame is cut. */
 const MAX_COLS = 500, MAX_ROWS = 200;
 
 export class ScreenState {
-  revision = null;  // null: nothing is known yet, or something is missing
+  revision = null;  // null before the first frame, and after a gap
   cols = 0;
   rows = 0;
-  lines = [];  // of each row its runs
+  lines = [];  // the runs of each row
   cursor = { row: 0, col: 0, visible: false, shape: "block" };
   title = "";
   modes = {};
   history = 0;
 
   /**
-   * Apply a frame; return the rows that it changes, as a set. Null: it differs from a state that is
-   * not known here, so that all is needed again.
+   * Apply a frame; return the set of the rows that it changes. Null after a gap: the frame refers to
+   * a state that is not known here, so that a full frame is needed.
    */
-  take(frame) {
+  apply(frame) {
     const isWhole = frame.since === null;
-    if (!isWhole && frame.revision <= this.revision) return new Set();  // told before
+    if (!isWhole && frame.revision <= this.revision) return new Set();  // applied already
     if (!isWhole && frame.since !== this.revision) {
       this.revision = null;
       return null;
@@ -37,7 +37,7 @@ export class ScreenState {
     return changed;
   }
 
-  /** Take the size of a frame; return the rows that are other ones for it. */
+  /** Apply the size of a frame; return the set of the rows that are new. */
   #size(frame, isWhole) {
     const before = this.rows;
     this.cols = Math.min(frame.cols ?? this.cols, MAX_COLS);
@@ -61,10 +61,10 @@ export function textOf(runs) {
   return runs.map(([text]) => text).join("").trimEnd();
 }
 
-/** How many rows of what has left the screen are fetched at once. */
+/** How many rows of the scrollback are fetched at once. */
 export const CHUNK = 500;
 
-/** Return which rows to fetch next above those from `first` on; null: there are none. */
+/** Return the rows to fetch next, above the row `first`; null if there are none. */
 export function chunkAbove(first) {
   const start = Math.max(0, first - CHUNK);
   return first > 0 ? { start, count: first - start } : null;

@@ -1,28 +1,28 @@
-// Rows of a terminal's screen as elements: text nodes and classes, whatever a program prints.
+// Draws the rows of a terminal's screen as text nodes and classes only, whatever a program prints.
 
 import { el } from "./dom.js";
 
 const COLOUR = /^#[0-9a-f]{6}$/i;
-/** The levels of the 6 × 6 × 6 colours among 256. */
+/** The intensities of the 6 × 6 × 6 cube of the 256 colours. */
 const LEVELS = [0, 95, 135, 175, 215, 255];
 const pen = document.createElement("canvas").getContext("2d");
-const widths = new Map();  // of each character that is no ASCII: whether its glyph is one cell wide
+const widths = new Map();  // by character outside of ASCII: whether its glyph is one cell wide
 let font = "";
 
-/** Have characters be measured in the font of an element. */
-export function measuredIn(element) {
+/** Measure characters in the font of an element. */
+export function setMeasuringFont(element) {
   const { fontFamily } = getComputedStyle(element);
   if (font !== fontFamily) widths.clear();
   font = fontFamily;
   pen.font = `100px ${fontFamily}`;
 }
 
-/** Draw a row anew. */
+/** Replace the content of a row. */
 export function drawRow(element, runs) {
   element.replaceChildren(...runs.flatMap(([text, style]) => pieces(String(text), style ?? {})));
 }
 
-/** Return a row that is drawn. */
+/** Return the element of a row. */
 export function rowOf(runs) {
   const made = el("div", { class: "tty-row" });
   drawRow(made, runs);
@@ -30,8 +30,8 @@ export function rowOf(runs) {
 }
 
 function pieces(text, style) {
-  const characters = style.c ? [text] : Array.from(text);  // a cluster is one character of several
-  const cells = style.w === 2 ? boxed(characters, "wide") : style.c ? boxed(characters, "narrow") : fitted(text, characters);
+  const characters = style.c ? [text] : Array.from(text);  // a cluster of code points is one character
+  const cells = style.w === 2 ? boxed(characters, "wide") : style.c ? boxed(characters, "narrow") : fitToCells(text, characters);
   const classes = classesOf(style);
   const [fore, back] = coloursOf(style);
   for (const [colour, kind] of [[fore, "fg"], [back, "bg"]]) {
@@ -55,12 +55,12 @@ function classesOf(style) {
   return classes;
 }
 
-/** Return the colours of letters and paper; those of inverse cells change places. */
+/** Return the colours of text and background, exchanged for inverse cells. */
 function coloursOf({ fg, bg, v }) {
   return v ? [bg ?? "paper", fg ?? "ink"] : [fg, bg];
 }
 
-/** Return a colour that has no class as CSS writes it, else null. */
+/** Return the CSS of a colour that has no class, else null. */
 function rgbOf(colour) {
   if (typeof colour === "string") return COLOUR.test(colour) ? colour : null;
   if (!Number.isInteger(colour) || colour < 16 || colour > 255) return null;
@@ -69,14 +69,14 @@ function rgbOf(colour) {
   return `rgb(${[Math.trunc(cube / 36), Math.trunc(cube / 6) % 6, cube % 6].map((level) => LEVELS[level]).join(" ")})`;
 }
 
-/** Return a link's address; null: it is none that may be followed from here. */
+/** Return the address of an http(s) link, else null. */
 function addressOf(link) {
   const url = typeof link === "string" && URL.canParse(link) ? new URL(link) : null;
   return url && ["http:", "https:"].includes(url.protocol) ? url.href : null;
 }
 
-/** Return a text of narrow cells: a character whose glyph has another width gets a box of one cell. */
-function fitted(text, characters) {
+/** Return a text of narrow cells, in which a character with a wider or narrower glyph is in a box of one cell. */
+function fitToCells(text, characters) {
   if (/^[\x20-\x7e]*$/.test(text)) return [text];
   const made = [];
   for (const each of characters) {
@@ -100,7 +100,7 @@ function boxed(characters, width) {
   return characters.map((text) => el("span", { class: `tty-${width}`, text }));
 }
 
-/** Return what is selected of rows: each is a line without the blanks at its end. */
+/** Return the selected text of rows, one line each, without trailing blanks. */
 export function selectedText(rows, selection = getSelection()) {
   if (!selection.rangeCount || selection.isCollapsed) return "";
   const range = selection.getRangeAt(0);

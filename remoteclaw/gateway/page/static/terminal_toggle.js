@@ -1,11 +1,12 @@
-// The button between a conversation and its terminal, which is fetched when a person asks for it.
+// The button that switches between a conversation and its terminal, which is loaded on first use.
 
 import { button, el } from "./dom.js";
-import { notLoaded } from "./later.js";
+import { notLoaded } from "./lazy_view.js";
 
+/** The prefix of the keys in the session storage of sessions whose terminal is shown. */
 const SHOWN = "remoteclaw.terminal ";
 
-/** Return the button of a session's terminal, which is shown in the place of a conversation. */
+/** Return the button that shows a session's terminal in place of its conversation. */
 export function terminalToggle(link, sessionKey, conversation) {
   const toggle = button("Terminal", () => show(!isShown()), { class: "terminal-toggle", "aria-pressed": "false" });
   let pane = null, isClosed = false;
@@ -22,7 +23,7 @@ export function terminalToggle(link, sessionKey, conversation) {
   }
 
   async function mount() {
-    const loaded = await import("./terminal.js").catch(() => null);
+    const loaded = await import("./terminal_pane.js").catch(() => null);
     if (isClosed) return;
     if (!loaded) return conversation.append(el("div", { class: "terminal" }, notLoaded()));
     pane = await loaded.terminalPane(link, sessionKey);
@@ -36,6 +37,6 @@ export function terminalToggle(link, sessionKey, conversation) {
     pane?.close();
   }
 
-  if (sessionStorage.getItem(SHOWN + sessionKey)) show(true);  // it was before the page was loaded again
+  if (sessionStorage.getItem(SHOWN + sessionKey)) show(true);  // it was shown before a reload
   return { element: toggle, close };
 }

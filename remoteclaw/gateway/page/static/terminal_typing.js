@@ -1,75 +1,76 @@
-// The keyboard of a terminal, for who has it: keys, composed text and pastes, in their order.
+// The keyboard input of a terminal: sends keys, composed text and pastes in order.
 
 import { button, el } from "./dom.js";
 import { keyOf, keyOfBar, keysOfText } from "./terminal_keys.js";
 
-/** How many keys go in one call, and how much is pasted at once. */
-const MAX_KEYS = 256, MAX_PASTED = 100_000;
+/** How many keys are sent in one call, and the longest paste, in characters. */
+const MAX_KEYS = 256, MAX_PASTE_CHARS = 100_000;
+/** The buttons of the key bar: text, key and label. */
 const BAR = [["Esc", "esc", "Escape"], ["Tab", "tab", "Tab"], ["Ctrl"], ["←", "left", "Left"], ["↑", "up", "Up"], ["↓", "down", "Down"], ["→", "right", "Right"],
   ["⌫", "backspace", "Backspace"], ["⏎", "enter", "Enter"]];
 
 /**
- * Return the field that takes the keyboard, and the key bar. `send(method, params)` makes a call,
- * `refused(error)` is told what was not taken, `hasSelection()` whether Ctrl-C copies, `leave()`
- * has the focus somewhere else, and `typed()` is called before anything is sent.
+ * Return the input field and the key bar. `send(method, params)` makes a call, `onRefused(error)`
+ * receives a refusal, `hasSelection()` returns whether Ctrl-C copies, `leave()` moves the focus away,
+ * and `onInput()` is called before each input.
  */
-export function typing({ send, refused, hasSelection, leave, typed }) {
+export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput }) {
   const field = el("textarea", { class: "tty-keys", rows: "1", "aria-label": "Type into the terminal", autocomplete: "off", autocapitalize: "off",
     autocorrect: "off", spellcheck: "false", "data-gramm": "false", disabled: true });
-  const sticky = button("Ctrl", () => hold(!isHeld()), { "aria-pressed": "false", "aria-label": "Control, for the next key" });
+  const controlKey = button("Ctrl", () => hold(!isHeld()), { "aria-pressed": "false", "aria-label": "Control, for the next key" });
   const bar = el("div", { class: "tty-keybar", role: "toolbar", "aria-label": "Keys" }, BAR.map(([text, name, label]) => name
-    ? button(text, () => { put(keyOfBar(name, isHeld())); hold(false); }, { "aria-label": label })
-    : sticky));
-  let waiting = [];  // what is not sent yet: keys, and pastes as `{ paste }`
-  let isSending = false, isAsked = false;
+    ? button(text, () => { enqueue(keyOfBar(name, isHeld())); hold(false); }, { "aria-label": label })
+    : controlKey));
+  let queue = [];  // the unsent input: keys, and pastes as `{ paste }`
+  let isSending = false, isScheduled = false;
 
-  const isHeld = () => sticky.ariaPressed === "true";
-  const hold = (isOn) => { sticky.ariaPressed = String(isOn); };
+  const isHeld = () => controlKey.ariaPressed === "true";
+  const hold = (isOn) => { controlKey.ariaPressed = String(isOn); };
 
-  function put(what) {
+  function enqueue(input) {
     if (field.disabled) return;
-    typed();
-    waiting.push(what);
-    if (isSending || isAsked) return;
-    isAsked = true;
-    requestAnimationFrame(flush);  // what comes in one frame goes in one call
+    onInput();
+    queue.push(input);
+    if (isSending || isScheduled) return;
+    isScheduled = true;
+    requestAnimationFrame(flush);  // all input of one animation frame is sent in one call
   }
 
-  /** Send what waits, one call after the other: the order of two at once is nobody's promise. */
+  /** Send the queue, one call at a time, because concurrent calls could be reordered. */
   async function flush() {
-    isAsked = false;
+    isScheduled = false;
     if (isSending) return;
     isSending = true;
     try {
-      while (waiting.length) {
-        if (waiting[0].paste !== undefined) await send("terminals.paste", { text: waiting.shift().paste });
-        else await send("terminals.type", { keys: waiting.splice(0, keysAhead()) });
+      while (queue.length) {
+        if (queue[0].paste !== undefined) await send("terminals.paste", { text: queue.shift().paste });
+        else await send("terminals.type", { keys: queue.splice(0, keysAhead()) });
       }
     } catch (error) {
-      waiting = [];  // nothing is typed twice, and nothing behind what is missing
-      refused(error);
+      queue = [];  // later input must not be typed without the refused input, nor that twice
+      onRefused(error);
     } finally {
       isSending = false;
     }
   }
 
   function keysAhead() {
-    const paste = waiting.findIndex((each) => each.paste !== undefined);
-    return Math.min(paste < 0 ? waiting.length : paste, MAX_KEYS);
+    const firstPaste = queue.findIndex((each) => each.paste !== undefined);
+    return Math.min(firstPaste < 0 ? queue.length : firstPaste, MAX_KEYS);
   }
 
   function paste(text) {
-    if (text.length > MAX_PASTED) return refused(new Error("What is pasted may have 100,000 characters at most."));
-    if (text) put({ paste: text });
+    if (text.length > MAX_PASTE_CHARS) return onRefused(new Error("A paste may have at most 100,000 characters."));
+    if (text) enqueue({ paste: text });
   }
 
-  /** Send what has been typed into the field as text; several lines are one paste. */
-  function take(inputType = "") {
+  /** Send the text of the field; several lines are sent as one paste. */
+  function sendText(inputType = "") {
     const text = field.value;
     field.value = "";
     if (!text) return;
     if (/[\r\n]/.test(text) || inputType === "insertFromDrop" || inputType === "insertFromPaste") return paste(text);
-    keysOfText(text, isHeld()).forEach(put);
+    keysOfText(text, isHeld()).forEach(enqueue);
     hold(false);
   }
 
@@ -77,31 +78,31 @@ export function typing({ send, refused, hasSelection, leave, typed }) {
     const key = keyOf(event, { hasSelection: hasSelection() });
     if (!key) return;
     event.preventDefault();
-    event.stopPropagation();  // Escape closes nothing of the page's
+    event.stopPropagation();  // Escape must not close the drawer
     if (key === "leave") leave();
-    else put(key);
+    else enqueue(key);
   });
-  field.addEventListener("beforeinput", (event) => {  // keyboards on a screen have no keydown that says which
+  field.addEventListener("beforeinput", (event) => {  // on-screen keyboards send no usable keydown
     const key = { deleteContentBackward: "k:backspace", insertLineBreak: "k:enter", insertParagraph: "k:enter" }[event.inputType];
     if (!key || event.isComposing) return;
     event.preventDefault();
-    put(key);
+    enqueue(key);
   });
   field.addEventListener("compositionstart", () => field.classList.add("composing"));
-  field.addEventListener("compositionend", () => { field.classList.remove("composing"); take(); });
-  field.addEventListener("input", (event) => { if (!event.isComposing) take(event.inputType); });
+  field.addEventListener("compositionend", () => { field.classList.remove("composing"); sendText(); });
+  field.addEventListener("input", (event) => { if (!event.isComposing) sendText(event.inputType); });
   field.addEventListener("paste", (event) => {
     event.preventDefault();
     paste(event.clipboardData.getData("text/plain"));
   });
-  bar.addEventListener("pointerdown", (event) => event.preventDefault());  // the keyboard stays as it is
+  bar.addEventListener("pointerdown", (event) => event.preventDefault());  // keeps the focus, and with it the on-screen keyboard
 
-  /** Take keys from now on, or none. */
+  /** Enable or disable the keyboard. */
   function enable(isOn) {
     field.disabled = !isOn;
     bar.hidden = !isOn;
     if (isOn) return;
-    waiting = [];
+    queue = [];
     field.value = "";
     hold(false);
   }

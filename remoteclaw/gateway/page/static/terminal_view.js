@@ -1,40 +1,44 @@
-// What is seen of a terminal: its screen, drawn as it changes, and above it what has left the screen.
+// The view of a terminal: its screen, and above it the scrollback.
 
-import { button, el, problemLine, say } from "./dom.js";
+import { button, el, problemLine, setMessage } from "./dom.js";
 import { chunkAbove, ScreenState } from "./terminal_model.js";
-import { drawRow, measuredIn, rowOf, selectedText } from "./terminal_rows.js";
+import { drawRow, rowOf, selectedText, setMeasuringFont } from "./terminal_rows.js";
 
-/** The size of letters for who types, and the least of who watches, in pixels. */
-const OWN_PX = 14, LEAST_PX = 7;
+/** The font size for the user who types, and the smallest one for others. */
+const OWN_PX = 14, MIN_PX = 7;
+/** How close to the beginning of the scrollback counts as being there. */
 const NEAR_PX = 40;
-const FEWEST = { cols: 20, rows: 5 }, MOST = { cols: 500, rows: 200 };
+const MIN_SIZE = { cols: 20, rows: 5 }, MAX_SIZE = { cols: 500, rows: 200 };
 
-/** Return a view; `fetchRows(start, count)` resolves to rows that have left the screen, `field` takes keys at the cursor. */
-export function terminalView({ fetchRows, field, sized }) {
+/**
+ * Return a view. `fetchRows(start, count)` resolves to rows of the scrollback, `field` is the input
+ * field, placed at the cursor, and `onResize(size)` receives the size of the user who types.
+ */
+export function terminalView({ fetchRows, field, onResize }) {
   const state = new ScreenState();
   const cursor = el("div", { class: "tty-cursor", "aria-hidden": "true", hidden: true });
   const lines = el("div", { class: "tty-lines" });
   const screen = el("div", { class: "tty-screen", role: "document", "aria-label": "Screen" }, lines, cursor, field);
-  const past = el("div", { class: "tty-past" });
+  const scrollback = el("div", { class: "tty-past" });
   const probe = el("span", { class: "tty-probe", "aria-hidden": "true", text: "0000000000" });
   const problem = problemLine();
   const scroller = el("div", { class: "tty-scroller", tabindex: "0", role: "region", "aria-label": "Terminal",
-    onscroll: scrolled, onwheel: ({ deltaY }) => { if (deltaY < 0) lookBack(); },
+    onscroll: onScroll, onwheel: ({ deltaY }) => { if (deltaY < 0) scrollBack(); },
     ontouchstart: ({ touches }) => { touchedAt = touches[0].clientY; },
-    ontouchmove: ({ touches }) => { if (touches[0].clientY - touchedAt > NEAR_PX) lookBack(); },
-    onkeydown: ({ key, target }) => { if (target === scroller && ["PageUp", "ArrowUp", "Home"].includes(key)) lookBack(); } }, past, screen, probe);
-  const now = button("Back to now ↓", backToNow, { class: "tty-now", hidden: true });
-  const element = el("div", { class: "tty-view" }, scroller, now, problem);
+    ontouchmove: ({ touches }) => { if (touches[0].clientY - touchedAt > NEAR_PX) scrollBack(); },
+    onkeydown: ({ key, target }) => { if (target === scroller && ["PageUp", "ArrowUp", "Home"].includes(key)) scrollBack(); } }, scrollback, screen, probe);
+  const backButton = button("Back to now ↓", backToNow, { class: "tty-now", hidden: true });
+  const element = el("div", { class: "tty-view" }, scroller, backButton, problem);
   const dirty = new Set();
   let isDrawn = true, isBack = false, isOwn = false, isFetching = false;
-  let first = 0;  // the oldest row that is shown of what has left the screen
-  let touchedAt = 0;  // where a finger was put down
-  let told = "";  // the size that was told last
+  let first = 0;  // the oldest row of the scrollback that is shown
+  let touchedAt = 0;  // where a touch began
+  let reported = "";  // the size that was reported last
   let timer = null;
 
-  /** Take a frame; return whether it fits what is known. */
-  function take(frame) {
-    const changed = state.take(frame);
+  /** Apply a frame; return false after a gap. */
+  function apply(frame) {
+    const changed = state.apply(frame);
     if (!changed) return false;
     for (const row of changed) dirty.add(row);
     if (isDrawn) requestAnimationFrame(draw);
@@ -44,7 +48,7 @@ export function terminalView({ fetchRows, field, sized }) {
 
   function draw() {
     isDrawn = true;
-    if (isBack) return;  // what a person reads stays as it is
+    if (isBack) return;  // the visible scrollback must not move
     while (lines.children.length > state.rows) lines.lastChild.remove();
     while (lines.children.length < state.rows) lines.append(rowOf([]));
     for (const row of dirty) {
@@ -61,17 +65,17 @@ export function terminalView({ fetchRows, field, sized }) {
 
   // -- sizes ----------------------------------------------------------------------------------------
 
-  /** Have the letters be of the size at which all columns have room, where another one's window decides. */
+  /** Set the font size; for users who watch, all columns and rows have to fit into the window. */
   function fit() {
-    if (!scroller.clientWidth) return;  // it is not shown
+    if (!scroller.clientWidth) return;  // the view is hidden
     const cell = cellOf(OWN_PX);
     const wide = (scroller.clientWidth - cell.around) / (cell.width * state.cols);
     const high = (scroller.clientHeight - cell.above) / (cell.height * state.rows);
-    const px = isOwn || !state.cols ? OWN_PX : Math.min(OWN_PX, Math.max(LEAST_PX, OWN_PX * Math.min(wide, high)));
+    const px = isOwn || !state.cols ? OWN_PX : Math.min(OWN_PX, Math.max(MIN_PX, OWN_PX * Math.min(wide, high)));
     element.style.setProperty("--size", `${Math.floor(px * 10) / 10}px`);
   }
 
-  /** Return what one cell takes, in pixels, and what is around all of them. */
+  /** Return the size of a cell and of the padding, in pixels. */
   function cellOf(px) {
     probe.style.setProperty("font-size", `${px}px`);
     const { width } = probe.getBoundingClientRect();
@@ -80,63 +84,63 @@ export function terminalView({ fetchRows, field, sized }) {
       above: parseFloat(style.paddingTop) + parseFloat(style.paddingBottom) };
   }
 
-  /** Return the columns and rows for which there is room here; null while it isn't shown. */
+  /** Return the columns and rows that fit into the window; null while the view is hidden. */
   function room() {
     if (!scroller.clientWidth || !scroller.clientHeight) return null;
     const { width, height, around, above } = cellOf(OWN_PX);
-    const within = (name, value) => Math.min(MOST[name], Math.max(FEWEST[name], Math.floor(value)));
+    const within = (name, value) => Math.min(MAX_SIZE[name], Math.max(MIN_SIZE[name], Math.floor(value)));
     return { cols: within("cols", (scroller.clientWidth - around) / width), rows: within("rows", (scroller.clientHeight - above) / height) };
   }
 
   new ResizeObserver(() => {
     fit();
     clearTimeout(timer);
-    timer = setTimeout(tell, 100);
+    timer = setTimeout(reportSize, 100);
   }).observe(scroller);
 
-  function tell() {
+  function reportSize() {
     const size = isOwn && room();
-    if (!size || JSON.stringify(size) === told) return;
-    told = JSON.stringify(size);
-    sized(size);
+    if (!size || JSON.stringify(size) === reported) return;
+    reported = JSON.stringify(size);
+    onResize(size);
   }
 
-  /** Take whether this window's size is the terminal's. */
-  function own(isOurs) {
-    isOwn = isOurs;
-    told = isOurs ? JSON.stringify(room()) : "";
+  /** Set whether this window decides the terminal's size. */
+  function setOwn(nowOwn) {
+    isOwn = nowOwn;
+    reported = nowOwn ? JSON.stringify(room()) : "";
     fit();
   }
 
-  // -- what has left the screen ---------------------------------------------------------------------
+  // -- the scrollback -------------------------------------------------------------------------------
 
-  function scrolled() {
-    if (isBack && scroller.scrollTop < NEAR_PX) bringOlder();
-    else if (isBack && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 2 && past.children.length) backToNow();
+  function onScroll() {
+    if (isBack && scroller.scrollTop < NEAR_PX) loadOlder();
+    else if (isBack && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 2 && scrollback.children.length) backToNow();
   }
 
-  async function lookBack() {
+  async function scrollBack() {
     if (isBack || !state.history || scroller.scrollTop > NEAR_PX) return;
     isBack = true;
-    now.hidden = false;
+    backButton.hidden = false;
     first = state.history;
-    await bringOlder();
+    await loadOlder();
   }
 
-  async function bringOlder() {
+  async function loadOlder() {
     const chunk = chunkAbove(first);
     if (!chunk || isFetching) return;
     isFetching = true;
-    say(problem, "");
+    setMessage(problem, "");
     try {
       const { rows } = await fetchRows(chunk.start, chunk.count);
       if (!isBack) return;
-      const left = scroller.scrollHeight - scroller.scrollTop;
-      past.prepend(...rows.map(rowOf));
+      const distance = scroller.scrollHeight - scroller.scrollTop;
+      scrollback.prepend(...rows.map(rowOf));
       first = chunk.start;
-      scroller.scrollTop = scroller.scrollHeight - left - NEAR_PX;
+      scroller.scrollTop = scroller.scrollHeight - distance - NEAR_PX;
     } catch (error) {
-      say(problem, error.message);
+      setMessage(problem, error.message);
     } finally {
       isFetching = false;
     }
@@ -145,16 +149,16 @@ export function terminalView({ fetchRows, field, sized }) {
   function backToNow() {
     if (!isBack) return;
     isBack = false;
-    now.hidden = true;
-    say(problem, "");
-    past.replaceChildren();
+    backButton.hidden = true;
+    setMessage(problem, "");
+    scrollback.replaceChildren();
     draw();
     scroller.scrollTop = 0;
   }
 
-  // -- what is selected -----------------------------------------------------------------------------
+  // -- the selection --------------------------------------------------------------------------------
 
-  const selected = () => selectedText([...past.children, ...lines.children].filter((row) => getSelection().containsNode(row, true)));
+  const selected = () => selectedText([...scrollback.children, ...lines.children].filter((row) => getSelection().containsNode(row, true)));
 
   scroller.addEventListener("copy", (event) => {
     if (event.target === field && field.value) return;
@@ -164,11 +168,11 @@ export function terminalView({ fetchRows, field, sized }) {
     event.preventDefault();
   });
 
-  /** Make ready to draw, once it is in the document and its styles are there. */
-  function shown() {
-    measuredIn(scroller);
+  /** Prepare to draw, once the view is in the document and the style sheet is loaded. */
+  function prepare() {
+    setMeasuringFont(scroller);
     fit();
   }
 
-  return { element, scroller, state, take, own, room, shown, backToNow, hasSelection: () => Boolean(selected()) };
+  return { element, scroller, state, apply, setOwn, room, prepare, backToNow, hasSelection: () => Boolean(selected()) };
 }

@@ -1,42 +1,44 @@
-// The trace of a session: every state that its messages passed through, with times, by turn.
+// The trace of a session: the states that its messages passed through, with times, by turn.
 
-import { button, duration, el, fill, say, stamp } from "./dom.js";
+import { button, duration, el, fill, setMessage, stamp } from "./dom.js";
 
+/** How many messages are loaded at once. */
 const PAGE = 10;
-const exactly = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+const exactTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 
-/** Return the trace, which is looked for when it is opened. */
+/** Return the trace, which is loaded when it is opened. */
 export function tracePanel(link, sessionKey) {
   const turns = el("ol", { class: "turns" });
   const note = el("p", { class: "notice", role: "status", hidden: true });
-  const earlier = button("Earlier", () => look(before), { hidden: true });
-  const again = button("Look again", open);
+  const earlier = button("Earlier", () => load(before), { hidden: true });
+  const reload = button("Refresh", open);
   const element = el("details", { class: "trace", ontoggle: () => element.open && open() },
-    el("summary", { text: "Trace" }), again, turns, note, earlier);
+    el("summary", { text: "Trace" }), reload, turns, note, earlier);
   let before = null;
 
   function open() {
     fill(turns);
-    return look(sessionKey);
+    return load(sessionKey);
   }
 
-  async function look(what) {
-    say(note, "");
+  /** Append the messages of a session or, for a reference, those before it. */
+  async function load(what) {
+    setMessage(note, "");
     try {
-      const told = await link.call("sessions.trace", { what, limit: PAGE });
-      before = told.before;
+      const trace = await link.call("sessions.trace", { what, limit: PAGE });
+      before = trace.before;
       earlier.hidden = !before;
-      turns.append(...byTurn(told.messages).map(turn));
+      turns.append(...byTurn(trace.messages).map(turn));
     } catch (error) {
       earlier.hidden = true;
-      say(note, error.message);
+      setMessage(note, error.message);
     }
   }
 
   return element;
 }
 
-/** Return messages that were answered together, together. */
+/** Return the messages as lists, one for each turn. */
 function byTurn(messages) {
   const turns = [];
   for (const message of messages) {
@@ -63,7 +65,7 @@ function steps(message) {
     el("caption", {}, "Message ", el("code", { text: message.reference })),
     el("thead", {}, el("tr", {}, ["Time", "After", "Step", "Detail"].map((text) => el("th", { scope: "col", text })))),
     el("tbody", {}, message.steps.map((step) => el("tr", {},
-      el("td", {}, el("time", { text: exactly.format(step.atMs) })),
+      el("td", {}, el("time", { text: exactTime.format(step.atMs) })),
       el("td", { text: duration(step.atMs - first) }),
       el("td", { text: step.attempt > 1 ? `${step.name}, attempt ${step.attempt}` : step.name }),
       el("td", { text: step.detail }))))));

@@ -1,15 +1,16 @@
-// What turns took, and what the gateway has counted.
+// The view of usage: tokens, time and cost of turns, and counters of the gateway.
 
-import { button, count, dollars, duration, el, fill, problemLine, say } from "./dom.js";
+import { button, count, dollars, duration, el, fill, problemLine, setMessage } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
-import { looking } from "./looking.js";
+import { poll } from "./polling.js";
 import { get } from "./rpc.js";
 
 const EVERY_MS = 10_000;
+/** The periods to choose from, in days. */
 const PERIODS = [7, 30];
 const MAX_SESSIONS = 20;
-/** The few of the gateway's counters that an operator asks for; `/metrics` has them all. */
-const METERS = [
+/** The metrics that are shown, with their labels; `/metrics` has all of them. */
+const METRICS = [
   ["gateway_calls_total", "Calls since this gateway began"],
   ["gateway_auth_failures_total", "Requests without a valid token"],
   ["gateway_sockets", "Open connections"],
@@ -31,43 +32,44 @@ export function usageView(link) {
   function choose(period) {
     days = period;
     periods.forEach((each, index) => each.setAttribute("aria-pressed", String(PERIODS[index] === days)));
-    return look();
+    return refresh();
   }
 
-  async function look() {
-    const asked = days;
+  async function refresh() {
+    const requested = days;
     try {
-      const [byDay, byAgent, bySession, meters] = await Promise.all([
-        ...["day", "agent", "session"].map(async (by) => (await link.call("usage", { by, days })).rows), counters()]);
+      const [byDay, byAgent, bySession, metrics] = await Promise.all([
+        ...["day", "agent", "session"].map(async (by) => (await link.call("usage", { by, days })).rows), readMetrics()]);
       const next = JSON.stringify([days, byDay, byAgent, bySession]);
-      if (asked !== days) return;  // another period has been chosen since
-      say(problem, "");
-      fill(facts, METERS.filter(([name]) => name in meters).flatMap(([name, words]) => [el("dt", { text: words }), el("dd", { text: count(meters[name]) })]));
+      if (requested !== days) return;  // another period was chosen in the meantime
+      setMessage(problem, "");
+      fill(facts, METRICS.filter(([name]) => name in metrics).flatMap(([name, text]) => [el("dt", { text }), el("dd", { text: count(metrics[name]) })]));
       if (next === shown) return;
       shown = next;
       fill(tables, byAgent.length ? [
-        el("h2", { text: "By day" }), bars(byDay, days),
-        el("h2", { text: "By agent" }), sums(byAgent, "Agent", (row) => row.name),
-        el("h2", { text: "By session" }), sums(bySession.slice(0, MAX_SESSIONS), "Session",
+        el("h2", { text: "By day" }), dayTable(byDay, days),
+        el("h2", { text: "By agent" }), sumTable(byAgent, "Agent", (row) => row.name),
+        el("h2", { text: "By session" }), sumTable(bySession.slice(0, MAX_SESSIONS), "Session",
           (row) => sessionLink(row.name, row.title ?? row.name)),
         bySession.length > MAX_SESSIONS ? el("p", { class: "about", text: `${count(bySession.length - MAX_SESSIONS)} more sessions took less.` }) : null,
-        el("p", { class: "about", text: "Costs are those that agents' CLIs tell: under a subscription, what the same would cost by the token." }),
+        el("p", { class: "about", text: "Costs are those that the agents' CLIs report; with a subscription, what the same would cost by the token." }),
       ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
     } catch (error) {
-      if (error.code === "UNAVAILABLE") return;  // the status line says that it is away
-      say(problem, error.message);
+      if (error.code === "UNAVAILABLE") return;  // which the status line shows
+      setMessage(problem, error.message);
     }
   }
 
-  return { element, connected: look, told: ({ event }) => event === "session.outcome" && look(), close: looking(look, EVERY_MS) };
+  return { element, onConnected: refresh, onEvent: ({ event }) => event === "session.outcome" && refresh(), close: poll(refresh, EVERY_MS) };
 }
 
-function read(row) {
+/** Return the number of tokens that were read. */
+function tokensRead(row) {
   return row.inputTokens + row.cacheReadTokens + row.cacheWriteTokens;
 }
 
-/** Return a row for each day, with a bar as long as its share: of tokens, or of turns where none are told. */
-function bars(rows, days) {
+/** Return a table with a bar for each day: of its tokens, or of its turns if no agent reports tokens. */
+function dayTable(rows, days) {
   const byDay = new Map(rows.map((row) => [row.name, row]));
   for (let back = 0; back < days; back += 1) {
     const then = new Date();
@@ -75,32 +77,32 @@ function bars(rows, days) {
     const name = [then.getFullYear(), then.getMonth() + 1, then.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
     if (!byDay.has(name)) byDay.set(name, null);
   }
-  const hasTokens = rows.some((row) => read(row) + row.outputTokens);
-  const amount = (row) => (row ? (hasTokens ? read(row) + row.outputTokens : row.turns) : 0);
-  const most = Math.max(...rows.map(amount));
+  const hasTokens = rows.some((row) => tokensRead(row) + row.outputTokens);
+  const amount = (row) => (row ? (hasTokens ? tokensRead(row) + row.outputTokens : row.turns) : 0);
+  const maximum = Math.max(...rows.map(amount));
   return table(["Day", hasTokens ? "Tokens" : "Turns", ""], [...byDay].sort(([one], [other]) => (one < other ? 1 : -1)).map(([name, row]) => {
     const bar = el("span", { class: "bar" });
-    bar.style.width = `${(100 * amount(row)) / most}%`;
+    bar.style.width = `${(100 * amount(row)) / maximum}%`;
     return [dayName.format(Date.parse(name)), count(amount(row)), bar];
   }), "bars");
 }
 
-function sums(rows, what, name) {
-  return table([what, "Turns", "Tokens read", "from the cache", "Tokens written", "Time", "Cost"], rows.map((row) => [
-    name(row), count(row.turns), count(read(row)), count(row.cacheReadTokens), count(row.outputTokens),
+function sumTable(rows, label, name) {
+  return table([label, "Turns", "Tokens read", "from the cache", "Tokens written", "Time", "Cost"], rows.map((row) => [
+    name(row), count(row.turns), count(tokensRead(row)), count(row.cacheReadTokens), count(row.outputTokens),
     duration(row.durationMs), row.costUsd ? dollars(row.costUsd) : "–",
   ]));
 }
 
 function table(heads, rows, kind = null) {
-  const place = (index) => (index ? "right" : null);
+  const alignment = (index) => (index ? "right" : null);
   return el("div", { class: "table", tabindex: "0" }, el("table", { class: kind },
-    el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: place(index), text: head })))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: place(index) }, cell)))))));
+    el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: alignment(index), text: head })))),
+    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: alignment(index) }, cell)))))));
 }
 
-/** Return the gateway's counters by name, each the sum of its parts. */
-async function counters() {
+/** Return the gateway's metrics by name, each summed over its labels. */
+async function readMetrics() {
   const answer = await get("/page/metrics").catch(() => null);
   const sums = {};
   for (const line of answer?.ok ? (await answer.text()).split("\n") : []) {

@@ -1,7 +1,0 @@
--- Stop being the reader of a reply stream, so that another adapter takes over at once.
--- keys: reader, readers, standbys
--- args: token, account
-redis.call('ZREM', keys.standbys, args.token)
-if redis.call('GET', keys.reader) ~= args.token then return 0 end
-redis.call('ZADD', keys.readers, now_ms(), args.account)
-return redis.call('DEL', keys.reader)

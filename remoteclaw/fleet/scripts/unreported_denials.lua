@@ -1,0 +1,19 @@
+-- Take the reasons of denials that the agent has not received, for the next prompt. Each is reported in one turn, in all
+-- of its attempts.
+-- keys: state, unreported_denials
+-- args: epoch, turn
+-- → for each: the request and its answer, as JSON
+local fence = fenced_turn(keys.state, args)
+if fence then return fence end
+local found = {}
+for _, id in ipairs(redis.call('HKEYS', keys.unreported_denials)) do
+  local reporting_turn = redis.call('HGET', keys.unreported_denials, id)
+  local request, answer = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'request', 'answer'))
+  if (reporting_turn == '' or reporting_turn == args.turn) and answer then
+    redis.call('HSET', keys.unreported_denials, id, args.turn)
+    found[#found + 1] = {request, answer}
+  else
+    redis.call('HDEL', keys.unreported_denials, id)
+  end
+end
+return found

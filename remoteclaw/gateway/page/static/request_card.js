@@ -1,0 +1,119 @@
+// A request to people: its heading, content, choices and outcome.
+
+import { ago, whileBusy, button, el, moment, problemLine, rendered, setMessage } from "./dom.js";
+
+/** The labels of the choices of a configuration change. */
+const CHANGE_LABELS = { once: "Approve", deny: "Reject" };
+/** The placeholders of the text field, by kind. */
+const PLACEHOLDERS = {
+  tool: "Why not: the agent is told",
+  question: "Your own words",
+  plan: "What should be different",
+  change: "Why not: the agent is told",
+};
+/** What the person who answered did, by kind and verdict. */
+const DONE = {
+  tool: { once: "allowed it once", conversation: "allowed it for this conversation", deny: "denied it" },
+  question: { words: "answered", deny: "left it open" },
+  plan: { once: "approved it", edits: "approved it, with all changes of files in the workspace", deny: "did not approve it", words: "wants it to be different" },
+  change: { once: "approved it", deny: "rejected it" },
+};
+
+/** Return the heading of a request. */
+export function headline({ agent, kind, tool }) {
+  return {
+    tool: `${agent} wants to use ${tool}`,
+    question: `${agent} asks`,
+    plan: `${agent} wants to go on with this plan`,
+    change: `${agent} wants to change the configuration`,
+  }[kind];
+}
+
+/** Return the content of a request: a plan as HTML, a change as a diff. */
+export function body(ask) {
+  if (ask.kind === "plan") return ask.html ? rendered(ask.html) : el("div", { class: "text plain", text: ask.what });
+  if (ask.kind === "question") return el("div", { class: "text plain", text: questionOf(ask).text });
+  const isDiff = ask.kind === "change";
+  return el("pre", { tabindex: "0", class: isDiff ? "diff" : null },
+    isDiff ? ask.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed" }[line[0]], text: `${line}\n` })) : ask.what);
+}
+
+/** Return the text of a question without its numbered choices, and the lines of these. */
+function questionOf({ what, choices }) {
+  const lines = what.split("\n");
+  const indexes = (choices ?? []).map((choice, index) => lines.findLastIndex((line) => line.startsWith(`${index + 1}. ${choice}`)));
+  const first = Math.min(...indexes.filter((index) => index >= 0), lines.length);
+  return { text: lines.slice(0, first).join("\n"), meanings: indexes.map((index) => lines[index]?.replace(/^\d+\. /, "")) };
+}
+
+/** Return until when a request can be answered, as text. */
+export function deadline(ask) {
+  if (!ask.untilMs) return "";
+  const until = `${moment(ask.untilMs)}, ${ago(ask.untilMs)}`;
+  if (ask.kind === "change") return `It expires at ${until}.`;
+  return ask.state === "open" ? `The agent waits until ${until}; it can be answered for a day.` : `The agent has stopped waiting and is woken by an answer, until ${until}.`;
+}
+
+/** Return who answered what and when, or why it can't be answered any more. */
+export function outcome(ask) {
+  const { answer, change, state, kind } = ask;
+  if (change?.became) return change.became;
+  if (!answer || state === "void") return state === "expired" ? "Nobody answered in time." : "Nothing waits for an answer any more: the turn is over, or it was stopped.";
+  const quoted = answer.words ? `: “${answer.words}”` : ".";
+  const sentence = `${answer.name} ${DONE[kind][answer.verdict] ?? answer.verdict} at ${moment(answer.atMs)}${quoted}`;
+  return ["granted", "used"].includes(state) ? `${sentence} The agent is told to go on.` : sentence;
+}
+
+/**
+ * Return the choices of a request; `answer(verdict, text)` resolves once the gateway has accepted the
+ * answer. Until then the buttons are off.
+ */
+export function choices(ask, answer) {
+  const { kind } = ask;
+  const isMultiple = kind === "question" && ask.isMultiple;
+  const problem = problemLine();
+  const field = el("input", { type: "text", "aria-label": "Your words", placeholder: PLACEHOLDERS[kind] });
+  const offered = ask.offered.filter(([verdict]) => !(isMultiple && isNumber(verdict)));
+  const meanings = kind === "question" ? questionOf(ask).meanings : [];
+  let isAnswered = false;
+  const boxes = isMultiple ? ask.choices.map((choice, index) => el("label", { class: "check" }, el("input", { type: "checkbox", value: choice }), meanings[index] ?? choice)) : [];
+  const send = kind === "question" ? el("button", { type: "submit", disabled: true }, "Send") : null;
+  const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !enteredText(); } },
+    boxes.length ? el("fieldset", { class: "checks" }, el("legend", { text: "Choose any" }), boxes) : null,
+    offered.map(([verdict, label]) => button((kind === "change" && CHANGE_LABELS[verdict]) || (isNumber(verdict) && meanings[verdict - 1]) || label,
+      () => choose(verdict), { class: ["once", "deny"].includes(verdict) ? verdict : null })),
+    el("div", { class: "own" }, field, send), problem);
+
+  function enteredText() {
+    return [...boxes.map((box) => box.firstChild).filter((box) => box.checked).map((box) => box.value), field.value.trim()].filter(Boolean).join(", ");
+  }
+
+  function submit(event) {
+    event.preventDefault();
+    if (kind === "question" ? enteredText() : field.value.trim()) choose({ question: "words", plan: "words" }[kind] ?? "deny");
+  }
+
+  function choose(verdict) {
+    if (isNumber(verdict) && ask.choices) return submitAnswer("words", ask.choices[verdict - 1]);
+    return submitAnswer(verdict, verdict === "words" ? enteredText() : verdict === "deny" ? field.value.trim() : "");
+  }
+
+  function submitAnswer(verdict, text) {
+    return whileBusy(element.querySelectorAll("button"), async () => {
+      if (isAnswered) return;
+      setMessage(problem, "");
+      try {
+        await answer(verdict, text);
+        isAnswered = true;
+      } catch (error) {
+        setMessage(problem, error.retryable ? `Perhaps not taken: ${error.message} Answer again: the first answer counts.` : error.message);
+      }
+    });
+  }
+
+  return element;
+}
+
+function isNumber(verdict) {
+  return /^\d+$/.test(verdict);
+}

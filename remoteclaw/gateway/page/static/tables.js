@@ -1,0 +1,62 @@
+// Lists and tables that are updated in place: unchanged rows keep their focus and selected text.
+
+import { duration, el, fill } from "./dom.js";
+
+/** Return a function that shows items as rows of `draw(item)` in a box; `home` gets the focus of a removed row. */
+export function updatedRows(box, { tag = "li", key, draw, home = null }) {
+  const rows = new Map();
+  return (items) => {
+    const ids = new Set(items.map(key));
+    for (const [id, row] of rows) {
+      if (ids.has(id)) continue;
+      if (row.element.contains(document.activeElement)) home?.focus();
+      row.element.remove();
+      rows.delete(id);
+    }
+    items.forEach((item, index) => {
+      const id = key(item), drawn = JSON.stringify(item);
+      if (!rows.has(id)) rows.set(id, { element: el(tag, { role: tag === "tr" ? "row" : null }), drawn: "" });
+      const row = rows.get(id);
+      if (row.drawn !== drawn) fill(row.element, draw(item));
+      row.drawn = drawn;
+      if (box.children[index] !== row.element) box.insertBefore(row.element, box.children[index] ?? null);
+    });
+  };
+}
+
+/** Return a table, which is a list on phones. Its roles are explicit, because the styles would remove them. */
+export function table(label, heads, { key, cells, empty }) {
+  const body = el("tbody", { role: "rowgroup" });
+  const notice = el("p", { class: "notice", text: empty });
+  const made = el("table", { role: "table", "aria-label": label },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" },
+      heads.map((head) => el("th", { role: "columnheader", scope: "col", text: head })))), body);
+  const showRows = updatedRows(body, { tag: "tr", key, draw: (item) => cells(item).map((cell, column) =>
+    el("td", { role: "cell", "data-head": heads[column] }, el("div", {}, cell))) });
+  return {
+    element: el("div", {}, made, notice),
+    show: (items) => {
+      made.hidden = !items.length;
+      notice.hidden = items.length > 0;
+      showRows(items);
+    },
+  };
+}
+
+/** Return a sentence in which the text between backticks is code. */
+export function withCode(text) {
+  return text.split("`").map((part, index) => index % 2 ? el("code", { text: part }) : part);
+}
+
+/** Return a time element that shows how long ago a time was, once `updateAges()` is called. */
+export function age(ms) {
+  return ms ? el("time", { datetime: new Date(ms).toISOString(), "data-since": String(ms) }) : "";
+}
+
+/** Update all elements of `age()`. */
+export function updateAges(element, nowMs) {
+  for (const each of element.querySelectorAll("time[data-since]")) {
+    const text = duration(Math.max(0, Math.round((nowMs - Number(each.dataset.since)) / 1000) * 1000));
+    if (each.textContent !== text) each.textContent = text;
+  }
+}

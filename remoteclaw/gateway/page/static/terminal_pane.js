@@ -1,0 +1,290 @@
+// The pane of a session's terminal: the agent's own program, which many can watch and one can type in.
+
+import { confirmButtons } from "./actions.js";
+import { whileBusy, button, el, problemLine, setMessage } from "./dom.js";
+import { clipboardOffer } from "./terminal_clipboard.js";
+import { terminalKeyboard } from "./terminal_typing.js";
+import { terminalView } from "./terminal_view.js";
+import { needsPerson, peopleOf, stateOf } from "./terminal_status.js";
+
+/** How many panes keep their last screen while other views are shown. */
+const MAX_PANES = 8;
+/** The interval of polls of a terminal that can't be watched, and of one that is starting. */
+const POLL_MS = 5000, STARTING_POLL_MS = 1000;
+const OPEN_STATES = ["starting", "live"];
+const isTouched = matchMedia("(pointer: coarse)").matches;
+const panes = new Map();
+let styles = null;  // resolves once the style sheet is loaded
+
+/** Return the pane of a session: the same one at each call, while it is kept. */
+export async function terminalPane(link, sessionKey) {
+  await (styles ??= new Promise((done) => document.head.append(
+    el("link", { rel: "stylesheet", href: "/page/terminal.css", onload: done, onerror: done }))));
+  const pane = panes.get(sessionKey) ?? makePane(link, sessionKey);
+  panes.delete(sessionKey);
+  panes.set(sessionKey, pane);  // as the most recently used one
+  for (const key of panes.keys()) {
+    if (panes.size <= MAX_PANES) break;
+    if (!panes.get(key).element.isConnected) panes.delete(key);
+  }
+  return pane;
+}
+
+function makePane(link, sessionKey) {
+  let record = null, sid = sessionKey;
+  let isKnown = false, isAway = false, isWatched = false, isElsewhere = false;
+  let typesAs = null;  // the name under which this page has the keyboard; null if it hasn't
+  let wasTyping = false;  // whether it had the keyboard when the connection was lost
+  let timer = null, requests = 0;
+  let pending = null;  // the events that arrive while the terminal is being opened for watching
+
+  const status = el("p", { class: "tty-state", role: "status" });
+  const people = el("p", { class: "tty-people" });
+  const title = el("p", { class: "tty-title", dir: "auto" });
+  const problem = problemLine(), outage = problemLine();
+  const clipboard = clipboardOffer();
+  const keyboard = terminalKeyboard({
+    send: (method, params) => link.call(method, { sid, ...params }),
+    onRefused: handleRefusal,
+    hasSelection: () => view.hasSelection(),
+    leave: () => give.focus(),
+    onInput: () => view.backToNow(),
+  });
+  const view = terminalView({
+    field: keyboard.field,
+    fetchRows: (start, count) => link.call("terminals.history", { sid, start, count }),
+    onResize: (size) => link.call("terminals.resize", { sid, ...size }).catch(handleRefusal),
+  });
+
+  const opening = button("Open terminal", () => act([opening], open), { class: "tty-open" });
+  const take = button("Take control", () => act([take], () => takeControl({ force: Boolean(record.writer) })));
+  const give = button("Give back", () => act([give], giveBack), { title: "Ctrl+Shift+. leads here from the terminal" });
+  const interrupt = button("Interrupt (Esc)", () => act([interrupt], () => link.call("terminals.key", { sid, key: "esc" })));
+  const park = button("Park", () => act([park], () => link.call("terminals.park", { sid })));
+  const ending = el("span", { class: "tty-ending" },
+    confirmButtons(["End", "Keep it", "End it, whatever it does"], () => act([], () => link.call("terminals.end", { sid }))));
+  const text = el("textarea", { rows: "1", dir: "auto", "aria-label": "Message to the program", placeholder: "Write to the program",
+    onkeydown: (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
+    } });
+  const sending = el("button", { type: "submit" }, "Send");
+  const composer = el("form", { class: "composer tty-composer", onsubmit: (event) => { event.preventDefault(); submit(); } },
+    el("div", { class: "row" }, text, sending));
+  const element = el("section", { class: "terminal", "aria-label": "Terminal of this session" },
+    el("div", { class: "tty-head" }, status, people, title,
+      el("div", { class: "tty-buttons" }, opening, take, give, interrupt, park, ending)),
+    el("div", { class: "tty-notes" }, outage, problem, clipboard.element),
+    view.element, keyboard.bar, composer);
+
+  view.element.addEventListener("mouseup", () => {
+    if (typesAs !== null && !view.hasSelection()) keyboard.field.focus({ preventScroll: true });
+  });
+
+  // -- display --------------------------------------------------------------------------------------
+
+  function show() {
+    const isOpen = OPEN_STATES.includes(record?.state), isHere = isOpen && isKnown && !isAway && !isElsewhere;
+    const may = (scope) => link.scopes.includes(scope);
+    element.dataset.state = isAway ? "away" : record?.state ?? "none";
+    element.classList.toggle("needs-you", isHere && needsPerson(record));
+    element.classList.toggle("in-control", typesAs !== null);
+    setText(status, isAway ? "Connection lost: trying again. This is the last screen." : isKnown ? stateOf(record, isElsewhere) : "Loading…");
+    setText(people, isHere ? peopleOf(record, typesAs !== null) : "");
+    setText(title, view.state.title || record?.title || "");
+    opening.hidden = isOpen || !isKnown || isAway || !may("write");
+    opening.classList.toggle("resume", Boolean(record?.resumable));
+    setText(opening, record?.resumable ? "Resume" : "Open terminal");
+    for (const each of [take, interrupt, park, ending]) each.hidden = !isHere || !may("terminal");
+    take.hidden ||= typesAs !== null;
+    give.hidden = typesAs === null;
+    setText(take, record?.writer ? `Take control from ${record.writer}` : "Take control");
+    composer.hidden = !isHere || !may("write") || (typesAs !== null && !isTouched);
+  }
+
+  /** Update the pane from a record of the terminal. */
+  function update(found) {
+    record = found;
+    sid = found.sid ?? sid;
+    isKnown = true;
+    const isOthers = found.writer && found.writer !== typesAs;
+    if (typesAs !== null && (!OPEN_STATES.includes(found.state) || isOthers)) setTyping(null);
+    else show();
+  }
+
+  /** Set the name under which this page has the keyboard; null if it hasn't. */
+  function setTyping(name, { isAsked = false } = {}) {
+    const hadFocus = element.contains(document.activeElement), hadKeys = document.activeElement === keyboard.field;
+    typesAs = name;
+    keyboard.enable(name !== null);
+    view.setOwn(name !== null);
+    show();
+    if (name === null && hadKeys) (take.hidden ? view.scroller : take).focus();
+    if (name !== null && (hadFocus || isAsked)) keyboard.field.focus({ preventScroll: true });
+  }
+
+  // -- the terminal's state -------------------------------------------------------------------------
+
+  /** Watch the terminal if it is open. */
+  async function watch() {
+    const request = ++requests;
+    clearTimeout(timer);
+    pending = [];
+    try {
+      const found = await link.call("terminals.watch", { sid });
+      if (request !== requests) return;
+      isWatched = true;
+      isElsewhere = isAway = false;
+      setMessage(outage, "");
+      const events = pending;
+      pending = null;
+      update(found);
+      events.forEach(onEvent);
+      if (wasTyping) await takeControl({}).catch(() => {});  // the gateway keeps it for ten seconds
+      wasTyping = false;
+    } catch (error) {
+      if (request === requests) await check(error);
+    }
+  }
+
+  /** Load the record of a terminal that can't be watched, because it is not open, or open on another host. */
+  async function check(refusal = null) {
+    const request = requests;
+    pending = null;
+    const found = refusal?.code === "UNAVAILABLE" ? refusal : await link.call("terminals.get", { sid }).catch((error) => error);
+    if (request !== requests) return;
+    if (found instanceof Error) return showAbsent(found);
+    isAway = isWatched = false;
+    const isOpen = OPEN_STATES.includes(found.state);
+    if (isOpen && !refusal) return watch();  // it was opened in the meantime
+    isElsewhere = found.state === "live";
+    setMessage(outage, isElsewhere ? refusal.message : "");
+    update(found);
+    pollAfter(found.state === "starting" ? STARTING_POLL_MS : POLL_MS, isOpen ? watch : check);
+    if (!isOpen && view.state.revision === null) {
+      const last = await link.call("terminals.screen", { sid }).catch(() => null);
+      if (last && request === requests) view.apply(last.frame);
+    }
+  }
+
+  function showAbsent(refusal) {
+    if (refusal.code === "UNAVAILABLE") return setMessage(outage, isAway ? "" : refusal.message);  // onState() watches again
+    isAway = isWatched = isElsewhere = false;
+    isKnown = true;
+    record = null;
+    setMessage(outage, refusal.code === "NOT_FOUND" ? "" : refusal.message);
+    show();
+    pollAfter(POLL_MS, check);
+  }
+
+  /** Call `poll()` after a while, once the pane is visible. */
+  function pollAfter(ms, poll) {
+    clearTimeout(timer);
+    timer = setTimeout(() => (element.offsetParent && document.visibilityState === "visible" ? poll() : pollAfter(ms, poll)), ms);
+  }
+
+  // -- actions --------------------------------------------------------------------------------------
+
+  async function open() {
+    const opened = await link.call("terminals.open", { session: sessionKey, ...view.room() });
+    update(opened.terminal);
+    if (opened.waits) setMessage(problem, "It opens when the turn before it has ended.");
+    await watch();
+  }
+
+  async function takeControl(params) {
+    const found = await link.call("terminals.take", { sid, ...view.room(), ...params });
+    setTyping(found.writer, { isAsked: "force" in params });  // the rest of the record arrives as an event
+  }
+
+  /** Release the keyboard, and continue to watch. */
+  async function giveBack() {
+    setTyping(null);
+    await link.call("terminals.leave", { sid });
+    await watch();
+  }
+
+  async function submit() {
+    const typed = text.value;
+    if (!typed.trim()) return;
+    await act([sending], async () => {
+      const { submitted } = await link.call("terminals.input", { sid, text: typed });
+      if (text.value === typed) text.value = "";
+      if (!submitted) setMessage(problem, "The terminal has ended: this was sent as a message.");
+    });
+  }
+
+  function act(buttons, action) {
+    return whileBusy(buttons, async () => {
+      setMessage(problem, "");
+      await action().catch((error) => setMessage(problem, error.message));
+    });
+  }
+
+  /** Show why typing was refused, and release the keyboard if another user has it. */
+  function handleRefusal(error) {
+    setMessage(problem, error.message);
+    if (error.code === "CONFLICT" && typesAs !== null) setTyping(null);
+  }
+
+  // -- events ---------------------------------------------------------------------------------------
+
+  function onEvent(frame) {
+    const { event, payload } = frame.detail;
+    if (!event?.startsWith("terminal.")) return;
+    if (pending) return pending.push(frame);
+    if ((payload.sid ?? payload.record?.sid) !== sid) return;
+    if (event === "terminal.screen") {
+      if (!view.apply(payload)) watch();  // after a gap: returns a full frame
+      if (title.textContent !== payload.title) show();
+    } else if (event === "terminal.bell") {
+      dispatchEvent(new Event("terminal-bell"));
+    } else if (event === "terminal.clipboard") {
+      clipboard.offer(payload.text);
+    } else {
+      update(payload.record ?? payload);
+      if (event === "terminal.gone") pollAfter(STARTING_POLL_MS, OPEN_STATES.includes(record.state) ? watch : check);
+    }
+  }
+
+  function onState({ detail }) {
+    if (detail === "connected") return watch();
+    wasTyping ||= typesAs !== null;
+    isAway = true;
+    leave();
+    show();
+  }
+
+  function leave() {
+    requests += 1;
+    clearTimeout(timer);
+    isWatched = false;
+    pending = null;
+    if (typesAs !== null) setTyping(null);
+  }
+
+  /** Begin to watch, once the pane is in the document. */
+  function enter() {
+    link.addEventListener("event", onEvent);
+    link.addEventListener("state", onState);
+    view.prepare();
+    show();
+    watch();
+  }
+
+  /** Stop watching when the pane leaves the document; it keeps the last screen. */
+  function close() {
+    link.removeEventListener("event", onEvent);
+    link.removeEventListener("state", onState);
+    if (isWatched) link.call("terminals.leave", { sid }).catch(() => {});
+    leave();
+    wasTyping = false;
+  }
+
+  return { element, enter, close, focus: () => (typesAs === null ? view.scroller : keyboard.field).focus({ preventScroll: true }) };
+}
+
+/** Set the text of an element if it differs: an unchanged text must not be read aloud again. */
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+  if (element.tagName === "P") element.hidden = !text;
+}

@@ -1,0 +1,350 @@
+"""A turn over ACP: translates the agent's messages and requests into events."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from remoteclaw.errors import ErrorCategory, classify_error
+from remoteclaw.events import (
+    AgentEvent,
+    AgentRunResult,
+    AgentUsage,
+    DoneEvent,
+    ErrorEvent,
+    FormEvent,
+    PermissionEvent,
+    PlanEvent,
+    PlanStep,
+    SteeredEvent,
+    ThinkingEvent,
+    ToolResultEvent,
+    ToolUseEvent,
+)
+from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
+from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
+from remoteclaw.runtimes.model_wait import retry_at_ms
+from remoteclaw.runtimes.wire import count, mapping, mappings, text
+
+if TYPE_CHECKING:
+    from remoteclaw.runtimes.acp.runtime import AcpRuntime
+
+#: The answer to a request for a permission without a decision.
+_CANCELLED = {"outcome": {"outcome": "cancelled"}}
+#: The kind of option for each verdict. An "always" is never chosen: an agent may store it for good.
+_KINDS = {"allow": "allow_once", "deny": "reject_once"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogNote:
+    """The content of a line of an agent's log about a turn."""
+
+    session: str | None = None
+    """The id of the session; None if the line does not name it."""
+    begun_message: str = ""
+    """The id of the message that begins; empty if none does."""
+    is_internal: bool = False
+    """Whether the current message is internal, such as a summary of the conversation."""
+    failure: ErrorEvent | None = None
+    """The failure of a request to the model that the agent will retry."""
+    wait_s: float = 0.0
+    """The seconds until the retry; 0 if unknown."""
+
+
+class AcpTurn(CliTurn[RpcMessage]):
+    """One turn, and the messages that join it.
+
+    Each message is a separate prompt request. The turn ends with the last answer.
+    """
+
+    def __init__(
+        self,
+        pipes: AgentPipes,
+        peer: RpcPeer,
+        runtime: "AcpRuntime",
+        spec: AgentSpec,
+        *,
+        session: str,
+        cost: float = 0.0,
+        previous_message_id: str = "",
+    ) -> None:
+        """`cost` is the cost of the session so far, in US dollars.
+
+        `previous_message_id` is the last message of an earlier turn, whose late chunks are ignored.
+        """
+        super().__init__(pipes)
+        self.name = runtime.name
+        self._peer = peer
+        self._runtime = runtime
+        self._spec = spec
+        self._session = session
+        self._cost_before = self.cost = cost
+        self._previous_message_id = self.last_message_id = previous_message_id
+        self._message_id: str | None = None
+        """The id of the current message, empty if the agent gives none; None before a block."""
+        self._prompts: dict[int, str | None] = {}
+        """The keys of the prompts without an answer, by request id; None for the turn's first."""
+        self._tools: dict[str, dict[str, Any]] = {}
+        """The known fields of each tool call, by its id."""
+        self._reported_calls: set[str] = set()
+        """The ids of the tool calls that were reported."""
+        self._usage = AgentUsage()
+        self._is_cancelled = False
+        self._logged_message = ""
+        """The id of the latest message that began, according to the agent's log."""
+        self._internal_messages: set[str] = set()
+        """The ids of internal messages, which are not part of the answer."""
+        self.commands: tuple[str, ...] = ()
+        """The agent's slash commands, if it has announced them during the turn."""
+        self.is_command = False
+        """Whether the turn's message is a slash command of the agent."""
+
+    async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
+        """Send a prompt; with a `key`, it joins the running turn."""
+        params = {"sessionId": self._session, "prompt": parts}
+        # The request is registered before it is sent, so that the turn can't end in between.
+        message_id = self._peer.reserve()
+        self._prompts[message_id] = key
+        await self._peer.request("session/prompt", params, message_id)
+
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Send another prompt: the agent joins it to its work, or answers it afterwards."""
+        await self.ask(parts, key)
+
+    async def interrupt(self) -> None:
+        """Ask the agent to stop, and deny open requests: some agents wait for their answers."""
+        self._is_cancelled = True
+        await self._peer.notify("session/cancel", {"sessionId": self._session})
+        requests, self._open_requests = self._open_requests, {}
+        for message in requests.values():
+            await deny(self._peer, message)
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request with the option that matches the decision."""
+        message = self._open_requests.pop(permission_id, None)
+        if message is None or message.id is None:
+            return
+        if decision.verdict == "deny":
+            self._denied.append(self._tool_of(message))
+        options = mappings(message.params.get("options"))
+        kind = _KINDS[decision.verdict]
+        option_ids = [
+            text(option.get("optionId")) for option in options if option.get("kind") == kind
+        ]
+        if not option_ids:
+            await self._peer.respond(message.id, _CANCELLED)
+            return
+        outcome = {"outcome": "selected", "optionId": option_ids[0]}
+        await self._peer.respond(message.id, {"outcome": outcome})
+
+    # -- messages of the agent -----------------------------------------------------------------
+
+    async def take(self, message: RpcMessage) -> list[AgentEvent]:
+        """Return the events of a message."""
+        if message.is_request:
+            return await self._take_request(message)
+        if not message.method:
+            return self._take_answer(message)
+        if message.method == LOG_LINE:
+            return await self._take_log(text(message.params.get("line")))
+        is_ours = message.params.get("sessionId", self._session) == self._session
+        if message.method != "session/update" or not is_ours:
+            return []
+        self.commands = commands_of(message) or self.commands
+        return self._update(mapping(message.params.get("update")))
+
+    async def _take_log(self, line: str) -> list[AgentEvent]:
+        note = self._runtime.read_log(line)
+        if note is None or note.session not in (None, self._session):
+            return []
+        self._logged_message = note.begun_message or self._logged_message
+        if note.is_internal:
+            self._internal_messages.add(self._logged_message)
+        return await self._wait(note.failure, note.wait_s) if note.failure else []
+
+    async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
+        is_ours = message.params.get("sessionId", self._session) == self._session
+        if message.method == "elicitation/create" and is_ours and message.id is not None:
+            await self._peer.respond(message.id, {"action": "cancel"})
+            return [FormEvent("", text(message.params.get("message")))]
+        if message.method != "session/request_permission" or not is_ours:
+            await deny(self._peer, message)
+            return []
+        permission_id = str(message.id)
+        self._open_requests[permission_id] = message
+        call = mapping(message.params.get("toolCall"))
+        before = dict(self._tools.get(text(call.get("toolCallId")), {}))
+        known = self._merge_call(call)
+        tool = self._tool_of(message)
+        server = self._runtime.server_of(known, self._spec)
+        intent = self._runtime.intent_of(call, before)
+        return [
+            *self._report_call(text(call.get("toolCallId"))),
+            PermissionEvent(permission_id, tool, _input(known), server, intent),
+        ]
+
+    def _tool_of(self, message: RpcMessage) -> str:
+        call = mapping(message.params.get("toolCall"))
+        return self._runtime.tool_name(self._tools.get(text(call.get("toolCallId")), call))
+
+    def _take_answer(self, message: RpcMessage) -> list[AgentEvent]:
+        if message.id not in self._prompts:
+            return []
+        key = self._prompts.pop(int(message.id))
+        events: list[AgentEvent] = [SteeredEvent(key)] if key else []
+        # After a failure, the agent would answer the remaining prompts without a turn of ours.
+        has_unanswered = bool(self._prompts)
+        if self._stop_failure:
+            error = replace(self._stop_failure, ends_agent=has_unanswered)
+            return [*events, error, DoneEvent(self.result())]
+        if message.error and not self._is_cancelled:
+            error = _error_event(message.error, ends_agent=has_unanswered)
+            return [*events, error, DoneEvent(self.result())]
+        self._take_usage(message.result)
+        is_aborted = self._is_cancelled or message.result.get("stopReason") == "cancelled"
+        if is_aborted and has_unanswered:
+            why = "the agent was stopped with a message still waiting"
+            error = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
+            return [*events, error, DoneEvent(self.result(aborted=True))]
+        if self._prompts:
+            return events  # the remaining prompts are being answered, or come next
+        if message.result.get("stopReason") == "refusal" and not self._text.text:
+            events.append(ErrorEvent(ErrorCategory.FATAL, "the model refused to answer"))
+        # With an open request, the agent may still carry out the action.
+        return [
+            *events,
+            DoneEvent(self.result(aborted=is_aborted), ends_agent=bool(self._open_requests)),
+        ]
+
+    def _take_usage(self, result: Mapping[str, Any]) -> None:
+        usage = mapping(result.get("usage"))
+        quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
+        self._usage = AgentUsage(
+            input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
+            output_tokens=count(usage.get("outputTokens")) or count(quota.get("output_tokens")),
+            cache_read_tokens=count(usage.get("cachedReadTokens")),
+            cache_write_tokens=count(usage.get("cachedWriteTokens")),
+        )
+
+    def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
+        content = mapping(update.get("content"))
+        match update.get("sessionUpdate"):
+            case "agent_message_chunk":
+                return self._add_text(text(update.get("messageId")), text(content.get("text")))
+            case "agent_thought_chunk":
+                return [ThinkingEvent(text(content.get("text")))]
+            case "tool_call":
+                self._merge_call(update)
+                is_ready = update.get("status") not in (None, "pending")
+                return self._report_call(text(update.get("toolCallId"))) if is_ready else []
+            case "tool_call_update":
+                return self._tool_update(update)
+            case "plan":
+                return [_plan(mappings(update.get("entries")))]
+            case "usage_update":
+                amount = mapping(update.get("cost")).get("amount")
+                if isinstance(amount, int | float):
+                    self.cost = float(amount)
+        return []
+
+    def _add_text(self, message_id: str, chunk: str) -> list[AgentEvent]:
+        if message_id and message_id == self._previous_message_id:
+            return []  # a late chunk of an earlier turn's last message
+        if message_id in self._internal_messages:
+            return []
+        self.last_message_id = message_id or self.last_message_id
+        if self._message_id is None or (message_id and message_id != self._message_id):
+            self._text.begin_block()
+            self._message_id = message_id
+        return self._text.add(chunk)
+
+    def _merge_call(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Merge the reported fields of a tool call: its first title, and the latest other values.
+
+        The first title is the tool's name.
+        """
+        known = self._tools.setdefault(text(call.get("toolCallId")), {})
+        for name in ("toolCallId", "title", "kind", "rawInput"):
+            value = call.get(name)
+            if value not in (None, {}, []) and not (name == "title" and "title" in known):
+                known[name] = value
+        return known
+
+    def _report_call(self, call_id: str) -> list[AgentEvent]:
+        if call_id in self._reported_calls or call_id not in self._tools:
+            return []
+        self._reported_calls.add(call_id)
+        self._message_id = None  # text after a tool call begins a new block
+        known = self._tools[call_id]
+        return [ToolUseEvent(self._runtime.tool_name(known), call_id, _input(known))]
+
+    def _tool_update(self, update: dict[str, Any]) -> list[AgentEvent]:
+        call_id = text(update.get("toolCallId"))
+        self._merge_call(update)
+        status = update.get("status")
+        if status not in ("completed", "failed"):
+            return self._report_call(call_id) if status == "in_progress" else []
+        output = "".join(
+            text(mapping(part.get("content")).get("text"))
+            for part in mappings(update.get("content"))
+        )
+        raw = mapping(update.get("rawOutput"))
+        output = output or text(raw.get("output")) or text(raw.get("error"))
+        events = [*self._report_call(call_id), ToolResultEvent(call_id, output, status == "failed")]
+        self._tools.pop(call_id, None)
+        return events
+
+    def result(self, *, aborted: bool = False) -> AgentRunResult:
+        """Return the result of the turn so far."""
+        cost = self.cost - self._cost_before
+        return AgentRunResult(
+            text=self._text.text,
+            session_id=self._session,
+            usage=self._usage,
+            aborted=aborted,
+            total_cost_usd=cost if cost > 0 else None,
+            permission_denials=tuple(self._denied),
+        )
+
+
+async def deny(peer: RpcPeer, message: RpcMessage) -> None:
+    """Answer a request without a decision: cancel a permission, refuse anything else."""
+    if message.method == "session/request_permission" and message.id is not None:
+        await peer.respond(message.id, _CANCELLED)
+    else:
+        await peer.refuse(message)
+
+
+def commands_of(message: RpcMessage) -> tuple[str, ...]:
+    """Return the slash commands that a message announces, such as `/init`; usually none."""
+    commands = mappings(mapping(message.params.get("update")).get("availableCommands"))
+    names = (text(command.get("name")).partition(" ")[0] for command in commands)
+    return tuple(f"/{name}" for name in dict.fromkeys(names) if name)
+
+
+def classify_rpc_error(error: RpcError) -> tuple[ErrorCategory, str]:
+    """Return the category and the text of an error."""
+    detail = " ".join(filter(None, (str(error), text(error.data.get("details")))))
+    status = error.code if 400 <= error.code < 600 else None
+    return classify_error(detail, status=status), detail or f"error {error.code}"
+
+
+def _error_event(error: RpcError, *, ends_agent: bool) -> ErrorEvent:
+    category, detail = classify_rpc_error(error)
+    may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
+    retry_at = retry_at_ms(detail) if may_wait else None
+    return ErrorEvent(category, detail, ends_agent=ends_agent, retry_at_ms=retry_at)
+
+
+def _input(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a tool call; some agents report only a title and content."""
+    if raw := mapping(call.get("rawInput")):
+        return raw
+    content = mappings(call.get("content"))
+    return {"title": text(call.get("title"))} | ({"content": content} if content else {})
+
+
+def _plan(entries: list[dict[str, Any]]) -> PlanEvent:
+    return PlanEvent(
+        tuple(PlanStep.of(text(entry.get("content")), entry.get("status")) for entry in entries)
+    )

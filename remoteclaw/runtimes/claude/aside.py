@@ -1,0 +1,54 @@
+"""Asides of claude, which answers them without tools from the state after its last finished turn.
+
+In the first turn of a process, claude also includes the running turn so far.
+"""
+
+import re
+from typing import Any
+
+from remoteclaw.runtimes.asides import CliAside
+from remoteclaw.runtimes.claude.progress import Costs
+from remoteclaw.runtimes.claude.turn import ClaudePeer
+from remoteclaw.runtimes.wire import mapping, text
+
+#: The texts with which claude itself replaces an answer that the model has not given.
+_NO_ANSWER = re.compile(
+    r"(Please run /login · |Failed to authenticate\. )?API Error: |Invalid API key · "
+    r"|(Not logged in|OAuth token revoked) · |You've hit your .+ limit"
+    r"|(Prompt is too long|Credit balance is too low)$"
+)
+
+
+class ClaudeAside(CliAside[dict[str, Any]]):
+    """One question. Claude can't cancel it, so the answer to an abandoned one is dropped."""
+
+    def __init__(self, peer: ClaudePeer, costs: Costs) -> None:
+        super().__init__()
+        self._peer = peer
+        self._costs = costs
+        self._id = peer.reserve()
+
+    async def ask(self, prompt: str) -> None:
+        """Send the question."""
+        self.awaits_message = True
+        await self._peer.request("side_question", self._id, question=prompt)
+
+    async def take(self, message: dict[str, Any]) -> bool:
+        """Handle the answer."""
+        response = mapping(message.get("response"))
+        if message.get("type") != "control_response" or response.get("request_id") != self._id:
+            return False
+        self.awaits_message = False
+        self._costs.has_asides = True
+        answered = mapping(response.get("response"))
+        answer = text(answered.get("response"))
+        is_of_model = response.get("subtype") == "success" and not answered.get("synthetic")
+        if is_of_model and answer and not _NO_ANSWER.match(answer):
+            self.succeed(answer)
+        else:
+            problem = answer or text(response.get("error")) or "nothing"
+            self.fail(f"claude says {problem.rstrip('.')}")
+        return True
+
+    async def stop(self) -> None:
+        """Do nothing: claude can't cancel the question."""

@@ -1,0 +1,263 @@
+"""The runtime of Claude Code, over its stream-json protocol on standard input and output.
+
+Secrets are sent over the pipes (system prompt, MCP servers) or in the environment, never in argv.
+No file of the user is edited. Claude obeys the settings of a workspace only if it is trusted.
+"""
+
+import asyncio
+import base64
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.errors import AgentUnavailable, classify_error
+from remoteclaw.messages import Image
+from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
+from remoteclaw.runtimes.agent import CliProcess
+from remoteclaw.runtimes.base import BaseRuntime, inherit, split_note, with_point
+from remoteclaw.runtimes.claude.aside import ClaudeAside
+from remoteclaw.runtimes.claude.failure import error_text
+from remoteclaw.runtimes.claude.launch import (
+    PLANNING,
+    SETTINGS,
+    common_options,
+    environment_of,
+    server_of,
+)
+from remoteclaw.runtimes.claude.progress import Costs
+from remoteclaw.runtimes.claude.terminal import ClaudeTerminal
+from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer, ClaudeTurn
+from remoteclaw.runtimes.wire import UUID, mapping, text
+
+#: The longest wait for claude's MCP servers, in seconds. Claude itself waits 30 s for each server,
+#: then continues without it and reports that.
+MCP_START_S = 60.0
+#: The number of retries of a failed request to the model, unless the environment sets it.
+#: Claude's default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
+MAX_RETRIES = "4"
+#: The command for plan mode, which claude itself offers only in its terminal.
+PLAN_COMMAND = "/plan"
+PLAN_USAGE = "Say what is to be planned: `/plan TASK`."
+
+log = logging.getLogger(__name__)
+
+
+class ClaudeRuntime(BaseRuntime):
+    """The runtime of Claude Code."""
+
+    name = "claude"
+    command = ("claude",)
+    capabilities = Capabilities(
+        steers=True,
+        explains_denial=True,
+        takes_commands=True,
+        reports_cost=True,
+        forks=True,
+        has_points=True,
+        asides="copy",
+        rules=frozenset(
+            ("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch", "mcp")
+        ),
+        tested="2.1.197",
+    )
+    remedies = Remedies(
+        install="npm install -g @anthropic-ai/claude-code",
+        sign_in="run `claude`, then /login",
+        keys=("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"),
+        models="`claude`, then /model",
+    )
+    natives = ("@anthropic-ai/claude-code-linux-*/claude",)
+    terminal = ClaudeTerminal()
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that claude needs: the common ones, its settings, provider keys."""
+        prefixes = ["ANTHROPIC_", "CLAUDE_", "DISABLE_", "MCP_"]
+        if inherited.get("CLAUDE_CODE_USE_BEDROCK"):
+            prefixes.append("AWS_")
+        if inherited.get("CLAUDE_CODE_USE_VERTEX"):
+            prefixes += ["GOOGLE_", "VERTEX_", "CLOUD_ML_"]
+        # Claude sets these for its shells. If they are inherited, it believes that it is nested.
+        nesting_variables = (
+            "CLAUDE_CODE_ENTRYPOINT",
+            "CLAUDE_CODE_SSE_PORT",
+            "CLAUDE_CODE_SESSION_ID",
+        )
+        env = inherit(inherited, prefixes=prefixes, without=nesting_variables)
+        env.setdefault("CLAUDE_CODE_MAX_RETRIES", MAX_RETRIES)
+        # Claude's own timers would begin turns whose output no worker reads.
+        env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
+        # Makes claude wait up to 5 s for the user's own MCP servers, so that the first turn has
+        # them.
+        env.setdefault("MCP_CONNECTION_NONBLOCKING", "0")
+        # The git status at the beginning of each prompt would break the prompt cache.
+        env.setdefault("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1")
+        return env
+
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
+        """Return the command line, with the id of a new conversation if one is begun."""
+        new_id = str(uuid.uuid4())
+        argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
+        argv += ["--input-format", "stream-json", "--output-format", "stream-json"]
+        argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
+        # The user's own settings may make claude ask less (`defaultMode`).
+        argv += ["--permission-mode", "default"]
+        if session_id:
+            argv.append(f"--resume={session_id}")
+        if fork:
+            argv.append("--fork-session")
+            # Without this, a copy made during a turn has half of that turn, and an invented reply.
+            _, point = split_note(spec.note)
+            if UUID.fullmatch(point):
+                argv.append(f"--resume-session-at={point}")
+        if fork or not session_id:
+            argv.append(f"--session-id={new_id}")
+        argv += common_options(spec, run_dir)
+        return Launch(
+            argv=tuple(argv),
+            env=environment_of(spec),
+            cwd=spec.workspace,
+            session_id=new_id if fork or not session_id else session_id,
+        )
+
+    def process(
+        self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
+    ) -> "ClaudeProcess":
+        """Return the process before its handshake."""
+        return ClaudeProcess(pipes, spec, session_id)
+
+
+class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
+    """One claude process, between and during turns."""
+
+    name = "claude"
+
+    def __init__(self, pipes: AgentPipes, spec: AgentSpec, session_id: str | None) -> None:
+        self._peer = ClaudePeer(pipes)
+        super().__init__(pipes, self._peer)
+        self._spec = spec
+        self._conversation = ClaudeConversation(session_id)
+        _, self._conversation.point = split_note(spec.note)
+
+    @property
+    def session_id(self) -> str | None:
+        """Claude's id of the conversation, as for `claude --resume`."""
+        return self._conversation.session_id
+
+    @property
+    def note(self) -> str:
+        """Claude's default model, whether it is in plan mode, and its point.
+
+        With a configured model, claude reports that one, so the default of the last note is kept.
+        """
+        last_note, _ = split_note(self._spec.note)
+        model = last_note.removeprefix(PLANNING) if self._spec.model else self._conversation.model
+        note = f"{PLANNING if self._conversation.is_planning else ''}{model}"
+        return with_point(note, self._conversation.point)
+
+    # -- start and park ------------------------------------------------------------------------
+
+    async def handshake(
+        self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
+    ) -> None:
+        """Send the settings of the process, and wait only for its MCP servers.
+
+        Claude processes `initialize` before the first message, so the answer, which takes 0.4 s, is
+        not awaited.
+        """
+        await self._peer.request("initialize", appendSystemPrompt=spec.system_prompt)
+        await self._peer.request("apply_flag_settings", settings=SETTINGS)
+        if spec.note.startswith(PLANNING):
+            await self._peer.set_mode("plan")
+        if not spec.mcp_servers:
+            return
+        servers = {name: server_of(server, run_dir) for name, server in spec.mcp_servers.items()}
+        request_id = await self._peer.request("mcp_set_servers", servers=servers)
+        try:
+            async with asyncio.timeout(MCP_START_S):
+                await self._await_response(request_id)
+        except TimeoutError:
+            log.warning("claude's MCP servers were not ready after %d s", MCP_START_S)
+
+    async def _await_response(self, request_id: str) -> None:
+        """Read until claude answers a control request, and note the servers that can't be reached.
+
+        Raises `AgentUnavailable` if claude reports a failure instead.
+        """
+        while True:
+            message = await self._read_at_start()
+            if message.get("type") == "result":  # usually because the conversation is unknown
+                why = error_text(message)
+                category = classify_error(why)
+                raise AgentUnavailable(f"claude did not start: {why}", category=category)
+            response = mapping(message.get("response"))
+            if response.get("request_id") == request_id:
+                for name, why in mapping(mapping(response.get("response")).get("errors")).items():
+                    log.warning("claude could not connect MCP server %s: %s", name, why)
+                    self.missing_servers[name] = text(why)
+                return
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "session_id": self._conversation.session_id,
+            "model": self._conversation.model,
+            "is_planning": self._conversation.is_planning,
+            "point": self._conversation.point,
+            "last_request": self._peer.last_id,
+            "costs": vars(self._conversation.costs),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state in which another worker parked the agent."""
+        self._conversation.session_id = state["session_id"]
+        self._conversation.model = state["model"]
+        self._conversation.is_planning = state["is_planning"]
+        self._conversation.point = state["point"]
+        self._peer.last_id = state["last_request"]
+        self._conversation.costs = Costs(**state["costs"])
+
+    def _is_request(self, message: dict[str, Any]) -> bool:
+        return message.get("type") == "control_request"
+
+    async def _deny(self, message: dict[str, Any]) -> None:
+        await self._peer.deny(message)
+
+    def _observe(self, message: dict[str, Any]) -> None:
+        self._conversation.note(message)
+
+    # -- a turn --------------------------------------------------------------------------------
+
+    async def _begin(self, prompt: str, images: Sequence[Image]) -> ClaudeTurn:
+        turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
+        await turn.ask(self._parts(prompt, images))
+        return turn
+
+    async def _problem_of(self, command: str) -> str:
+        return PLAN_USAGE if command == PLAN_COMMAND else ""
+
+    async def _begin_command(self, text: str) -> ClaudeTurn:
+        name, _, rest = text.partition(" ")
+        if name == PLAN_COMMAND:
+            await self._peer.set_mode("plan")
+            return await self._begin(rest, ())
+        turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
+        await turn.command(text)
+        return turn
+
+    def _new_aside(self) -> ClaudeAside:
+        return ClaudeAside(self._peer, self._conversation.costs)
+
+    def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return the content blocks of a message."""
+        return [*map(_image_block, images), {"type": "text", "text": prompt}]
+
+
+def _image_block(image: Image) -> dict[str, Any]:
+    data = base64.b64encode(image.data).decode()
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": image.mime_type, "data": data},
+    }

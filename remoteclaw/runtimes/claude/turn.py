@@ -1,0 +1,328 @@
+"""A turn of claude: translates its messages and requests into events."""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import (
+    AgentEvent,
+    AgentRunResult,
+    AnswerEndEvent,
+    DoneEvent,
+    ErrorEvent,
+    FormEvent,
+    Intent,
+    PermissionEvent,
+    PermissionWithdrawnEvent,
+    SteeredEvent,
+    TextEvent,
+)
+from remoteclaw.protocols import AgentPipes, Decision
+from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.claude.failure import Failures
+from remoteclaw.runtimes.claude.progress import Costs, Plan, TokensSoFar, usage_of
+from remoteclaw.runtimes.claude.text import AnswerReader
+from remoteclaw.runtimes.questions import questions_of
+from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, text
+
+#: The last text block of every message. Claude interprets the last block as typed by a person: it
+#: replaces `@/any/file` by the file, even one that the agent may not read, and runs `/name` as a
+#: command. So the last block must not contain foreign text.
+CLOSING = "(End of the message.)"
+#: The tool with which claude asks a person.
+QUESTION_TOOL = "AskUserQuestion"
+#: The tool with which claude presents its plan in order to leave plan mode.
+PLAN_TOOL = "ExitPlanMode"
+
+#: The denial of a permission that is requested outside of a turn.
+_BETWEEN_TURNS = "No permission can be asked for now: continue without it."
+
+log = logging.getLogger(__name__)
+
+
+class ClaudePeer(Lines):
+    """RemoteClaw's side of claude's protocol: sends messages, and requests and their answers."""
+
+    last_id = 0
+    """The number of the last request."""
+
+    def reserve(self) -> str:
+        """Return the id for a new request."""
+        self.last_id += 1
+        return f"rc-{self.last_id}"
+
+    async def request(self, subtype: str, request_id: str = "", **fields: Any) -> str:
+        """Send a request; return its id, which its answer will have."""
+        request_id = request_id or self.reserve()
+        request = {"subtype": subtype, **fields}
+        await self.send({"type": "control_request", "request_id": request_id, "request": request})
+        return request_id
+
+    async def set_mode(self, mode: str) -> None:
+        """Set claude's own permission mode."""
+        await self.request("set_permission_mode", mode=mode)
+
+    async def respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """Answer a request of claude."""
+        await self._respond(message, subtype="success", response=answer)
+
+    async def deny(self, message: Mapping[str, Any]) -> None:
+        """Answer a request without a decision: deny a permission, refuse anything else."""
+        if mapping(message.get("request")).get("subtype") == "can_use_tool":
+            await self.respond(message, {"behavior": "deny", "message": _BETWEEN_TURNS})
+        else:
+            await self.refuse(message)
+
+    async def refuse(self, message: Mapping[str, Any]) -> None:
+        """Answer an unknown request with an error, because claude waits for an answer for ever."""
+        await self._respond(message, subtype="error", error="not supported")
+
+    async def _respond(self, message: Mapping[str, Any], **fields: Any) -> None:
+        response = {"request_id": text(message.get("request_id")), **fields}
+        await self.send({"type": "control_response", "response": response})
+
+
+class ClaudeConversation:
+    """The state of a claude process and its conversation that lasts beyond a turn."""
+
+    def __init__(self, session_id: str | None) -> None:
+        self.session_id = session_id
+        self.model = ""
+        """The model that claude reports, with which the next process is started."""
+        self.costs = Costs()
+        self.is_planning = False
+        """Whether claude is in plan mode."""
+        self.point = ""
+        """The id of the last message of the last finished turn, up to which a fork copies."""
+        self.failures = Failures()
+        self.plan = Plan()
+
+    def note(self, message: dict[str, Any]) -> None:
+        """Update the state from a line."""
+        self.failures.note(message)
+        if (message.get("type"), message.get("subtype")) == ("system", "init"):
+            self.model = text(message.get("model"))
+        if message.get("type") == "system" and (mode := text(message.get("permissionMode"))):
+            self.is_planning = mode == "plan"
+
+    def keep_session_id(self, session_id: str) -> None:
+        """Store claude's id of the conversation, if it is a valid one."""
+        if UUID.fullmatch(session_id):
+            self.session_id = session_id
+        elif session_id:
+            log.warning("claude reported a session id that is no UUID; it is ignored")
+
+
+class ClaudeTurn(CliTurn[dict[str, Any]]):
+    """One turn: our message, the messages that join it, and one or more answers.
+
+    Claude answers a message that arrives too late to join an answer in a separate turn, which
+    counts as a part of this one.
+    """
+
+    name = "claude"
+
+    def __init__(
+        self, pipes: AgentPipes, peer: ClaudePeer, conversation: ClaudeConversation
+    ) -> None:
+        super().__init__(pipes)
+        self._peer = peer
+        self._conversation = conversation
+        conversation.failures.begin()
+        conversation.plan.begin()
+        self._tokens = TokensSoFar()
+        self._answer = AnswerReader(str(uuid.uuid4()))
+        self._earlier_answers: AgentRunResult | None = None
+        """The merged result of the earlier answers of this turn; None before the first ends."""
+        self._steered: dict[str, str] = {}
+        """The keys of the joining messages that claude has not taken up yet, by message id."""
+        self._last_message_id = conversation.point
+        """The id of claude's last message."""
+
+    async def ask(self, parts: list[dict[str, Any]]) -> None:
+        """Send the turn's message."""
+        await self._send(self._answer.message_id, parts)
+
+    async def command(self, text: str) -> None:
+        """Send a slash command of claude."""
+        # Claude does not repeat a command, or repeats it in another form.
+        self._answer.is_confirmed = True
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        message_id = self._answer.message_id
+        await self._peer.send({"type": "user", "uuid": message_id, "message": message})
+
+    async def _send(self, message_id: str, parts: list[dict[str, Any]]) -> None:
+        message = {"role": "user", "content": [*parts, {"type": "text", "text": CLOSING}]}
+        await self._peer.send({"type": "user", "uuid": message_id, "message": message})
+
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Send a message into the running turn.
+
+        During a tool call, claude reads the message with the tool's result. While claude writes,
+        the message has to wait, and gets a separate answer after the current one.
+        """
+        message_id = str(uuid.uuid4())
+        self._steered[message_id] = key
+        await self._send(message_id, parts)
+
+    async def interrupt(self) -> None:
+        """Stop the turn; claude reacts within milliseconds, even during a tool call."""
+        await self._peer.request("interrupt")
+
+    # -- permissions ---------------------------------------------------------------------------
+
+    async def _take_request(self, message: dict[str, Any]) -> list[AgentEvent]:
+        request = mapping(message.get("request"))
+        if request.get("subtype") == "elicitation":
+            await self._peer.respond(message, {"action": "cancel"})
+            return [FormEvent(text(request.get("mcp_server_name")), text(request.get("message")))]
+        if request.get("subtype") != "can_use_tool":
+            await self._peer.refuse(message)
+            return []
+        request_id = text(message.get("request_id"))
+        self._open_requests[request_id] = message
+        tool = text(request.get("tool_name"))
+        tool_input = mapping(request.get("input"))
+        questions = questions_of(tool_input) if tool == QUESTION_TOOL else ()
+        plan = text(tool_input.get("plan")) if tool == PLAN_TOOL else None
+        intent = intent_of(tool, tool_input)
+        return [
+            PermissionEvent(
+                request_id, tool, tool_input, intent=intent, questions=questions, plan=plan
+            )
+        ]
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission; ignore one that claude has withdrawn."""
+        message = self._open_requests.pop(permission_id, None)
+        if message is None:
+            return
+        request = mapping(message.get("request"))
+        if decision.verdict == "deny":
+            self._denied.append(text(request.get("tool_name")))
+            if decision.ends_planning:
+                await self._peer.set_mode("default")
+            denial = {"behavior": "deny", "message": decision.message}
+            await self._peer.respond(message, denial)
+            return
+        tool_input = mapping(request.get("input"))
+        if decision.answers:
+            texts = (question.text for question in questions_of(tool_input))
+            tool_input = {**tool_input, "answers": dict(zip(texts, decision.answers, strict=True))}
+        await self._peer.respond(message, {"behavior": "allow", "updatedInput": tool_input})
+
+    # -- messages of claude --------------------------------------------------------------------
+
+    async def take(self, message: dict[str, Any]) -> list[AgentEvent]:
+        """Return the events of a line."""
+        self._conversation.note(message)
+        events = self._steered_events(text(message.get("uuid")))
+        events += [*self._tokens.read(message), *self._conversation.plan.read(message)]
+        match message.get("type"):
+            case "control_request":
+                events += await self._take_request(message)
+            case "control_cancel_request":
+                withdrawn = text(message.get("request_id"))
+                if self._open_requests.pop(withdrawn, None):
+                    events.append(PermissionWithdrawnEvent(withdrawn))
+            case "result":
+                events += self._take_result(message)
+            case _:
+                if message.get("type") == "assistant" and not message.get("parent_tool_use_id"):
+                    self._last_message_id = text(message.get("uuid"))
+                if answer_events := self._answer.read(message):
+                    # Claude repeats a joining message only after the beginning of its answer.
+                    events += [*self._steered_events(self._answer.message_id), *answer_events]
+        return events
+
+    def _steered_events(self, message_id: str) -> list[AgentEvent]:
+        key = self._steered.pop(message_id, None)
+        return [SteeredEvent(key)] if key else []
+
+    def _take_result(self, message: dict[str, Any]) -> list[AgentEvent]:
+        # Claude does not repeat a message that never reached the model: one refused by a hook of
+        # the user, or one for an unknown conversation. Then `num_turns` is 0.
+        if not self._answer.is_confirmed and message.get("num_turns") != 0:
+            log.info("claude began a turn on its own, whose answer is dropped")
+            return self._answer.withdraw()
+        events = self._steered_events(self._answer.message_id)
+        aborted = text(message.get("terminal_reason")).startswith("aborted")
+        failure, answer = self._failure(message, aborted), self._answer.text
+        if not (failure or aborted):
+            self._conversation.point = self._last_message_id
+        if failure:
+            events.append(failure)
+        elif not answer and not aborted and (answer := text(message.get("result"))):
+            events.append(TextEvent(answer))  # a reply of claude itself, without the model
+        run = self._run(message, answer, aborted)
+        if failure or not self._steered:
+            # With an open request, claude may still carry out the action.
+            return [*events, DoneEvent(run, ends_agent=bool(self._open_requests))]
+        # A message that arrived after the last tool call gets a separate answer, which comes next.
+        self._earlier_answers = run
+        self._answer = AnswerReader(next(iter(self._steered)))
+        return [*events, AnswerEndEvent()]
+
+    def _failure(self, message: dict[str, Any], aborted: bool) -> ErrorEvent | None:
+        """Return the failure of an answer; None if it succeeded.
+
+        `subtype` is "success" for most failures, so `is_error` and `terminal_reason` decide. With a
+        message still waiting, the process must end: claude would answer the message on its own.
+        """
+        if message.get("is_error") and not aborted:
+            return self._conversation.failures.of(message, ends_agent=bool(self._steered))
+        if aborted and self._steered:
+            why = "claude was stopped with a message still waiting"
+            return ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
+        return None
+
+    def _run(self, message: dict[str, Any], answer: str, aborted: bool) -> AgentRunResult:
+        # For an unknown conversation, claude reports an error under a new id, which is not kept.
+        if not message.get("errors"):
+            self._conversation.keep_session_id(text(message.get("session_id")))
+        run = AgentRunResult(
+            text=answer,
+            session_id=self._conversation.session_id,
+            duration_ms=count(message.get("duration_ms")),
+            usage=usage_of(mapping(message.get("usage"))),
+            aborted=aborted,
+            total_cost_usd=self._conversation.costs.of_turn(message),
+            num_turns=count(message.get("num_turns")),
+            stop_reason=text(message.get("stop_reason")) or None,
+            permission_denials=tuple(self._denied),
+        )
+        return self._earlier_answers.followed_by(run) if self._earlier_answers else run
+
+    def result(self, *, aborted: bool = False) -> AgentRunResult:
+        """Return the result of the turn so far."""
+        run = AgentRunResult(
+            text=self._answer.text,
+            session_id=self._conversation.session_id,
+            aborted=aborted,
+        )
+        return self._earlier_answers.followed_by(run) if self._earlier_answers else run
+
+
+def intent_of(tool: str, tool_input: Mapping[str, Any]) -> Intent | None:
+    """Return the action of a tool call; None if the tool is unknown.
+
+    It is reliable: the answer to the request repeats the arguments, and claude uses the answer's.
+    """
+    match tool:
+        case "Bash":
+            return Intent("Bash", command=text(tool_input.get("command")))
+        case "Edit" | "MultiEdit" | "Write":
+            return Intent("Edit", paths=(text(tool_input.get("file_path")),))
+        case "NotebookEdit":
+            return Intent("Edit", paths=(text(tool_input.get("notebook_path")),))
+        case "Read":
+            return Intent("Read", paths=(text(tool_input.get("file_path")),))
+        case "Glob" | "Grep":
+            return Intent("Read", paths=(text(tool_input.get("path")) or ".",))
+        case "WebFetch":
+            return Intent("WebFetch", url=text(tool_input.get("url")))
+        case "WebSearch":
+            return Intent("WebSearch")
+    return Intent(tool) if tool.startswith("mcp__") else None

@@ -1,0 +1,1 @@
+"""Codex, over its app-server protocol."""

@@ -1,0 +1,281 @@
+"""The runtime of Codex, over its app-server: one process with one thread.
+
+No file of the user is edited: tools, system prompt and permissions are parameters of the thread.
+"""
+
+import asyncio
+import base64
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
+from remoteclaw.messages import Image
+from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
+from remoteclaw.runtimes.agent import CliProcess
+from remoteclaw.runtimes.base import BaseRuntime, inherit, split_note, with_point
+from remoteclaw.runtimes.codex.aside import CodexAside
+from remoteclaw.runtimes.codex.terminal import CodexTerminal
+from remoteclaw.runtimes.codex.thread import (
+    INSTRUCTIONS,
+    MCP_START_S,
+    aside_of,
+    common_options,
+    limits_of,
+    thread_of,
+)
+from remoteclaw.runtimes.codex.turn import CodexTurn, deny, tokens_of
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
+from remoteclaw.runtimes.wire import mapping, text
+
+#: The message with a new system prompt for a resumed thread, which keeps its first one.
+_INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
+
+_NOT_SIGNED_IN = "codex did not start: it has no sign-in; run `codex login`"
+
+log = logging.getLogger(__name__)
+
+
+class CodexRuntime(BaseRuntime):
+    """The runtime of Codex."""
+
+    name = "codex"
+    command = ("codex",)
+    capabilities = Capabilities(
+        steers=True,
+        explains_denial=False,
+        forks=True,
+        has_points=True,
+        asides="copy",
+        rules=frozenset(("Bash", "Edit", "mcp")),
+        tested="0.169.0",
+    )
+    remedies = Remedies(
+        install="npm install -g @openai/codex",
+        sign_in="run `codex login`, or correct the key of its provider",
+        models="`codex`, then /model",
+    )
+    natives = ("@openai/codex-linux-*/vendor/*/bin/codex",)
+    terminal = CodexTerminal()
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that codex needs: the common ones, its settings, provider keys."""
+        markers = ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID")
+        return inherit(inherited, prefixes=("CODEX_", "OPENAI_"), without=markers)
+
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
+        """Return the command line; the thread is chosen in the handshake."""
+        argv = [*spec.command, "app-server", *common_options(spec)]
+        return Launch(argv=tuple(argv), env=spec.env, cwd=spec.workspace, session_id=session_id)
+
+    def process(
+        self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
+    ) -> "CodexProcess":
+        """Return the process before its handshake."""
+        # Under "deny", not even read-only commands are allowed.
+        may_read = spec.permissions != "deny"
+        readable = (Path(spec.workspace), run_dir / FILES) if may_read else ()
+        # Codex uses their tools without a request.
+        unasked = frozenset(spec.unasked_servers)
+        return CodexProcess(
+            pipes,
+            readable=readable,
+            unasked=unasked,
+            limits=limits_of(spec),
+            aside=aside_of(spec, run_dir),
+        )
+
+
+class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
+    """One codex process with one thread, between and during turns."""
+
+    name = "codex"
+
+    def __init__(
+        self,
+        pipes: AgentPipes,
+        *,
+        readable: tuple[Path, ...],
+        unasked: frozenset[str],
+        limits: Mapping[str, Any],
+        aside: Mapping[str, Any],
+    ) -> None:
+        """Read-only commands are allowed in `readable`, of which the first is the workspace.
+
+        Codex uses the tools of the `unasked` servers without a request. `limits` are parameters of
+        each turn that override the thread's. `aside` are the parameters of an aside's thread.
+        """
+        self._limits = limits
+        self._peer = RpcPeer(pipes, version=None)
+        super().__init__(pipes, self._peer)
+        self._readable = readable
+        self._unasked = unasked
+        self._aside = dict(aside)
+        self._thread = ""
+        self._account = 0
+        """The id of the `account/read` request."""
+        self._tokens_used: dict[str, int] = {}
+        """The tokens of the whole thread so far, by kind."""
+        self._prompt = ""
+        """The hash of the thread's first system prompt; empty if it was replaced by a message."""
+        self._point = ""
+        """The id of the last finished turn, up to which a fork copies."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The thread's id, as for `codex resume`; None before the thread has begun."""
+        return self._thread or None
+
+    @property
+    def note(self) -> str:
+        """The hash of the thread's system prompt, so that it is not sent again, and the point."""
+        return with_point(self._prompt, self._point)
+
+    # -- start and park ------------------------------------------------------------------------
+
+    async def handshake(
+        self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
+    ) -> None:
+        """Start, resume or fork the thread, and wait until its MCP servers are ready or failed.
+
+        The requests are sent together, because codex handles them in order.
+        """
+        client = {"name": "remoteclaw", "title": "RemoteClaw", "version": "1"}
+        first = await self._peer.request(
+            "initialize", {"clientInfo": client, "capabilities": {"experimentalApi": True}}
+        )
+        await self._peer.notify("initialized")
+        self._account = await self._peer.request("account/read", {"refreshToken": False})
+        params = thread_of(spec, run_dir)
+        known_prompt = ""
+        if session_id:
+            params |= {"threadId": session_id, "excludeTurns": True}
+            known_prompt, self._point = split_note(spec.note)
+            if fork and self._point:  # else the copy would include half of a running turn
+                params["lastTurnId"] = self._point
+            method = "thread/fork" if fork else "thread/resume"
+            second = await self._peer.request(method, params)
+        else:
+            params[INSTRUCTIONS] = spec.system_prompt
+            second = await self._peer.request("thread/start", params)
+        waiting = {first, second, *spec.mcp_servers}
+        while second in waiting:
+            await self._take_at_start(await self._read_at_start(), waiting)
+        try:
+            async with asyncio.timeout(MCP_START_S):
+                while waiting:
+                    await self._take_at_start(await self._read_at_start(), waiting)
+        except TimeoutError:
+            log.warning("codex's MCP servers were not ready after %d s", MCP_START_S)
+        prompt = hashlib.sha256(spec.system_prompt.encode("utf-8", "replace")).hexdigest()[:16]
+        if session_id is None or prompt == known_prompt:
+            self._prompt = prompt
+        else:
+            await self._instruct(spec.system_prompt)
+
+    async def _take_at_start(self, message: RpcMessage, waiting: set[Any]) -> None:
+        """Handle a message of the start. Raises `AgentUnavailable` if the start has failed.
+
+        Updates `waiting`: the ids of open requests, and the names of MCP servers that start.
+        """
+        if message.error and message.id in waiting:
+            why = str(message.error)
+            raise AgentUnavailable(f"codex did not start: {why}", category=classify_error(why))
+        if message.method == "mcpServer/startupStatus/updated":
+            name, status = text(message.params.get("name")), message.params.get("status")
+            if status == "starting":
+                waiting.add(name)  # includes the user's own servers, for the first turn
+            if status == "failed":
+                log.warning("codex could not connect MCP server %s", name)
+                self.missing_servers[name] = text(message.params.get("error"))
+            if status in ("ready", "failed", "cancelled"):
+                waiting.discard(name)
+        elif message.is_request:
+            await deny(self._peer, message)
+        elif message.method:
+            self._observe(message)
+        elif message.id == self._account:
+            # Without a sign-in, codex would retry requests to its model for minutes.
+            if message.result.get("requiresOpenaiAuth") and message.result.get("account") is None:
+                raise AgentUnavailable(_NOT_SIGNED_IN, category=ErrorCategory.AUTH)
+        elif message.id in waiting:
+            waiting.discard(message.id)
+            self._thread = text(mapping(message.result.get("thread")).get("id")) or self._thread
+            if model := text(message.result.get("model")):  # else an aside has the default model
+                self._aside["model"] = model
+
+    async def _instruct(self, system_prompt: str) -> None:
+        """Send a resumed thread the system prompt, because it knows another one."""
+        content = [{"type": "input_text", "text": _INSTRUCTIONS.format(system_prompt)}]
+        item = {"type": "message", "role": "developer", "content": content}
+        await self._peer.request("thread/inject_items", {"threadId": self._thread, "items": [item]})
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "thread": self._thread,
+            "note": self._prompt,
+            "point": self._point,
+            "last_id": self._peer.last_id,
+            "used": self._tokens_used,
+            # It contains keys of MCP servers, so it is kept only in the holder's memory.
+            "aside": self._aside,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state in which another worker parked the agent."""
+        self._thread = state["thread"]
+        self._prompt = state["note"]
+        self._point = state["point"]
+        self._peer.last_id = state["last_id"]
+        self._tokens_used = dict(state["used"])
+        self._aside = dict(state["aside"])
+
+    def _is_request(self, message: RpcMessage) -> bool:
+        return message.is_request
+
+    async def _deny(self, message: RpcMessage) -> None:
+        await deny(self._peer, message)
+
+    def _observe(self, message: RpcMessage) -> None:
+        is_ours = message.params.get("threadId", self._thread) == self._thread
+        if is_ours and message.method == "thread/tokenUsage/updated":
+            self._tokens_used = tokens_of(message.params)
+
+    # -- a turn --------------------------------------------------------------------------------
+
+    async def _begin(self, prompt: str, images: Sequence[Image]) -> CodexTurn:
+        params = {"threadId": self._thread, "input": self._parts(prompt, images)}
+        request = await self._peer.request("turn/start", {**params, **self._limits})
+        return CodexTurn(
+            self._pipes,
+            self._peer,
+            thread=self._thread,
+            request=request,
+            used=self._tokens_used,
+            readable=self._readable,
+            unasked=self._unasked,
+        )
+
+    def _new_aside(self) -> CodexAside:
+        if not self._point:  # without a finished turn, there is nothing to copy
+            return CodexAside(self._peer, "thread/start", self._aside)
+        # A copy keeps the instructions of its thread.
+        copied = {"threadId": self._thread, "lastTurnId": self._point, "excludeTurns": True}
+        params = {name: value for name, value in self._aside.items() if name != INSTRUCTIONS}
+        return CodexAside(self._peer, "thread/fork", {**params, **copied})
+
+    def _carry_over(self, turn: CodexTurn) -> None:
+        self._tokens_used = turn.used
+        self._point = turn.point or self._point
+
+    def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return a message in codex's format."""
+        parts: list[dict[str, Any]] = [{"type": "text", "text": prompt, "text_elements": []}]
+        for image in images:
+            data = base64.b64encode(image.data).decode()
+            parts.append({"type": "image", "url": f"data:{image.mime_type};base64,{data}"})
+        return parts

@@ -1,0 +1,1 @@
+"""The demo agent, for machines without an agent CLI."""

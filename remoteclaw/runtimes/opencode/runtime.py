@@ -1,0 +1,130 @@
+"""The runtime of OpenCode, over ACP; its configuration is passed in an environment variable."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.errors import ErrorCategory, classify_error
+from remoteclaw.events import ErrorEvent, Intent
+from remoteclaw.protocols import AgentSpec, Capabilities, Launch, Remedies, prompt_file
+from remoteclaw.runtimes.acp.runtime import AcpRuntime
+from remoteclaw.runtimes.acp.turn import LogNote
+from remoteclaw.runtimes.base import inherit
+from remoteclaw.runtimes.opencode.config import ASIDE, configuration_of, environment_with
+from remoteclaw.runtimes.opencode.terminal import OpencodeTerminal
+from remoteclaw.runtimes.wire import mapping, mappings, text
+
+#: The failures after which opencode retries a request. It reports other failures over ACP.
+_RETRIED = (ErrorCategory.RETRYABLE, ErrorCategory.USAGE_LIMIT, ErrorCategory.UNREACHABLE)
+#: A field of a log line, such as `agent=build`.
+_FIELD = re.compile(r'(?<![\w.])([\w.]+)=("(?:\\.|[^"\\])*+"|\S+)')
+
+
+class OpencodeRuntime(AcpRuntime):
+    """The runtime of OpenCode."""
+
+    name = "opencode"
+    command = ("opencode",)
+    capabilities = Capabilities(
+        steers=True,
+        explains_denial=False,
+        takes_commands=True,
+        reports_cost=True,
+        forks=True,
+        asides="copy",
+        rules=frozenset(("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch")),
+        tested="1.18.33",
+    )
+    remedies = Remedies(
+        install="npm install -g opencode-ai",
+        sign_in="run `opencode auth login`",
+        models="`opencode models`",
+    )
+    terminal = OpencodeTerminal()
+    instructs_by_prompt = False  # the configuration names the file of the system prompt
+    aside_modes = (ASIDE,)
+    needs_aside_mode = True
+    # The baseline build runs on every processor, so the processor's features aren't checked.
+    natives = ("opencode-linux-*-baseline/bin/opencode", "opencode-linux-*/bin/opencode")
+    log = (
+        re.compile(rb"timestamp="),
+        re.compile(rb'level=(INFO \S+ message=(process|stream)|ERROR \S+ message="stream error") '),
+    )
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that opencode needs: common ones, its settings, provider keys."""
+        prefixes = ("OPENCODE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "OPENROUTER_")
+        env = inherit(inherited, prefixes=prefixes)
+        env.setdefault("OPENCODE_DISABLE_AUTOUPDATE", "1")
+        return env
+
+    def read_log(self, line: str) -> LogNote | None:
+        """Return the beginning of a message, its purpose, or a failed request that is retried."""
+        fields = {name: value.strip('"') for name, value in _FIELD.findall(line)}
+        session = fields.get("session.id")
+        match fields.get("message"):
+            case "process":
+                return LogNote(session, begun_message=fields.get("messageID", ""))
+            case "stream":
+                return LogNote(session, is_internal=fields.get("agent") == "compaction")
+            case "stream error" if fields.get("small") != "true":
+                names = ("error.error", "error.error.message", "error.error.code")
+                why = "; ".join(filter(None, (fields.get(name) for name in names)))
+                category = classify_error(why)
+                return LogNote(
+                    session,
+                    failure=ErrorEvent(category, why) if category in _RETRIED else None,
+                )
+        return None
+
+    def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
+        """Return the action of a built-in tool.
+
+        The first title of a call is the tool's name. The kind of a request depends on the requested
+        permission: `other` is for files outside of the workspace.
+        """
+        kind, name = text(call.get("kind")), text(before.get("title"))
+        input_, before_input = mapping(call.get("rawInput")), mapping(before.get("rawInput"))
+        is_outside = kind == "other"
+        match name:
+            case "bash" if kind == "execute" or is_outside:
+                cwd = "/" if is_outside else text(before_input.get("workdir"))
+                return Intent("Bash", command=text(input_.get("command")), cwd=cwd)
+            case "write" | "edit" | "patch" | "apply_patch" if kind == "edit" or is_outside:
+                return Intent("Edit", paths=_paths(call, input_))
+            case "read" | "glob" | "grep" | "list" if kind in ("read", "search") or is_outside:
+                return Intent("Read", paths=_paths(call, input_))
+            case "webfetch" if kind == "fetch":
+                return Intent("WebFetch", url=text(input_.get("url")))
+            case "websearch" | "codesearch":
+                return Intent("WebSearch")
+        return None
+
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
+        """Return the command line, and the configuration in the environment.
+
+        Raises `AgentUnavailable` for an untrusted workspace with plugins.
+        """
+        prompt = prompt_file(run_dir, spec.system_prompt)
+        return Launch(
+            argv=(*spec.command, "acp", "--print-logs", "--log-level", "INFO"),
+            env=environment_with(spec, configuration_of(spec, run_dir, prompt)),
+            cwd=spec.workspace,
+            session_id=session_id,
+            prompt_file=prompt,
+        )
+
+
+def _paths(call: Mapping[str, Any], input_: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files of a request; a patch of several files has them in the list `files`."""
+    if path := call.get("kind") == "other" and text(input_.get("filepath")):
+        return (path,)
+    files = mappings(input_.get("files"))
+    paths = [text(part.get("path")) for part in mappings(call.get("locations"))]
+    paths += [text(file.get(name)) for file in files for name in ("filePath", "movePath")]
+    if not files:
+        paths.append(text(input_.get("filepath")))
+    return tuple(dict.fromkeys(filter(None, paths)))
