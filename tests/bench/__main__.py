@@ -24,6 +24,7 @@ from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
 from tests.bench.page import bench_page
 from tests.bench.rows import Row, table
+from tests.bench.stack import FleetStack
 from tests.bench.start import bench_start
 from tests.bench.terminals import bench_terminals
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
@@ -209,7 +210,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         directory = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="rc-")))
         os.environ["REMOTECLAW_HOME"] = str(directory / "home")
         os.environ["HOME"] = str(directory)
-        stack = Stack(Home.default().create(), appendfsync="everysec")
+        stack = FleetStack(Home.default().create(), appendfsync="everysec")
         await stack.start()
         claude = None
         try:

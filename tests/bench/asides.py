@@ -23,6 +23,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.runtimes import create_cli_runtime
 from tests.bench.gateway import RowParts
+from tests.bench.stack import FleetStack
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
 from tests.support.stack import REPLIES, Stack
@@ -126,7 +127,7 @@ async def _seconds(stack: Stack, text: str) -> float:
 @contextlib.asynccontextmanager
 async def _stack() -> AsyncIterator[tuple[Stack, Path]]:
     with tempfile.TemporaryDirectory(prefix="rc-") as name:
-        stack = Stack(Home(Path(name) / "home").create(), appendfsync="everysec")
+        stack = FleetStack(Home(Path(name) / "home").create(), appendfsync="everysec")
         await stack.start()
         try:
             yield stack, Path(name)

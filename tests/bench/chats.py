@@ -24,6 +24,7 @@ from remoteclaw.fleet import keys
 from tests.bench.baselines import ECHO_AGENT
 from tests.bench.gateway import RowParts
 from tests.bench.load import Figure, workers
+from tests.bench.stack import FleetStack
 from tests.support.command import REMOTECLAW
 from tests.support.processes import proportional_mb
 from tests.support.stack import Stack
@@ -259,7 +260,7 @@ async def alone(
 ) -> None:
     """Run one benchmark and print its rows."""
     with tempfile.TemporaryDirectory(prefix="rc-") as name:
-        stack = Stack(Home(Path(name) / "home").create(), appendfsync="everysec")
+        stack = FleetStack(Home(Path(name) / "home").create(), appendfsync="everysec")
         await stack.start()
         try:
             for line in _lines(*await bench(stack, rounds)):
