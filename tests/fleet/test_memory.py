@@ -7,6 +7,7 @@ import pytest
 
 from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
@@ -199,6 +200,18 @@ async def test_one_conversation_stores_a_bounded_number_of_bytes_in_files(stack:
         await stack.fleet.blobs.put(task.sid, "big", content, chat=task)
     with pytest.raises(RedisRefused, match="more than 150 MB of files within an hour"):
         await stack.fleet.blobs.put(chat.sid, "big", content, chat=chat)
+
+
+async def test_a_repeated_piece_of_a_file_is_counted_once(stack: Stack) -> None:
+    """A piece is sent again after a lost reply, when it may be stored already."""
+    sid, scripts = "a" * 32, stack.fleet.scripts
+    names = {"blob": keys.blob(sid, "b" * 32), "stored": keys.stored(sid), "state": None}
+    args: dict[str, Argument] = {"piece": b"content", "offset": 0, "size": 7, "epoch": None}
+    for _ in range(2):
+        limits: dict[str, Argument] = {"keep_ms": 60_000, "max_bytes": 10}
+        assert await scripts.run("store", keys=names, args={**args, **limits}) == 1
+
+    assert await scripts.client.get(keys.stored(sid)) == b"7"
 
 
 async def test_operators_store_files_without_a_limit(stack: Stack) -> None:

@@ -598,6 +598,12 @@ MUTANTS = (
         test="test_a_piece_that_is_repeated_late_does_not_make_the_file_expire",
     ),
     Mutant(
+        "a repeated piece of a file that is counted twice",
+        before="if args.offset == '0' and redis.call('EXISTS', keys.blob) == 0 then",
+        after="if args.offset == '0' then",
+        test="test_a_repeated_piece_of_a_file_is_counted_once",
+    ),
+    Mutant(
         "files that outlive their message",
         before=(
             "-- A dead letter keeps its files, because it may be retried.\n"

@@ -8,7 +8,8 @@ if keys.state then
   if fence then return fence end
 end
 if is_full_for('files') then return 0 end
-if args.offset == '0' then
+-- A piece that is sent again, because its reply was lost, finds its blob and is not counted again.
+if args.offset == '0' and redis.call('EXISTS', keys.blob) == 0 then
   local max = tonumber(args.max_bytes)
   if max > 0 and (tonumber(redis.call('GET', keys.stored)) or 0) + args.size > max then return -1 end
   redis.call('INCRBY', keys.stored, args.size)
