@@ -19,7 +19,6 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.wake import JOB
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.process import die_with_parent
@@ -130,16 +129,10 @@ def drain(sid: str, *, worker: str = "") -> None:
 
 
 async def _drain(sid: str, worker: str) -> None:
-    # `settings.config` and not `current()`: the length of a lease is fixed when the worker starts.
-    fleet = Fleet.open(
-        settings.REDIS_URL,
-        lease_s=settings.config.fleet.lease_s,
-        memory_limit=settings.config.redis.memory_limit,
-    )
     try:
         config = settings.current()
         await Drain(
-            fleet,
+            settings.fleet,
             config,
             settings.home,
             settings.hooks,
@@ -147,4 +140,4 @@ async def _drain(sid: str, worker: str) -> None:
             config_has_changed=lambda: settings.current() is not config,
         ).run(sid)
     finally:
-        await fleet.aclose()
+        await settings.fleet.aclose()

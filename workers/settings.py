@@ -6,18 +6,20 @@ so that a turn waits only for the fork.
 """
 
 import asyncio
+import functools
 import gc
 import os
 import sys
 
 import click
+import redis.utils
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.fleet import keys
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import open_redis
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
@@ -80,8 +82,19 @@ try:
     current = CurrentConfig(home, config)
     REDIS_URL = home.redis_url(config)
     asyncio.run(_check_redis(REDIS_URL))
+    #: Opened here once, and connected by each work-horse: opening it takes 2 ms.
+    #: The length of a lease is fixed when the worker starts.
+    fleet = Fleet.open(
+        REDIS_URL, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit
+    )
+    fleet.scripts.load()
 except RemoteClawError as error:
     sys.exit(str(error))
+
+# For each new connection, such as RQ's own in each work-horse, redis-py reads its version from the
+# metadata of its package, which takes 2 ms. It is read once here.
+redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+redis.utils.get_lib_version()
 
 
 def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:

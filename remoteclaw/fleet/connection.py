@@ -202,6 +202,11 @@ class Scripts:
         used, limit, own_limit, is_full = map(int, reply)
         return Memory(used, limit, own_limit, bool(is_full))
 
+    def load(self) -> None:
+        """Compile all scripts, so that a forked process does not have to."""
+        for name in Script.names():
+            self._script(name)
+
     def _script(self, name: str) -> AsyncScript:
         script = self._registered.get(name)
         if script is None:

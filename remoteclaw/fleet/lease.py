@@ -72,6 +72,9 @@ class Lease:
     progress: TurnProgress = field(init=False)
     newest_read: str = "0-0"
     """The id of the newest entry that `entries()` has read."""
+    prefetched_entries: list[RawEntry] | None = None
+    """The oldest entries, as they were read with the lease or by `wait()`, for the next
+    `entries()`. A fenced write drops them, because it may have removed some of them."""
     is_given_away: bool = False
     """Whether the lease was given to the holder of a terminal, or may have been."""
 
@@ -176,9 +179,11 @@ class Lease:
     async def entries(self) -> list[RawEntry]:
         """Return the oldest unfinished entries, at most `MAX_READ_ENTRIES`."""
         client = self.scripts.client
-        entries: list[RawEntry] = await self.scripts.call(
-            client.xrange, keys.inbound(self.sid), count=MAX_READ_ENTRIES, deadline=self.stop_at
-        )
+        entries, self.prefetched_entries = self.prefetched_entries, None
+        if entries is None:
+            entries = await self.scripts.call(
+                client.xrange, keys.inbound(self.sid), count=MAX_READ_ENTRIES, deadline=self.stop_at
+            )
         if entries:
             self.newest_read = entries[-1][0].decode()
         return entries
@@ -294,9 +299,11 @@ class Lease:
             return "hint"
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             streams: dict[Any, Any] = {keys.inbound(self.sid): "0", keys.WAKE: last_hint}
-            arrivals: Any = await client.xread(streams, count=1, block=min(left_ms, BLOCK_MS))
+            block_ms = min(left_ms, BLOCK_MS)
+            arrivals: Any = await client.xread(streams, count=MAX_READ_ENTRIES, block=block_ms)
             for stream, entries in arrivals:
                 if stream == keys.inbound(self.sid).encode():
+                    self.prefetched_entries = entries
                     return "entry"
                 last_hint = entries[-1][0]
                 # An idle worker, blocked on the queue, would have taken the hint by now.
@@ -372,6 +379,7 @@ class Lease:
 
     async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
         """Run the script `name`; raise `LeaseLost` if another worker holds the lease."""
+        self.prefetched_entries = None
         return await self.scripts.run(
             name,
             keys={"state": keys.state(self.sid), **names},
@@ -403,6 +411,7 @@ class Leases:
                 "active": keys.ACTIVE,
                 "session_map": keys.session_map(sid),
                 "gateway": keys.gateway(host),
+                "inbound": keys.inbound(sid),
             },
             args={
                 "sid": sid,
@@ -412,12 +421,13 @@ class Leases:
                 "worker": worker,
                 "map_ms": SESSION_MAP_MS,
                 "host": host,
+                "max_entries": MAX_READ_ENTRIES,
             },
             deadline=sent_at + ACQUIRE_S,
         )
         if reply[0] != b"acquired":
             return None
-        _, epoch, state, session_map, gateway = reply
+        _, epoch, state, session_map, gateway, entries = reply
         return Lease(
             sid=sid,
             epoch=epoch.decode(),
@@ -429,6 +439,7 @@ class Leases:
             gateway=gateway.decode() or None,
             lease_s=self.lease_s,
             renewed_at=sent_at,
+            prefetched_entries=[(entry_id, fields) for entry_id, fields in entries],
             scripts=self._scripts,
             waker=self._waker,
         )

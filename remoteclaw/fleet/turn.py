@@ -66,6 +66,8 @@ class Batch:
     """False if the session has started no tasks."""
     has_aside_notes: bool = True
     """False if there are no notes of asides that the agent has not received."""
+    has_denials: bool = True
+    """False if there are no reasons of denials that the agent has not received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class Turns:
             return None
         verdict, turn, attempt, phase_before, entries, forgiven, recorded_left_out = reply[:7]
         busy_since, queue, resumed, tries, last_notice, model, project = reply[7:14]
-        has_tasks, has_notes = reply[14:]
+        has_tasks, has_notes, has_denials = reply[14:]
         self._lease.state = replace(
             self._lease.state,
             busy_since_ms=int(busy_since),
@@ -183,6 +185,7 @@ class Turns:
             last_notice=last_notice.decode(),
             has_tasks=bool(has_tasks),
             has_aside_notes=bool(has_notes),
+            has_denials=bool(has_denials),
         )
         return self._batch
 

@@ -28,6 +28,13 @@ async def test_a_held_session_gives_no_second_lease(fleet: Fleet) -> None:
     assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
 
 
+async def test_entries_read_with_the_lease_are_read_again_after_a_write(fleet: Fleet) -> None:
+    lease, _ = await begun(fleet)
+    await lease.turns.finish("done", reply=[])
+
+    assert await lease.entries() == []
+
+
 async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet: Fleet) -> None:
     old, accepted = await begun(fleet)
     await let_pass(fleet, 31_000)
@@ -264,9 +271,10 @@ async def test_lingering_ends_with_the_sessions_next_message(fleet: Fleet) -> No
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(lease.wait(HANG_S))
-        await accept(fleet, "two")
+        accepted = await accept(fleet, "two")
 
     assert waiting.result() == "entry"
+    assert [entry_id.decode() for entry_id, _ in await lease.entries()] == [accepted.entry_id]
 
 
 async def test_lingering_ends_when_another_session_waits(fleet: Fleet) -> None:

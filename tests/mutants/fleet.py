@@ -4,6 +4,13 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "entries that are answered again because they were prefetched",
+        before="self.prefetched_entries = None",
+        after="pass",
+        test="test_entries_read_with_the_lease_are_read_again_after_a_write",
+        within="run_fenced",
+    ),
+    Mutant(
         "a running process that loads scripts of a newer version",
         before="body = _SOURCES[name]",
         after='body = (Path(__file__).parent / "scripts" / f"{name}.lua").read_text()',

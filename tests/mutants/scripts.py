@@ -1250,6 +1250,13 @@ MUTANTS = (
         within="answer",
     ),
     Mutant(
+        "a denial's reason that no turn reads",
+        before="redis.call('EXISTS', 'rc:unheard:' .. string.match(keys.state, '{.-}'))",
+        after="0",
+        test="test_the_reason_of_a_denial_is_in_the_next_prompt_once",
+        within="begin",
+    ),
+    Mutant(
         "a denial without a reason that is in the next prompt",
         before="and cjson.decode(args.answer).words ~= '' then",
         after="then",

@@ -1,7 +1,7 @@
 -- Acquire the session's lease, unless another worker holds it or the session is postponed.
--- keys: state, active, session_map, gateway
--- args: sid, nonce, lease_ms, grace_ms, worker, map_ms, host
--- → idle | busy | acquired, epoch, state, session map, address of the host's gateway or nothing
+-- keys: state, active, session_map, gateway, inbound
+-- args: sid, nonce, lease_ms, grace_ms, worker, map_ms, host, max_entries
+-- → idle | busy | acquired, epoch, state, session map, address of the host's gateway or nothing, the oldest entries
 local held = redis.call('HMGET', keys.state, 'status', 'lease_nonce', 'lease_until_ms', 'epoch', 'postponed_until_ms')
 local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
 if not state then return {'idle'} end
@@ -26,4 +26,4 @@ redis.call('PEXPIRE', keys.session_map, args.map_ms)
 redis.call('HSET', keys.state, 'host', args.host)
 redis.call('ZADD', keys.active, now + args.lease_ms + args.grace_ms, args.sid)
 return {'acquired', epoch, redis.call('HGETALL', keys.state), redis.call('HGETALL', keys.session_map),
-  redis.call('GET', keys.gateway) or ''}
+  redis.call('GET', keys.gateway) or '', redis.call('XRANGE', keys.inbound, '-', '+', 'COUNT', args.max_entries)}

@@ -7,7 +7,7 @@
 -- → begun|stopped|dropped|missing, turn, attempt, latest phase of the earlier attempts, entries, number of attempts that
 --   were cut off on purpose, ids that are only mentioned, when the session became busy, its own queue settings, 1 if the
 --   attempt before was postponed, tries so far, the text of the last notice about that, its own model, project of the
---   turn, 1 if the session has started others, 1 if there are notes for the agent
+--   turn, 1 if the session has started others, 1 if there are notes for the agent, 1 if there are reasons of denials for it
 
 -- Of `ids`, oldest first: those up to the stop mark if it covers the first one, else all. So a stop between two messages
 -- stops only the first one.
@@ -124,4 +124,5 @@ local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings',
 return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
   state[3] or '0', state[4] or '0', state[5] or '', state[6] or '', state[7] or '',
   redis.call('EXISTS', 'rc:kids:' .. string.match(keys.state, '{.-}')),
-  redis.call('EXISTS', 'rc:beside:' .. string.match(keys.state, '{.-}'))}
+  redis.call('EXISTS', 'rc:beside:' .. string.match(keys.state, '{.-}')),
+  redis.call('EXISTS', 'rc:unheard:' .. string.match(keys.state, '{.-}'))}
