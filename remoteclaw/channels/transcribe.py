@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from remoteclaw.host.environment import inherit
 from remoteclaw.host.files import write_new
 from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
-from remoteclaw.runtimes.base import inherit
 
 #: Time limit of one transcription, in seconds. The conversation's later messages wait for it.
 TRANSCRIBE_S = 120.0

@@ -15,7 +15,9 @@ from remoteclaw.cli.output import complain, echo, echo_text, json_option
 from remoteclaw.host.terminal import login_name
 
 #: The channel and the account of a message if no option names others.
-DEFAULT_CHANNEL, DEFAULT_ACCOUNT = "cli", "default"
+DEFAULT_CHANNEL = "cli"
+#: As in `messages`, which would make each `--help` import pydantic.
+DEFAULT_ACCOUNT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -281,8 +281,8 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
         return None
     if owners is None:
         profile = profile_of(channel)
-        counts = profile.is_owners or sender.startswith(profile.owner_prefix or sender + " ")
-        return f"the {channel} is its owner's" if counts else None
+        has_prefix = bool(profile.owner_prefix) and sender.startswith(profile.owner_prefix or "")
+        return f"the {channel} is its owner's" if profile.is_owners or has_prefix else None
     return f"channels.{channel}.owners has {quoted(sender)}" if sender in owners else None
 
 

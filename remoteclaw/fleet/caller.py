@@ -27,7 +27,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningTurn:
+class CallerTurn:
     """The running turn of a session."""
 
     id: str
@@ -63,7 +63,7 @@ class Caller:
     session: SessionKey
     grant: Grant | None
     """None if no agent process may call tools for the session."""
-    turn: RunningTurn | None
+    turn: CallerTurn | None
     """None between turns."""
     parent: SessionKey | None
     """The session that started this one; None if people talk with this session."""

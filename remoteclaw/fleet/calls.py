@@ -15,7 +15,7 @@ import orjson
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
-from remoteclaw.fleet.caller import Caller, Grant, RunningTurn, call_name
+from remoteclaw.fleet.caller import Caller, CallerTurn, Grant, call_name
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import (
     FULL,
@@ -78,7 +78,7 @@ class ToolCalls:
         running = None
         if state.status == "running" and state.turn:
             decoded = _decoded(entries)
-            running = RunningTurn(
+            running = CallerTurn(
                 id=state.turn,
                 epoch=state.epoch,
                 attempt=state.attempt,

@@ -72,7 +72,7 @@ class Moves:
         unfinished; and "gone" if the message has its outcome or is already part of a turn.
         """
         lease, files = self._lease, entry.message.attachments
-        model, depth_of_model = lease.state.launch_of
+        branch_of, branch_depth = lease.state.launch_of
         moved = encode_entry(
             entry.message, entry.deliver, is_command=entry.is_command, moved=origin
         )
@@ -103,8 +103,8 @@ class Moves:
                 "new_outcomes": keys.outcome_prefix(branch.sid),
                 "parent": str(lease.session),
                 "depth": lease.state.depth + 1,
-                "branch_of": str(model),
-                "branch_depth": depth_of_model,
+                "branch_of": str(branch_of),
+                "branch_depth": branch_depth,
                 "max_children": max_children,
                 "root": lease.sid,
                 "max_below": max_below,

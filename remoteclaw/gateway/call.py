@@ -10,7 +10,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.caller import Caller, RunningTurn
+from remoteclaw.fleet.caller import Caller, CallerTurn
 from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Transfers
@@ -90,7 +90,7 @@ class Call:
         return self.method
 
     @property
-    def turn(self) -> RunningTurn:
+    def turn(self) -> CallerTurn:
         """The caller's running turn."""
         assert self.caller is not None, "an operator has no turn"
         assert self.caller.turn is not None, "the dispatcher checked it"

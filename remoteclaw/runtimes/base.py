@@ -3,10 +3,11 @@
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.host.environment import inherit
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import (
     SIDE_EFFECTS_FILE,
@@ -19,13 +20,6 @@ from remoteclaw.protocols import (
 )
 from remoteclaw.runtimes.agent import CliProcess
 
-#: The environment variables that any program may need: about directories, the user, the network.
-_COMMON = frozenset(
-    "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "
-    "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
-    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE "
-    "XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR".split()
-)
 #: Separates the point from the rest of a note.
 _POINT = " @"
 #: The first bytes of a native program.
@@ -93,25 +87,6 @@ def split_note(note: str) -> tuple[str, str]:
     """Split a note into its text and its point, up to which a fork copies the conversation."""
     text, _, point = note.partition(_POINT)
     return text, point
-
-
-def inherit(
-    inherited: Mapping[str, str],
-    *,
-    prefixes: Sequence[str] = (),
-    without: Collection[str] = (),
-) -> dict[str, str]:
-    """Return the common variables and those that begin with one of `prefixes`, but for `without`.
-
-    RemoteClaw's own variables, which have the address of Redis and tokens, are never included.
-    """
-    return {
-        name: value
-        for name, value in inherited.items()
-        if (name in _COMMON or name.startswith(("LC_", *prefixes)))
-        and name not in without
-        and not name.startswith("REMOTECLAW_")
-    }
 
 
 def server_environment(server: McpServerConfig, run_dir: Path) -> dict[str, str]:

@@ -216,12 +216,9 @@ def takes_newcomers(
     People's messages join in the mode `steer`, and messages to a running task in every mode.
     """
     is_next = not any(entry.origin == "chat" or entry.is_from_parent for entry in waiting_after)
-    match turn.entries[-1].deliver:
-        case "channel":
-            is_wanted = queue.mode == "steer"
-        case deliver:
-            is_wanted = deliver == "parent"
-    return is_wanted and can_steer and is_next and not turn.is_command
+    deliver = turn.entries[-1].deliver
+    may_join = deliver == "parent" or (deliver == "channel" and queue.mode == "steer")
+    return may_join and can_steer and is_next and not turn.is_command
 
 
 def may_be_joined(turn: Turn, *, can_steer: bool) -> bool:

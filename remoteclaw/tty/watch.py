@@ -20,7 +20,7 @@ from remoteclaw.holder.terminal_client import (
 )
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols.terminal import Activity, TerminalWatch
-from remoteclaw.tty import input as typing
+from remoteclaw.tty import input as terminal_input
 from remoteclaw.tty import keys
 from remoteclaw.tty.saved_state import SavedState
 from remoteclaw.tty.screen import Screen
@@ -290,10 +290,10 @@ class WatchedTerminal:
     async def paste(self, text: str) -> None:
         """Paste a text as one piece. Raises `CallRefused`."""
         # A “1” that is pasted into gemini's dialog grants the permission.
-        if self.watch.activity == "waiting" and len(typing.cleaned(text)) == 1:
+        if self.watch.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:
             raise CallRefused("CONFLICT", SINGLE_CHARACTER)
         self._is_pasted = self._is_pasted or self.watch.activity == "waiting"
-        await self.type(typing.paste(text, self.screen.modes))
+        await self.type(terminal_input.paste(text, self.screen.modes))
 
     async def submit(self, text: str) -> None:
         """Type a text and send it. Raises `CallRefused` unless the program is surely idle."""
@@ -301,15 +301,14 @@ class WatchedTerminal:
             raise CallRefused("CONFLICT", HAS_DRAFT)
         if self.watch.activity != "idle":
             raise CallRefused("CONFLICT", NOT_IDLE)
-        data = typing.paste(text, self.screen.modes)
+        data = terminal_input.paste(text, self.screen.modes)
         _check_size(data)
         self._is_submitting = True
         try:
             await self._submit(data)
         except CallRefused:
-            await (
-                self._note_typing()
-            )  # the text may be unsent, even if the program has worked since
+            # The text may be unsent, even if the program has worked since.
+            await self._note_typing()
             raise
         finally:
             self._is_submitting = False

@@ -1032,13 +1032,13 @@ MUTANTS = (
     ),
     Mutant(
         "a terminal whose first prompt is a command",
-        before="if prompt and (problem := typing.problem_of_input(prompt)):",
+        before="if prompt and (problem := terminal_input.problem_of_input(prompt)):",
         after="if prompt and (problem := ''):",
         test="test_text_input_runs_no_command_and_only_keys_answer_a_dialog",
     ),
     Mutant(
         "text input that is typed as a command",
-        before="if problem := typing.problem_of_input(params.text):",
+        before="if problem := terminal_input.problem_of_input(params.text):",
         after="if problem := None:",
         test="test_text_input_runs_no_command_and_only_keys_answer_a_dialog",
     ),

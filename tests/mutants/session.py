@@ -384,8 +384,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message to a task that joins its turn only in the mode `steer`",
-        before='is_wanted = deliver == "parent"',
-        after='is_wanted = deliver == "parent" and queue.mode == "steer"',
+        before='may_join = deliver == "parent" or',
+        after="may_join =",
         test="test_a_message_to_a_running_task_joins_its_turn[collect]",
     ),
     Mutant(

@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "a pasted character that answers a dialog",
-        before='if self.watch.activity == "waiting" and len(typing.cleaned(text)) == 1:',
+        before='if self.watch.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:',
         after="if False:",
         test="test_text_input_runs_no_command_and_only_keys_answer_a_dialog",
     ),

@@ -16,7 +16,7 @@ from remoteclaw.host.safe_open import BadSubdir, parts_of
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import ghostty
-from remoteclaw.tty import input as typing
+from remoteclaw.tty import input as terminal_input
 
 #: The name of the main conversation with an agent.
 MAIN = "main"
@@ -56,8 +56,8 @@ async def _open_now(
     call: Call, params: contract.OpenTerminalParams, session: SessionKey, name: str
 ) -> contract.OpenedTerminal:
     settings = call.config.terminals
-    prompt = typing.cleaned(params.prompt).strip()
-    if prompt and (problem := typing.problem_of_input(prompt)):
+    prompt = terminal_input.cleaned(params.prompt).strip()
+    if prompt and (problem := terminal_input.problem_of_input(prompt)):
         raise CallRefused("REFUSED", problem)
     view = await call.fleet.sessions.view(session.sid)
     before = await call.fleet.terminals.record(session.sid)

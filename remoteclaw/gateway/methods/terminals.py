@@ -16,7 +16,7 @@ from remoteclaw.gateway.viewers import TerminalViewers, terminal_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
-from remoteclaw.tty import input as typing
+from remoteclaw.tty import input as terminal_input
 from remoteclaw.tty import keys
 from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused
@@ -131,7 +131,7 @@ def _encoded(key: str, modes: Modes) -> bytes:
     kind, _, value = key.partition(":")
     match kind:
         case "t":
-            return typing.cleaned(value).replace("\n", "").replace("\t", "").encode()
+            return terminal_input.cleaned(value).replace("\n", "").replace("\t", "").encode()
         case "k":
             return keys.encode(value, modes)
     raise CallRefused("INVALID_REQUEST", "terminals.type: keys are t:TEXT or k:NAME.")
@@ -163,7 +163,7 @@ async def _input(call: Call, params: contract.InputParams) -> contract.InputResu
             f"terminal; this one has {call.operator.scope}.",
         )
     terminal, watching = await call.terminals.attached(record)
-    if problem := typing.problem_of_input(params.text):
+    if problem := terminal_input.problem_of_input(params.text):
         raise CallRefused("REFUSED", problem)
     with _typing(call, terminal.viewers) as is_new:
         if is_new:

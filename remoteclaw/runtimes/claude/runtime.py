@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, classify_error
+from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, inherit, split_note, with_point
+from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
 from remoteclaw.runtimes.claude.aside import ClaudeAside
 from remoteclaw.runtimes.claude.failure import error_text
 from remoteclaw.runtimes.claude.launch import (

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
+from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, inherit, split_note, with_point
+from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
 from remoteclaw.runtimes.codex.aside import CodexAside
 from remoteclaw.runtimes.codex.terminal import CodexTerminal
 from remoteclaw.runtimes.codex.thread import (

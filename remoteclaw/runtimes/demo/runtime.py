@@ -73,7 +73,8 @@ class DemoAside(CliAside[dict[str, Any]]):
             return False
         if error := text(message.get("error")):
             self.fail(error)
-        self.succeed(text(message.get("text")))
+        else:
+            self.succeed(text(message.get("text")))
         return True
 
     async def stop(self) -> None:

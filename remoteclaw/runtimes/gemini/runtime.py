@@ -23,11 +23,11 @@ import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent, Intent
+from remoteclaw.host.environment import inherit
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
-from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.gemini.chats import home_directories
 from remoteclaw.runtimes.gemini.launch import common_options, environment_of
 from remoteclaw.runtimes.gemini.terminal import GeminiTerminal

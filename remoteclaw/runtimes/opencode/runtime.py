@@ -7,10 +7,10 @@ from typing import Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent, Intent
+from remoteclaw.host.environment import inherit
 from remoteclaw.protocols import AgentSpec, Capabilities, Launch, Remedies, prompt_file
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
-from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.opencode.config import ASIDE, configuration_of, environment_with
 from remoteclaw.runtimes.opencode.terminal import OpencodeTerminal
 from remoteclaw.runtimes.wire import mapping, mappings, text

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 from tests.support.model_server.conversation import (
@@ -64,7 +63,7 @@ class Responses:
 
     def stream(self, plan: Plan, model: str) -> Iterator[Event]:
         response, output = _response(model), _output(plan)
-        for number, (is_text, event) in zip(count(), _events(plan, response, output), strict=False):
+        for number, (is_text, event) in enumerate(_events(plan, response, output)):
             yield Event({**event, "sequence_number": number}, is_text)
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,30 @@
+"""The environment of child processes: only the variables that they need."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+#: The environment variables that any program may need: about directories, the user, the network.
+_COMMON = frozenset(
+    "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "
+    "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
+    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE "
+    "XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR".split()
+)
+
+
+def inherit(
+    inherited: Mapping[str, str],
+    *,
+    prefixes: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> dict[str, str]:
+    """Return the common variables and those that begin with one of `prefixes`, but for `without`.
+
+    RemoteClaw's own variables, which have the address of Redis and tokens, are never included.
+    """
+    return {
+        name: value
+        for name, value in inherited.items()
+        if (name in _COMMON or name.startswith(("LC_", *prefixes)))
+        and name not in without
+        and not name.startswith("REMOTECLAW_")
+    }
