@@ -63,28 +63,46 @@ def next_batch(
     if head.deliver != "channel" or _is_command(head):
         return NextBatch((head.id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
-    up_to_command = list(itertools.takewhile(lambda entry: not _is_command(entry), from_chat))
-    since_busy = [] if busy_since_ms is None else [e for e in from_chat if e.at_ms >= busy_since_ms]
-    since_busy = [
-        entry for entry in since_busy if entry.origin == "chat" and not _is_command(entry)
+    candidates = list(itertools.takewhile(lambda entry: not _is_command(entry), from_chat))
+    beyond_cap = _beyond_cap(from_chat, queue, busy_since_ms)
+    if beyond_cap and queue.drop == "new":
+        return NextBatch(_ids(beyond_cap), is_dropped=True)
+    left_out = [entry for entry in candidates if entry in beyond_cap]
+    if left_out and (queue.drop == "old" or left_out == candidates):
+        return NextBatch(_ids(left_out), is_dropped=True)
+    together = _answered_together([e for e in candidates if e not in left_out], queue)
+    batch = [entry for entry in candidates if entry in left_out or entry in together]
+    return NextBatch(_ids(batch), left_out=_ids(left_out))
+
+
+def _beyond_cap(
+    from_chat: Sequence[Entry], queue: QueueConfig, busy_since_ms: int | None
+) -> list[Entry]:
+    """Return the messages that exceed the cap: with `drop = "new"` the newest, else the oldest.
+
+    Only what people have sent since the session became busy counts, without their commands.
+    """
+    if not queue.cap or busy_since_ms is None:
+        return []
+    counted = [
+        entry
+        for entry in from_chat
+        if entry.at_ms >= busy_since_ms and entry.origin == "chat" and not _is_command(entry)
     ]
-    left_out: tuple[str, ...] = ()
-    if queue.cap and len(since_busy) > queue.cap:
-        if queue.drop == "new":
-            return NextBatch(_ids(since_busy[queue.cap :]), is_dropped=True)
-        oldest = since_busy[: len(since_busy) - queue.cap]
-        left_out = _ids([entry for entry in oldest if entry in up_to_command])
-        if left_out and (queue.drop == "old" or len(left_out) == len(up_to_command)):
-            return NextBatch(left_out, is_dropped=True)
-    kept = [entry for entry in up_to_command if entry.id not in left_out]
-    if queue.mode == "interrupt":  # only a turn of people's messages alone may be interrupted
-        is_chat = kept[0].origin == "chat"
-        kept = list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, kept))
-    together = kept
-    if queue.mode not in ("aside", "collect", "interrupt"):
-        together = list(itertools.takewhile(_is_result, kept)) or kept[:1]
-    batch = [entry for entry in up_to_command if entry.id in left_out or entry in together]
-    return NextBatch(_ids(batch), left_out=left_out)
+    excess = max(0, len(counted) - queue.cap)
+    return counted[queue.cap :] if queue.drop == "new" else counted[:excess]
+
+
+def _answered_together(entries: Sequence[Entry], queue: QueueConfig) -> list[Entry]:
+    """Return those of the oldest entries that one turn answers in the queue's mode."""
+    match queue.mode:
+        case "aside" | "collect":
+            return list(entries)
+        case "interrupt":  # only a turn of people's messages alone may be interrupted
+            is_chat = entries[0].origin == "chat"
+            return list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, entries))
+        case _:
+            return list(itertools.takewhile(_is_result, entries)) or list(entries[:1])
 
 
 def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int) -> float:

@@ -192,8 +192,8 @@ MUTANTS = (
     ),
     Mutant(
         "a turn of its own for each result in the mode `followup`",
-        before="together = list(itertools.takewhile(_is_result, kept)) or kept[:1]",
-        after="together = kept[:1]",
+        before="return list(itertools.takewhile(_is_result, entries)) or list(entries[:1])",
+        after="return list(entries[:1])",
         test="test_results_that_arrive_together_share_a_turn",
     ),
     Mutant(
