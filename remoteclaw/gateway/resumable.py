@@ -39,19 +39,18 @@ class ResumableTerminals:
         max_age_s = CACHE_S if len(records) > 1 else 0.0
         if len(self._results) > MAX_CACHED:
             self._results.clear()
-        due = [
-            record
-            for record in records
-            if self._is_checkable(record)
-            and now - self._results.get(record.entry, _NEVER)[0] > max_age_s
-        ]
+        checkable = [record for record in records if self._is_checkable(record)]
+        # Copied, because another call may clear the cache while this one awaits.
+        known = {record.entry: self._results.get(record.entry, _NEVER) for record in checkable}
+        due = [record for record in checkable if now - known[record.entry][0] > max_age_s]
         if due:
             results = await asyncio.to_thread(lambda: [_can_resume(record) for record in due])
-            self._results |= {
+            known |= {
                 record.entry: (now, result) for record, result in zip(due, results, strict=True)
             }
+            self._results |= known
         return [
-            replace(record, resumable=self._results[record.entry][1])
+            replace(record, resumable=known[record.entry][1])
             if self._is_checkable(record)
             else record
             for record in records

@@ -9,7 +9,10 @@ from remoteclaw.cli import main
 from tests.support.cli import loaded_by
 
 #: Libraries whose import takes half a second of processor time, all together.
-SLOW_LIBRARIES = ("asyncio", "pydantic", "prompt_toolkit", "redis", "rich", "rq", "starlette")
+SLOW_LIBRARIES = (
+    *("asyncio", "orjson", "prompt_toolkit", "pydantic"),
+    *("redis", "rich", "rq", "starlette"),
+)
 
 
 def test_help_loads_no_slow_library() -> None:
