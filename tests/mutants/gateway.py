@@ -610,8 +610,8 @@ MUTANTS = (
     ),
     Mutant(
         "a terminal that counts as resumable after its transcript is gone",
-        before="now - self._results.get(record.entry, _NEVER)[0] > max_age_s",
-        after="record.entry not in self._results",
+        before="if now - known[record.entry][0] > max_age_s",
+        after="if record.entry not in self._results",
         test="test_a_terminal_is_resumable_while_its_transcript_exists",
     ),
     Mutant(

@@ -318,8 +318,8 @@ MUTANTS = (
     ),
     Mutant(
         "a command that the cap drops",
-        before='if entry.at_ms >= busy_since_ms and entry.origin == "chat" and not _is_command(entry)',
-        after='if entry.at_ms >= busy_since_ms and entry.origin == "chat"',
+        before='and entry.origin == "chat" and not _is_command(entry)',
+        after='and entry.origin == "chat"',
         test="test_the_cap_drops_messages_of_people_but_no_results_or_commands",
     ),
     Mutant(
@@ -482,8 +482,8 @@ MUTANTS = (
     ),
     Mutant(
         "a result that the cap drops",
-        before='if entry.origin == "chat" and not _is_command(entry)]',
-        after="if not _is_command(entry)]",
+        before='and entry.origin == "chat" and not _is_command(entry)',
+        after="and not _is_command(entry)",
         test="test_the_cap_drops_messages_of_people_but_no_results_or_commands",
     ),
     Mutant(
