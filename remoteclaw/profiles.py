@@ -34,7 +34,7 @@ class Channel:
     extra: str = ""
     """The extra of RemoteClaw that installs the platform's library, with the versions and hashes in
     `requirements.txt` next to the adapter; empty if it needs none."""
-    is_gateways: bool = False
+    runs_in_gateway: bool = False
     """Whether each gateway runs the channel's account, even if it isn't configured."""
     sign_up: str = ""
     """How to get an account on the platform, in a sentence; empty if `channel add` adds none."""
@@ -54,7 +54,7 @@ CHANNELS: dict[str, Channel] = {
     "web": Channel(
         profile=WEB,
         settings="remoteclaw.channels.web.settings:WebConfig",
-        is_gateways=True,
+        runs_in_gateway=True,
     ),
     "webhook": Channel(
         profile=WEBHOOK,
@@ -91,9 +91,9 @@ def _installed(name: str) -> Channel | None:
     return None
 
 
-def is_gateways(channel: str) -> bool:
+def runs_in_gateway(channel: str) -> bool:
     """Whether each gateway runs the account of a channel."""
-    return channel in CHANNELS and CHANNELS[channel].is_gateways
+    return channel in CHANNELS and CHANNELS[channel].runs_in_gateway
 
 
 def profile_of(channel: str) -> ChannelProfile:

@@ -102,8 +102,8 @@ def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
     return [name for lane in lanes for name in (keys.lane_on(lane, home.host_id), lane)]
 
 
-#: At least one worker should serve only the lane of people, so that they never wait for cron jobs
-#: and tasks.
+#: At least one worker should serve only the lane `agents`, of people's messages, so that they never
+#: wait for cron jobs and tasks.
 QUEUES = _queues(("agents",) if os.environ.get(PEOPLE_ONLY) == "1" else keys.LANES)
 DICT_CONFIG = logging_config()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.bridge.untrusted import as_data
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import RedisRefused
@@ -69,7 +69,7 @@ class TurnFiles:
         channel: ChannelConfig,
         *,
         files_dir: Path,
-        outgoing: Outgoing,
+        outgoing: OutgoingFiles,
         image_types: frozenset[str],
     ) -> None:
         """The agent can read files in `files_dir`. Without a `store`, no file is passed on."""

@@ -12,7 +12,7 @@ from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out_files
 from remoteclaw.bridge.conduct import TurnSupervisor, remedies_of
 from remoteclaw.bridge.delivery import Listeners
 from remoteclaw.bridge.failures import MAX_REASON_CHARS, missing_server
-from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.run import Run
 from remoteclaw.bridge.task_lines import describe_tasks
@@ -162,7 +162,7 @@ def _files_of(run: Run) -> TurnFiles:
         setup.attachments,
         setup.channel,
         files_dir=directory,
-        outgoing=Outgoing(setup.home, run.spec.permissions, workspace, directory),
+        outgoing=OutgoingFiles(setup.home, run.spec.permissions, workspace, directory),
         image_types=setup.runtime.image_types,
     )
 

@@ -9,9 +9,9 @@ from remoteclaw.protocols import AgentSpec, Runtime
 
 #: The maximum length of a CLI's reason for a failure in a reply, in characters.
 MAX_REASON_CHARS = 300
-#: From this length on, the message itself may be what is too long for the model, in characters.
+#: A message of this many characters or more may by itself be too long for the model.
 LONG_MESSAGE_CHARS = 50_000
-#: A limit that ends sooner than this is reported without the time of its end, in seconds.
+#: The end of a limit is not mentioned if it is less than this many seconds away.
 SOON_S = 120
 
 
@@ -68,7 +68,7 @@ def remedy_of(
             what = f"{agent}'s model refuses the key in {key}"
             fix = (
                 f"Correct it, under [agents.{agent}.env] or in the environment that RemoteClaw was "
-                f"started in, or take it away and {sign_in}, {on}; {then}"
+                f"started in, or remove it and {sign_in}, {on}; {then}"
             )
         case ErrorCategory.AUTH:
             fix = f"{sign_in[0].upper()}{sign_in[1:]}, {on}; {then}"

@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath
 from remoteclaw.config.home import Home
 from remoteclaw.host.files import UnfitFile, read_file
 
-#: The names of files and directories that contain keys and logins, in lower case.
+#: The names of files and directories that contain keys and logins. They are patterns for
+#: `PurePath.match`, so compared from the end of the path; in lower case.
 KEY_STORES = (
     *(".ssh", "id_rsa*", "id_ecdsa*", "id_ed25519*", ".gnupg", ".password-store", ".netrc"),
     *(".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".vault-token"),
@@ -23,14 +24,14 @@ KEY_STORES = (
 )
 
 DENIED = 'its agent sends no files, because its permissions are "deny"'
-ELSEWHERE = "it is not in the agent's workspace"
-OWN = "it is in RemoteClaw's own directory or configuration, which agents don't send"
-LINKED = "it has a second name (a hard link); a copy of it can be sent"
-KEYS = "names like {name} are for keys and logins, which agents don't send"
+NOT_IN_WORKSPACE = "it is not in the agent's workspace"
+IS_OURS = "it is in RemoteClaw's own directory or configuration, which agents don't send"
+HAS_HARD_LINK = "it has a second name (a hard link); a copy of it can be sent"
+IS_KEY_STORE = "names like {name} are for keys and logins, which agents don't send"
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingFiles:
     """Reads the files that one agent sends."""
 
     home: Home
@@ -53,26 +54,26 @@ class Outgoing:
         """Raise `UnfitFile` unless an open file may be sent; `file` is its path without links."""
         roots = [Path(os.path.realpath(root)) for root in (self.workspace, self.files_dir) if root]
         if not any(file.is_relative_to(root) for root in roots):
-            raise UnfitFile(ELSEWHERE)
+            raise UnfitFile(NOT_IN_WORKSPACE)
         self._check_place(file)
         for path in (file, *file.parents):
             if path in roots:  # the operator has chosen the directories above
                 break
             if name := _key_store(path):
-                raise UnfitFile(KEYS.format(name=name))
+                raise UnfitFile(IS_KEY_STORE.format(name=name))
         if stat.st_nlink != 1:
-            raise UnfitFile(LINKED)
+            raise UnfitFile(HAS_HARD_LINK)
 
     def _check_place(self, file: Path) -> None:
         config = Path(os.path.realpath(self.home.config_file))
         # Backups and drafts of the configuration file are in the same directory.
         if config.name.casefold() in file.name.casefold() and _is_any(file.parent, config.parent):
-            raise UnfitFile(OWN)
+            raise UnfitFile(IS_OURS)
         for path in (file, *file.parents):
             if _is_any(path, self.home.workspaces, self.files_dir):
                 return
             if _is_any(path, self.home.path, self.home.sockets, Path("/proc")):
-                raise UnfitFile(OWN)
+                raise UnfitFile(IS_OURS)
 
 
 def _is_any(path: Path, *others: Path | None) -> bool:

@@ -9,9 +9,10 @@ import orjson
 MAX_NAME_CHARS = 120
 
 
-#: The replacements of brackets and quotation marks in a name, by Unicode category.
-_PLAIN = {"Ps": "(", "Pe": ")", "Pi": "'", "Pf": "'"}
-_PLAIN_SIGNS = {'"': "'", "\\": "/", "<": "(", ">": ")"}
+#: The replacements of brackets and quotation marks in a name, by Unicode category and by character;
+#: the latter take precedence.
+_BY_CATEGORY = {"Ps": "(", "Pe": ")", "Pi": "'", "Pf": "'"}
+_BY_CHARACTER = {'"': "'", "\\": "/", "<": "(", ">": ")"}
 
 
 def as_data(text: str, *, max_chars: int = MAX_NAME_CHARS) -> str:
@@ -32,5 +33,5 @@ def clean_name(name: str) -> str:
     Compatibility characters, such as wide brackets, are normalized first.
     """
     usual = unicodedata.normalize("NFKC", clean(name))
-    plain = (_PLAIN_SIGNS.get(c) or _PLAIN.get(unicodedata.category(c), c) for c in usual)
+    plain = (_BY_CHARACTER.get(c) or _BY_CATEGORY.get(unicodedata.category(c), c) for c in usual)
     return clean("".join(plain)).strip()

@@ -227,7 +227,7 @@ class Arrival:
         assert access.settings is not None, "the access check requires the account's settings"
         if not incoming.text.strip() and not incoming.files:
             return
-        if (minute := self.context.rate.exceeded(incoming)) is not None:
+        if (minute := self.context.rate.count(incoming)) is not None:
             await self._reply(TOO_MANY, call=(incoming.sender, f"{incoming.thread} {minute}"))
             return
         agent, _ = config.agent(access.settings.agent)

@@ -38,8 +38,8 @@ UNKNOWN = "It was perhaps sent: after {tries} tries it is unknown whether the pl
 FRESH_S = 30.0
 #: After a cancellation, a coroutine in `shielded()` may run this much longer, in seconds.
 SHIELD_S = 1.0
-#: A part is sent at most this often with an unknown outcome. With idempotency keys, this many times
-#: in a row, which takes half an hour or longer.
+#: A part is sent at most this many times with an unknown outcome. With idempotency keys, this many
+#: times in a row, which takes half an hour or longer.
 MAX_DOUBTS, MAX_DOUBTS_WITH_KEYS = 2, 60
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from remoteclaw.channels.transcribe import NotUnderstood, is_recording, transcribe
+from remoteclaw.channels.transcribe import TranscriptionFailed, is_recording, transcribe
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RemoteClawError
 from remoteclaw.fleet.blobs import Blobs
@@ -15,7 +15,7 @@ from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
 #: Time limit of one attempt to fetch a file, in seconds. The conversation's later messages wait.
 FETCH_S = 60.0
-#: A file is fetched at most this often.
+#: A file is fetched at most this many times.
 MAX_FETCHES = 3
 
 NOT_UNDERSTOOD = "I could not understand {name}{why}, so the agent gets only the file."
@@ -59,10 +59,10 @@ async def receive_files(
             if number >= MAX_ATTACHMENTS:
                 raise MessageRefused(f"a message has {MAX_ATTACHMENTS} files at most.")
             if (file.size or 0) > max_bytes:
-                raise MessageRefused(f"files have {format_size(max_bytes)} at most here.")
+                raise MessageRefused(f"a file here may have at most {format_size(max_bytes)}.")
             content = await _fetch(source, file)
             if len(content) > max_bytes:
-                raise MessageRefused(f"files have {format_size(max_bytes)} at most here.")
+                raise MessageRefused(f"a file here may have at most {format_size(max_bytes)}.")
             if channel.transcribe and is_recording(file):
                 transcript = await transcribe(file, content, channel.transcribe)
                 received.transcripts.append(transcript)
@@ -70,7 +70,7 @@ async def receive_files(
         except (MessageRefused, PlatformRefused) as refusal:
             received.problems.append(f"The file {name} was not taken: {refusal}")
             continue
-        except NotUnderstood as reason:
+        except TranscriptionFailed as reason:
             log.warning("a recording has no transcript: %s", reason)
             why = f" ({reason})" if is_owner else ""
             received.problems.append(NOT_UNDERSTOOD.format(name=name, why=why))

@@ -1,9 +1,10 @@
 """Polls an account's messages, hands them to the fleet, and advances the account's position.
 
 Polling from a position acknowledges all messages before it to the platform. So the position
-advances only after each message before it was queued, answered, refused with a reason, or put
-aside as unreadable. While Redis is away or full, the position stays and the platform keeps the
-messages. A message may therefore be handled twice; the second time has no effect.
+advances only after each message before it was queued, answered, refused with a reason, or
+skipped, because it is unreadable or its handling failed. While Redis is away or full, the position
+stays and the platform keeps the messages. A message may therefore be handled twice; the second time
+has no effect.
 
 A message that is slow to handle, for example because of a file, delays only its own conversation:
 the account is polled again from the same position, which also returns newer messages.
@@ -73,9 +74,11 @@ class Intake:
             if pending and (await asyncio.wait(pending, timeout=REPOLL_S))[1]:
                 continue
             accepted = sum(each.task.result() for each in messages.values())
-            aside = len(messages) - accepted
+            skipped = len(messages) - accepted
             if batch.position != position:
-                await accounts.advance(self._reader, batch.position, accepted=accepted, aside=aside)
+                await accounts.advance(
+                    self._reader, batch.position, accepted=accepted, skipped=skipped
+                )
             position = batch.position
             messages.clear()
 
@@ -112,9 +115,9 @@ class Intake:
         return await self._handle(incoming)
 
     async def _handle(self, incoming: Incoming) -> bool:
-        """Handle a message, retrying while Redis is away. Return False if it was put aside."""
+        """Handle a message, retrying while Redis is away. Return False if it was skipped."""
         if incoming.problem:
-            log.warning("a message on %s is put aside: %s", self._name, incoming.problem)
+            log.warning("a message on %s is skipped: %s", self._name, incoming.problem)
             return False
         failures = 0
         while True:
@@ -126,7 +129,7 @@ class Intake:
                 await _pause(failures)
                 failures += 1
             except Exception as error:  # noqa: BLE001 - one message must not hold up the others
-                log.error("a message on %s is put aside: %s", self._name, frames_of(error))
+                log.error("a message on %s is skipped: %s", self._name, frames_of(error))
                 return False
             else:
                 return True
@@ -136,7 +139,7 @@ class Intake:
 class _Message:
     incoming: Incoming
     task: "asyncio.Task[bool]"
-    """Handles the message; returns False if it was put aside."""
+    """Handles the message; returns False if it was skipped."""
 
 
 def _place(incoming: Incoming) -> Place:

@@ -122,7 +122,7 @@ class LiveChats:
 
         The last reply of a turn also ends its live text.
         """
-        if reply.is_final and not reply.is_beside:
+        if reply.is_final and not reply.is_aside:
             self._ended[reply.sid, reply.turn] = None
             while len(self._ended) > MAX_ENDED:
                 self._ended.popitem(last=False)
@@ -130,7 +130,7 @@ class LiveChats:
         if turn is None or reply.is_apart:
             return None
         async with turn.lock:
-            preview, turn.preview, turn.words, turn.latest = turn.preview, None, None, None
+            preview, turn.preview, turn.live, turn.latest = turn.preview, None, None, None
             if reply.is_final:
                 self._end(reply.sid, turn)
         return preview
@@ -167,7 +167,7 @@ class LiveChats:
         """Whether the preview does not show the latest live text."""
         latest = turn.latest
         has_text = latest and (latest.text.strip() or latest.activity or latest.plan)
-        return bool(has_text) and latest != turn.words and not turn.is_hidden
+        return bool(has_text) and latest != turn.live and not turn.is_hidden
 
     async def _edit(self, turn: _Turn) -> None:
         if turn.latest:  # a reply may have taken the preview while this waited for the lock

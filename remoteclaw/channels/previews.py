@@ -33,7 +33,7 @@ class ShownPreview:
     place: Place
     pace_s: float
     """The minimum time between two edits, in seconds. Doubled whenever the platform throttles."""
-    words: Live | None = None
+    live: Live | None = None
     """The content of the preview; None before it is sent."""
     preview: Preview | None = None
     is_hidden: bool = False
@@ -55,8 +55,8 @@ class Previews:
         self._budget = budget
         self._tasks = tasks
 
-    async def show(self, shown: ShownPreview, words: Live, **about: str) -> None:
-        """Send a preview that shows `words`, or edit it if it exists.
+    async def show(self, shown: ShownPreview, live: Live, **about: str) -> None:
+        """Send a preview that shows `live`, or edit it if it exists.
 
         A new preview is recorded in Redis with the fields of `about`. A failure is only logged.
         """
@@ -64,7 +64,7 @@ class Previews:
         await self._reader.ensure_claim()
         try:
             id_ = await self._adapter.preview(
-                place, words, message_id=before.message_id if before else None
+                place, live, message_id=before.message_id if before else None
             )
         except (PlatformAway, PlatformBusy, AccountRefused) as problem:
             self.failed(place, problem)
@@ -75,7 +75,7 @@ class Previews:
             self.failed(place, error)
             shown.is_hidden = before is None or isinstance(error, PlatformRefused)
             return
-        shown.words = words
+        shown.live = live
         if before is None or before.message_id != id_:
             since_ms = before.since_ms if before else now_ms()
             shown.preview = Preview(place, sid, id_, since_ms)

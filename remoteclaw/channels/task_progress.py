@@ -86,13 +86,13 @@ class TaskProgress:
         while True:
             await asyncio.sleep(EVERY_S)
             message.is_changed = False
-            words = await self._read_progress(message.session)
-            if not words and not message.is_changed:
+            live = await self._read_progress(message.session)
+            if not live and not message.is_changed:
                 break
-            is_new = words != message.words and not message.is_hidden
-            if words and is_new and self._budget.is_free(message.place.chat):
+            is_new = live != message.live and not message.is_hidden
+            if live and is_new and self._budget.is_free(message.place.chat):
                 # Shielded: a message that was sent must be recorded, even if the relay ends.
-                await shielded(self._previews.show(message, words, work=str(message.session)))
+                await shielded(self._previews.show(message, live, work=str(message.session)))
         del self._messages[message.sid]
         if message.preview:
             self._previews.remove_later(message.preview)

@@ -14,13 +14,13 @@ from remoteclaw.protocols import IncomingFile
 
 #: Time limit of one transcription, in seconds. The conversation's later messages wait for it.
 TRANSCRIBE_S = 120.0
-#: The longest transcript, in bytes: an hour of speech.
+#: Output after this many bytes, an hour of speech, is cut off (`run_to_end`).
 MAX_TRANSCRIPT_BYTES = 64_000
-#: File extensions for MIME subtypes that differ from them; programs recognise a format by these.
+#: File extensions by MIME subtype, if the two differ: programs recognise a format by its extension.
 _EXTENSIONS = {"mpeg": "mp3", "mp4": "m4a", "x-m4a": "m4a", "x-wav": "wav", "vnd.wave": "wav"}
 
 
-class NotUnderstood(Exception):
+class TranscriptionFailed(Exception):
     """Raised if a recording can't be transcribed. Its text is the reason, shown to owners only."""
 
 
@@ -32,7 +32,7 @@ def is_recording(file: IncomingFile) -> bool:
 async def transcribe(
     file: IncomingFile, content: bytes, command: Sequence[str], *, timeout_s: float = TRANSCRIBE_S
 ) -> str:
-    """Return what `command` prints for a recording. Raises `NotUnderstood`.
+    """Return what `command` prints for a recording. Raises `TranscriptionFailed`.
 
     The command gets the path of a temporary file as its last argument, and only those variables of
     the environment that agents also get.
@@ -48,14 +48,14 @@ async def transcribe(
                 max_bytes=MAX_TRANSCRIPT_BYTES,
             )
         except TimeoutError:
-            raise NotUnderstood(f"the command took more than {timeout_s:.0f} s") from None
+            raise TranscriptionFailed(f"the command took more than {timeout_s:.0f} s") from None
         except OSError as error:
-            raise NotUnderstood(f"the command can't be run: {error.strerror}") from None
+            raise TranscriptionFailed(f"the command can't be run: {error.strerror}") from None
     if status:
-        raise NotUnderstood(f"the command ended with status {status}")
+        raise TranscriptionFailed(f"the command ended with status {status}")
     transcript = printed.decode("utf-8", "replace").replace("\0", "").strip()
     if not transcript:
-        raise NotUnderstood("the command printed nothing")
+        raise TranscriptionFailed("the command printed nothing")
     return transcript
 
 

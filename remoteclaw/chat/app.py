@@ -17,7 +17,7 @@ from typing import Any
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from remoteclaw.chat.conversation import Conversation
+from remoteclaw.chat.chat_client import ChatClient
 from remoteclaw.chat.editor import EXIT_WORDS, ChatCompleter, Editor, Interrupts
 from remoteclaw.chat.indicator import SPIN_S
 from remoteclaw.chat.paint import MarkdownPainter, TerminalFeatures
@@ -68,7 +68,7 @@ class Chat:
         """Painted text that is complete and not printed yet."""
         painter = MarkdownPainter(self._features)
         self._screen = ChatScreen(painter, self._lines.append, size=_size)
-        self._conversation = Conversation(
+        self._client = ChatClient(
             address,
             token,
             target=target.params,
@@ -116,8 +116,8 @@ class Chat:
 
     async def _chat(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            talking = tasks.create_task(self._conversation.run())
-            await self._conversation.opened()
+            talking = tasks.create_task(self._client.run())
+            await self._client.opened()
             animating = tasks.create_task(self._animate())
             acting = tasks.create_task(self._act())
             try:
@@ -157,7 +157,7 @@ class Chat:
                 self._screen.show_user_message(text)
                 self._screen.indicator.add_message(name)
                 await self._draw()
-                self._actions.put_nowait(functools.partial(self._conversation.send, text, name))
+                self._actions.put_nowait(functools.partial(self._client.send, text, name))
 
     async def _act(self) -> None:
         """Run the person's actions one after another, so that typing never waits for them."""
@@ -178,14 +178,14 @@ class Chat:
     async def _stop(self, otherwise: str = "") -> None:
         """Stop the answer. If there is none, show the notice `otherwise`."""
         if self._screen.indicator.is_busy:
-            await self._conversation.stop()
+            await self._client.stop()
         elif otherwise:
             self._screen.show_notice(otherwise)
         await self._draw()
 
     def _commands(self) -> list[tuple[str, str]]:
         """Return the chat's commands, each with its slash and its description."""
-        commands = self._conversation.chat.get("commands", ())
+        commands = self._client.chat.get("commands", ())
         return [(f"/{name}", description) for name, description in commands]
 
     # -- the screen ----------------------------------------------------------------------------

@@ -24,10 +24,10 @@ PROMPT = "› "
 CONTINUATION = "  "
 #: The help on keys, in Markdown.
 KEYS = (
-    "**Keys**: Esc or Ctrl-C to stop the answer, Alt-Enter or Ctrl-J for a new line, Tab to "
-    "complete a `/command` or an `@file`, Ctrl-D or `exit` to leave."
+    "**Keys**: on an empty line, Esc or Ctrl-C to stop the answer; Alt-Enter or Ctrl-J for a new "
+    "line, Tab to complete a `/command` or an `@file`, Ctrl-D or `exit` to leave."
 )
-#: The messages that leave the chat.
+#: The words that close the chat.
 EXIT_WORDS = ("exit", "quit", "/exit", "/quit")
 #: A second Ctrl-C within this time leaves the chat, in seconds.
 TWICE_S = 2.0
@@ -138,7 +138,7 @@ class Editor:
         self._cached_prompt = "", FormattedText()
         """The text above the input line, and the prompt with it."""
         self._session: PromptSession[str] = PromptSession(
-            self._message,
+            self._prompt,
             key_bindings=self._keys(),
             multiline=True,
             prompt_continuation=CONTINUATION,
@@ -209,7 +209,7 @@ class Editor:
             app.output.cursor_up(sum(last // size.columns for last in (*widths, cursor.x)))
             app.renderer.erase(leave_alternate_screen=False)
 
-    def _message(self) -> AnyFormattedText:
+    def _prompt(self) -> AnyFormattedText:
         # Cached, because prompt_toolkit calls this several times for each rendering.
         if (above := self._above()) != self._cached_prompt[0] or not self._cached_prompt[1]:
             painted = to_formatted_text(ANSI(f"{above}\n" if above else ""))
@@ -280,7 +280,7 @@ class _FileHistory(FileHistory):
     """A history that keeps working in memory if its file can't be written."""
 
     def append_string(self, string: str) -> None:
-        """Add a message, unless it only leaves the chat."""
+        """Add a message, unless it is one of `EXIT_WORDS`."""
         if string.strip().casefold() not in EXIT_WORDS:
             super().append_string(string)
 

@@ -1,7 +1,7 @@
 """Commands for channels: `channel add`, `channel run` and `channel list`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.account_states import AccountState
 
 
 @click.group()
@@ -91,17 +92,22 @@ NO_ACCOUNTS = (
 )
 
 
+def _to_json(state: "AccountState") -> dict[str, Any]:
+    names = {"skipped": "aside"}
+    return {names.get(name, name): value for name, value in asdict(state).items()}
+
+
 @channel.command("list")
 @json_option
 @with_fleet
 async def list_channels(fleet: "Fleet", as_json: bool) -> None:
     """List the configured accounts, with the state of each."""
-    from remoteclaw.fleet.adapters import accounts_here
+    from remoteclaw.fleet.account_states import configured_accounts
 
     print_list(
-        await accounts_here(fleet, load()[1]),
+        await configured_accounts(fleet, load()[1]),
         as_json=as_json,
-        to_json=asdict,
+        to_json=_to_json,
         headers=("ACCOUNT", "STATE", "NAME", "PROBLEM"),
         row=lambda each: (each.account, each.state, each.name, each.problem),
         empty=NO_ACCOUNTS,

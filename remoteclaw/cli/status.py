@@ -29,7 +29,7 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
 
     Exit status: 0 a worker answers messages, 1 no worker does.
     """
-    from remoteclaw.fleet.adapters import accounts_here
+    from remoteclaw.fleet.account_states import configured_accounts
 
     home, config = load()
     workers = await fleet.workers.list()
@@ -65,7 +65,7 @@ async def status(fleet: "Fleet", as_json: bool) -> None:
         )
         if not has_sweeper:
             echo("sweeper   none, so lost hints are not replaced: run `remoteclaw sweep`")
-        for account in await accounts_here(fleet, config):
+        for account in await configured_accounts(fleet, config):
             echo(f"channel   {one_line(account.line)}")
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:

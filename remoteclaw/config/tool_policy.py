@@ -122,9 +122,11 @@ def approval_rule(config: Config, subject: Subject, tool: Tool) -> str | None:
     agent, settings = config.agent(subject.agent)
     wide = [ToolsTable(f"agents.{agent}.tools", settings.tools), ToolsTable("tools", config.tools)]
     for party in _parties(config, subject):
-        own, *narrow = _channel_tables(config.channel(subject.channel), subject, party.sender)
-        tables = (table for table in (*narrow, own, *wide) if table.tools.approve is not None)
-        narrowest = next(tables, None)
+        channel_table, *narrow = _channel_tables(
+            config.channel(subject.channel), subject, party.sender
+        )
+        tables = (*narrow, channel_table, *wide)
+        narrowest = next((table for table in tables if table.tools.approve is not None), None)
         entry = narrowest and entry_for(narrowest.tools.approve or (), tool)
         if narrowest and entry:
             return f"{narrowest.key}.approve has {quoted(entry)}"

@@ -1,7 +1,7 @@
 """The connector: relays MCP messages between an agent's pipes and the gateway.
 
-Tool calls run at the same time, all other requests one after the other. Only requests are relayed,
-because the gateway keeps no state between requests that a notification could change.
+Tool calls run at the same time, all other requests one after the other. Notifications are
+not relayed: the gateway keeps no state that they could change.
 
 A call is sent again when its connection breaks; the gateway recognizes it by its id. The side
 effects of a call are in the side-effects file before the agent gets the answer.
@@ -83,13 +83,17 @@ class RelayedRequest:
         self.method: str = message["method"]
         params = message.get("params")
         self.is_call = self.method == "tools/call"
-        self.what = self.method
+        self.shown_name = self.method
         """The name of the tool or the method, for errors."""
-        self.call = RelayedCall(
-            CALL_S if self.is_call else INITIALIZE_S if self.method == "initialize" else OTHER_S
-        )
+        if self.is_call:
+            timeout_s = CALL_S
+        elif self.method == "initialize":
+            timeout_s = INITIALIZE_S
+        else:
+            timeout_s = OTHER_S
+        self.call = RelayedCall(timeout_s)
         if self.is_call and isinstance(params, dict):
-            self.what = str(params.get("name", ""))[:100]
+            self.shown_name = str(params.get("name", ""))[:100]
             meta = params.get("_meta")
             session = {SESSION_KEY: session_key} if session_key else {}
             own_meta = {**session, CALL_ID: os.urandom(16).hex()}
@@ -108,7 +112,7 @@ class Connector:
         self._effects_file = environ.get("REMOTECLAW_SIDE_EFFECTS_FILE")
         self._in_order, self._calls = JobThreads(1), JobThreads(MAX_CALLS)
         self._lock = threading.Lock()
-        self._open: dict[str | int, RelayedRequest] = {}
+        self._unanswered: dict[str | int, RelayedRequest] = {}
         """The requests that are not answered yet, by id."""
         self._output_lock = threading.Lock()
 
@@ -137,7 +141,7 @@ class Connector:
 
     def _queue(self, request: RelayedRequest) -> None:
         with self._lock:
-            self._open[request.id] = request
+            self._unanswered[request.id] = request
         (self._calls if request.is_call else self._in_order).put(lambda: self._serve(request))
 
     def _cancel(self, params: object) -> None:
@@ -145,7 +149,7 @@ class Connector:
         request_id = params.get("requestId") if isinstance(params, dict) else None
         if isinstance(request_id, str | int):
             with self._lock:
-                request = self._open.pop(request_id, None)
+                request = self._unanswered.pop(request_id, None)
             if request is not None:
                 request.call.cancel()
 
@@ -160,8 +164,8 @@ class Connector:
             self._error(request.id, INTERNAL_ERROR, text)
         finally:
             with self._lock:
-                if self._open.get(request.id) is request:
-                    del self._open[request.id]
+                if self._unanswered.get(request.id) is request:
+                    del self._unanswered[request.id]
 
     # -- from the gateway ----------------------------------------------------------------------
 
@@ -186,20 +190,21 @@ class Connector:
         if len(request.line) > MAX_MESSAGE_BYTES:
             raise RequestRefused(413, b"")
         first: Broken | None = None
-        until = 0.0
+        retry_until = 0.0
         while True:
             try:
                 return self._exchange(request)
             except Broken as broken:
                 if not (broken.is_cut and request.is_call) or request.call.is_cancelled:
                     raise
-                first, until = first or broken, until or time.monotonic() + RESTART_S
-                if time.monotonic() > until:
+                if first is None:
+                    first, retry_until = broken, time.monotonic() + RESTART_S
+                if time.monotonic() > retry_until:
                     raise
             except Unreachable as failure:
                 if first is None:
                     raise
-                if time.monotonic() > until or request.call.is_cancelled:
+                if time.monotonic() > retry_until or request.call.is_cancelled:
                     why = f"{first}, and it can't be reached again: {failure}"
                     raise Broken(why) from None
             time.sleep(RETRY_S)
@@ -251,7 +256,7 @@ class Connector:
             failure,
             gateway=self._gateway.name,
             token_source=self._token_source,
-            what=request.what,
+            what=request.shown_name,
             is_call=request.is_call,
         )
         if request.is_call:

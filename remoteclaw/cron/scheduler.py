@@ -71,7 +71,7 @@ class Scheduler:
                     "jobs": keys.CRON_JOBS,
                     "scheduler": keys.CRON_SCHEDULER,
                 },
-                args={"max_count": MAX_BATCH, "there_ms": ALIVE_MS, "skipped": offset},
+                args={"max_count": MAX_BATCH, "alive_ms": ALIVE_MS, "skipped": offset},
             )
             values = iter(rows)  # job id, due time and stored job of each
             for job_id, due, data in zip(values, values, values, strict=True):

@@ -25,8 +25,8 @@ class AccountView:
     """The time of the last report, in milliseconds since 1970; 0 without a report."""
     accepted: int = 0
     """The number of messages that were accepted."""
-    aside: int = 0
-    """The number of messages that were put aside, because they could not be read."""
+    skipped: int = 0
+    """The number of messages that were skipped: unreadable, or their handling failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Accounts:
         return None if position is None else position.decode()
 
     async def advance(
-        self, reader: ReplyReader, position: str, *, accepted: int = 0, aside: int = 0
+        self, reader: ReplyReader, position: str, *, accepted: int = 0, skipped: int = 0
     ) -> None:
-        """Record that every message before `position` was accepted or put aside.
+        """Record that every message before `position` was accepted or skipped.
 
-        `accepted` and `aside` are the numbers of these messages.
+        `accepted` and `skipped` are the numbers of these messages.
         Raises `LeaseLost` if another adapter has the account's claim.
         """
         key = reader.provider, reader.account
@@ -72,7 +72,7 @@ class Accounts:
                 "token": reader.token,
                 "position": position,
                 "accepted": accepted,
-                "aside": aside,
+                "skipped": skipped,
             },
             deadline=math.inf,
         )
@@ -142,7 +142,7 @@ class Accounts:
             problem=fields.get("problem", ""),
             at_ms=int(fields.get("at_ms", 0)),
             accepted=int(fields.get("accepted", 0)),
-            aside=int(fields.get("aside", 0)),
+            skipped=int(fields.get("aside", 0)),
         )
 
 

@@ -36,7 +36,7 @@ def reply_payload(
     origin: str = "",
     is_silent: bool = False,
     card: Card | None = None,
-    is_beside: bool = False,
+    is_aside: bool = False,
 ) -> dict[str, Any]:
     """Return a reply in its JSON form.
 
@@ -64,7 +64,7 @@ def reply_payload(
         "usage": None,
         "is_silent": is_silent,
         **({"card": asdict(card)} if card else {}),
-        **({"is_beside": True} if is_beside else {}),
+        **({"is_beside": True} if is_aside else {}),
     }
 
 
@@ -89,4 +89,11 @@ def decode_reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
     data = orjson.loads(fields[b"reply"])
     if data["v"] > CARD_VERSION:
         raise NewerReply(f"version {data['v']} is newer than {CARD_VERSION}")
-    return _validator().validate_python({**data, "id": reply_id, "is_final": bool(data["entries"])})
+    return _validator().validate_python(
+        {
+            **data,
+            "id": reply_id,
+            "is_final": bool(data["entries"]),
+            "is_aside": data.get("is_beside", False),
+        }
+    )

@@ -49,9 +49,9 @@ class Sweeper:
                 "retry_ms": GRACE_MS,
                 "max_count": MAX_BATCH,
                 "longest_ms": MAX_WAIT_MS,
-                "patient_looks": PATIENT_CHECKS,
+                "patient_checks": PATIENT_CHECKS,
                 "listed_ms": STATE_MS,
-                "there_ms": ALIVE_MS,
+                "alive_ms": ALIVE_MS,
             },
             deadline=boottime() + INTERVAL_S,
         )

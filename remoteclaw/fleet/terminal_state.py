@@ -160,7 +160,7 @@ class LeaseRenewal:
     stop: str
     """The id of the entry up to which all entries are stopped; empty for none."""
     newest_message: str
-    """The id of the newest entry of a person."""
+    """The id of the newest entry that rings: a person's message, or a message to a task."""
     newest: str
     """The id of the newest entry."""
     sent_at: float

@@ -24,7 +24,7 @@ ASK_S = 1.0
 #: gone; in seconds.
 BEAT_S, GONE_S = 5.0, 15.0
 
-#: The environment variable that makes a worker serve only the lane of people if it is "1".
+#: The environment variable that makes a worker serve only the lane `agents` if it is "1".
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 
 #: The problems of a fleet without workers or without a sweeper, and their remedies.

@@ -150,7 +150,7 @@ class HeldTerminal:
         """Update the state that viewers see from what the program has reported."""
         if (watching := self.watching) is None:
             return
-        watch, now, before = watching.watch, boottime(), self.viewers.record
+        watch, now, before = watching.program, boottime(), self.viewers.record
         if watch.activity != "idle":
             self._idle_since = None
         elif self._idle_since is None:
@@ -241,7 +241,7 @@ class HeldTerminal:
             await self._renew()
         await self._save()
         if self.watching is not None:
-            watch = self.watching.watch
+            watch = self.watching.program
             if other := await self._other_with(watch.conversation):
                 await self._notify_chat(
                     f"{self.held.place.turn}-{other}", handover.stray_notice(other)
@@ -331,7 +331,7 @@ class HeldTerminal:
         record, watching, now = self.viewers.record, self.watching, boottime()
         assert watching is not None, "it is attached"
         return TerminalStatus(
-            activity=watching.watch.activity if record.state == "live" else "unknown",
+            activity=watching.program.activity if record.state == "live" else "unknown",
             waiting_for=record.waiting_for,
             user=record.writer or record.by,
             viewers=self.viewers.count,

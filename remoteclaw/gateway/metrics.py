@@ -64,19 +64,19 @@ async def exposition(
 
 async def _account_metrics(fleet: Fleet, accounts: Iterable[tuple[str, str]]) -> list[str]:
     readers = await fleet.replies.readers()
-    up, waiting, accepted, aside = [], [], [], []
+    up, waiting, accepted, skipped = [], [], [], []
     for channel, account in accounts:
         labels = f'{{channel="{channel}",account="{account}"}}'
         view = await fleet.accounts.view(channel, account)
         up.append((labels, float(readers.is_read(channel, account))))
         waiting.append((labels, float(await fleet.replies.waiting(channel, account))))
         accepted.append((labels, float(view.accepted)))
-        aside.append((labels, float(view.aside)))
+        skipped.append((labels, float(view.skipped)))
     return [
         *_metric("channel_up", "gauge", "Whether a process runs the account.", *up),
         *_metric("channel_replies_waiting", "gauge", "Replies not delivered yet.", *waiting),
         *_metric("channel_messages_total", "counter", "Messages that were read.", *accepted),
-        *_metric("channel_aside_total", "counter", "Messages that could not be read.", *aside),
+        *_metric("channel_aside_total", "counter", "Messages that were skipped.", *skipped),
     ]
 
 

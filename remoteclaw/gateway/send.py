@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from remoteclaw.bridge.attachments import refusal_of
 from remoteclaw.bridge.chunks import Chunker
-from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.bridge.untrusted import as_data
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import ChannelConfig
@@ -290,7 +290,7 @@ async def _content(call: Call, source: str) -> tuple[str, bytes]:
     return path.name, await asyncio.to_thread(outgoing.read, path)
 
 
-async def _outgoing_rule(call: Call, session: SessionKey) -> Outgoing:
+async def _outgoing_rule(call: Call, session: SessionKey) -> OutgoingFiles:
     """Return the rules for files that a session's agent sends."""
     view = await call.fleet.sessions.view(session.sid)
     agent, settings = call.config.agent(session.agent, view.turn_project if view else None)
@@ -301,4 +301,4 @@ async def _outgoing_rule(call: Call, session: SessionKey) -> Outgoing:
         # The run directory of another host's agent does not exist on this host.
         if run_dir.parent == call.home.runs:
             files_dir = run_dir / FILES
-    return Outgoing(call.home, settings.permissions, workspace, files_dir)
+    return OutgoingFiles(call.home, settings.permissions, workspace, files_dir)

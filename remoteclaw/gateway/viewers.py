@@ -11,7 +11,7 @@ from remoteclaw.fleet.terminal_state import TerminalRecord
 from remoteclaw.gateway.feeds import EventReceiver
 from remoteclaw.tools.terminals import Terminal
 from remoteclaw.tty.keyboard import Keyboard, Typist
-from remoteclaw.tty.pacing import MAX_VIEWERS, FrameSource, Viewer, Viewers
+from remoteclaw.tty.pacing import MAX_VIEWERS, FramePacer, FrameSource, PacedViewer
 
 #: The events of a terminal.
 EVENTS = (
@@ -37,7 +37,7 @@ class ViewerConnection(EventReceiver, Protocol):
 @dataclass(frozen=True, slots=True)
 class _ConnectedViewer:
     typist: Typist
-    pacing: Viewer
+    pacing: PacedViewer
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +52,7 @@ class TerminalViewers:
     _typed_calls: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """The ids of the newest calls that have typed something."""
     _connected: dict[ViewerConnection, _ConnectedViewer] = field(default_factory=dict)
-    _pacing: Viewers | None = None
+    _pacing: FramePacer | None = None
     """Sends frames of the screen; None while no screen is shown."""
     _has_unsent_state: bool = False
 
@@ -75,7 +75,7 @@ class TerminalViewers:
                     f"{MAX_VIEWERS} viewers watch this terminal already: that is the maximum.",
                 )
             send = functools.partial(self._send, connection)
-            pacing = Viewer(send, lambda: connection.is_slow)
+            pacing = PacedViewer(send, lambda: connection.is_slow)
             self._connected[connection] = _ConnectedViewer(typist, pacing)
         if self._pacing:
             self._pacing.join(self._connected[connection].pacing, boottime())
@@ -110,7 +110,7 @@ class TerminalViewers:
 
     def show(self, screen: FrameSource) -> None:
         """Start sending a screen to all viewers."""
-        self._pacing = Viewers(screen)
+        self._pacing = FramePacer(screen)
         for viewer in self._connected.values():
             self._pacing.join(viewer.pacing, boottime())
 

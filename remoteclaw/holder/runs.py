@@ -26,7 +26,7 @@ from remoteclaw.host.locks import lock
 TERMINAL_TAG = "tty"
 
 #: How long to wait for holders to end, in seconds; each ends its tree sooner.
-END_S = 15.0
+HOLDERS_END_S = 15.0
 #: The age at which a run directory of another boot is removed, in seconds. It can belong to a
 #: machine that shares the state directory, whose holders can't be reached from here.
 OTHER_BOOT_S = 86_400.0
@@ -40,7 +40,7 @@ STARTING_S = 5.0
 POLL_S = 0.01
 
 
-async def wait_for_holders(runs: Path, *, prefix: str, wait_s: float = END_S) -> list[Path]:
+async def wait_for_holders(runs: Path, *, prefix: str, wait_s: float = HOLDERS_END_S) -> list[Path]:
     """Wait until no run directory whose name begins with `prefix` has a holder.
 
     Return the run directories that still have one after `wait_s`, because it is frozen.

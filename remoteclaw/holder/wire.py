@@ -16,8 +16,8 @@ READ_BYTES = 65536
 #: How long to wait for an answer of the holder, in seconds. It takes milliseconds, unless the
 #: machine is out of memory or the process is stopped.
 ANSWER_S = 10.0
-#: How long to wait for the end of a process tree, in seconds: a second of grace, then SIGKILL until
-#: no process is left.
+#: How long to wait for a holder's HELLO on attaching, or for the end of its process tree, in
+#: seconds. A tree gets a second of grace, then SIGKILL until no process is left.
 END_S = 15.0
 
 _children: set[int] = set()

@@ -129,13 +129,13 @@ class Reply:
     """The usage of the turn, in its last reply, if the agent was asked (`session.outcome`)."""
     card: Card | None = None
     """The request that the message shows; without choices, the message replaces the card."""
-    is_beside: bool = False
+    is_aside: bool = False
     """Whether the reply is an aside: it is sent during a turn and is no part of its answer."""
 
     @property
     def is_apart(self) -> bool:
         """Whether the reply is no part of a turn's answer: an aside, or a tool's message."""
-        return self.call is not None or self.is_beside
+        return self.call is not None or self.is_aside
 
     @property
     def key(self) -> str:
@@ -222,7 +222,7 @@ class ChannelAdapter(Protocol):
 class LiveAdapter(ChannelAdapter, Protocol):
     """An adapter that shows running turns in previews, because its platform can edit messages."""
 
-    async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
+    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Show the state of a turn in a silent message; return the message's id.
 
         If `message_id` is given, edit that message instead of sending one.

@@ -17,8 +17,8 @@ from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 
 __all__ = ["CLIS", "RUNTIMES", "create_cli_runtime", "detect_runtime"]
 
-#: All runtimes by their name in the configuration, in the order in which `detect_runtime()` tries
-#: them.
+#: All runtimes by their name in the configuration. `CLIS` keeps this order, in which
+#: `detect_runtime()` tries them.
 RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
     "claude": ClaudeRuntime,
     "codex": CodexRuntime,

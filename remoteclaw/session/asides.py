@@ -134,7 +134,7 @@ class TurnAsides:
                 task.cancel()
 
     def abandon(self) -> None:
-        """Cancel the open asides: the session has another owner, or the turn is postponed."""
+        """Cancel what is still open, however the turn ends."""
         for task in (self._reader, *self._questions.values()):
             if task:
                 task.cancel()
@@ -166,7 +166,7 @@ class TurnAsides:
         for entry in arrived:
             self._newest = entry.id
             match newcomer(entry):
-                case Newcomer.JOINS if may_be_aside(entry):
+                case Newcomer.MAY_JOIN if may_be_aside(entry):
                     newcomers.append(entry)
                 case Newcomer.STOPS_JOINING:
                     return newcomers, True
@@ -184,7 +184,10 @@ class TurnAsides:
             self._slots.release()
 
     async def _ask(self, entry: Entry) -> Aside:
-        """Put a message to the agent and return its answer; any failure is the verdict "later"."""
+        """Put a message to the agent and return its answer.
+
+        A failure of the agent is the verdict "later"; a lost lease or Redis is raised.
+        """
         assert self._bridge.channel is not None, "an agent that answers asides has a bridge"
         history: Sequence[dict[str, str]] = ()
         if self._bridge.channel.asides == "notes":
@@ -266,9 +269,9 @@ class TurnAsides:
     def _allowed_verdict(self, entry: Entry, aside: Aside) -> AsideVerdict:
         """Return the verdict, or "later" if it must not be carried out.
 
-        A message is not answered by an empty text, nor if it has files: the agent gets files only
-        with a turn. Only an owner, or a person whose message the turn answers, may have the turn
-        stopped or add work to it.
+        "answered" needs a text, and a message without files: the agent gets files only with a turn.
+        Only an owner, or a person whose message the turn answers, may have the turn stopped or add
+        work to it.
         """
         verdict = aside.verdict
         if verdict == "answered":
@@ -299,7 +302,7 @@ class TurnAsides:
                 index=number,
                 reply_to_id=message.id if number == 0 else payload.reply_to_id,
                 origin=ORIGIN,
-                is_beside=True,
+                is_aside=True,
             )
             for number, payload in enumerate(aside.payloads)
         ]

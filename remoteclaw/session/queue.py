@@ -1,9 +1,10 @@
 """The queue: the next batch, the messages that join or interrupt a turn, and the pauses before one.
 
 Pure functions of frozen values; their callers do the I/O.
-Three decisions are made elsewhere: `append.lua` stops a turn as it accepts `/stop`, `begin.lua`
-repeats a recorded batch unchanged, and in the mode `aside` the agent decides about each message
-(`bridge/asides.py`).
+Other decisions are made elsewhere: `append.lua` stops a turn as it accepts `/stop`, and `begin.lua`
+repeats a recorded batch unchanged. In the mode `aside`, the agent decides about each message
+(`bridge/asides.py`), within the limits of `_allowed_verdict` (`session/asides.py`). While a
+terminal is open, `tty/handover.py` decides.
 """
 
 import itertools
@@ -206,8 +207,8 @@ def reaction(
 ) -> TurnReaction:
     """Return how a running turn reacts to a stop or a new entry that its lease reports.
 
-    All entries up to the id `stop` are stopped. `newest` is the id of the newest entry of a person,
-    or of the session that has started this one. Both may be empty. `newest_known` is the id of the
+    All entries up to the id `stop` are stopped. `newest` is the id of the newest entry that rings:
+    a person's message, or a message to a task. Both may be empty. `newest_known` is the id of the
     newest entry when the turn began.
     A turn is not interrupted while a caller waits for its reply, nor if no person has sent one of
     its entries, such as a task's result: it would not be sent again.
@@ -260,7 +261,8 @@ def may_be_aside(entry: Entry) -> bool:
 class Newcomer(StrEnum):
     """What happens to an entry that arrives while a turn takes newcomers."""
 
-    JOINS = "joins"
+    MAY_JOIN = "may_join"
+    """It may join the turn, or become an aside."""
     WAITS = "waits"
     """It waits for its own turn; later entries may join."""
     STOPS_JOINING = "stops_joining"
@@ -274,12 +276,12 @@ def newcomer(entry: Entry) -> Newcomer:
     a message whose reply does not go to the chat, also keeps all later entries from joining.
     """
     if entry.is_from_parent:
-        return Newcomer.JOINS
+        return Newcomer.MAY_JOIN
     if entry.origin != "chat":
         return Newcomer.WAITS
     if entry.deliver != "channel" or entry.unreadable or _is_command(entry):
         return Newcomer.STOPS_JOINING
-    return Newcomer.JOINS
+    return Newcomer.MAY_JOIN
 
 
 # -- the end of a turn, or of a lease -------------------------------------------------------------

@@ -72,7 +72,7 @@ class Steering:
         entries: list[Entry] = []
         for entry in arrived:
             match newcomer(entry):
-                case Newcomer.JOINS:
+                case Newcomer.MAY_JOIN:
                     entries.append(entry)
                 case Newcomer.STOPS_JOINING:
                     self._is_closed = True

@@ -146,7 +146,8 @@ class TurnRunner:
     def on_lease_renewed(self, stop: str, newest: str) -> None:
         """Send the agent's holder a beat, and apply `reaction()` to the running turn.
 
-        Entries up to the id `stop` are stopped; `newest` is the id of the newest entry.
+        Entries up to the id `stop` are stopped. `newest` is the id of the newest entry that rings:
+        a person's message, or a message to a task.
         """
         self._bridge.keeper.beat()
         if (running := self._running) is None:
@@ -174,12 +175,12 @@ class TurnRunner:
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
         will_reset = await self._resets.reason_for(planned[0].id, planned, was_asked=False)
-        opens = planned[0].terminal is not None
-        ready = None if will_reset or opens else bridge.keeper.ready
+        opens_terminal = planned[0].terminal is not None
+        ready_agent = None if will_reset or opens_terminal else bridge.keeper.ready
         batch = await lease.turns.begin(
             plan.batch,
-            phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
-            detail=ready or "",
+            phase="dropped" if plan.is_dropped else "spawned" if ready_agent else "accepted",
+            detail=ready_agent or "",
             left_out=plan.left_out,
         )
         if batch is None:
@@ -198,11 +199,11 @@ class TurnRunner:
             turn=turn,
             queue=self.queue,
             reply=TurnReply(lease, turn),
-            progress=Progress(lease, bridge.keeper, recorded=ready),
+            progress=Progress(lease, bridge.keeper, recorded=ready_agent),
             waiting_after=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             newest_known=max(ids, key=stream_order),
         )
-        if opens:
+        if opens_terminal:
             return attempt
         permissions = Permissions(
             lease,

@@ -36,7 +36,7 @@ class FrameSource(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Viewer:
+class PacedViewer:
     """A viewer of the screen."""
 
     send: Callable[[Frame], None]
@@ -53,13 +53,13 @@ class Viewer:
 
 
 @dataclass(slots=True)
-class Viewers:
-    """The viewers of one terminal. All times are on the clock of the caller's `now`."""
+class FramePacer:
+    """Sends frames to the viewers of one terminal. Times are on the clock of the caller's `now`."""
 
     screen: FrameSource
-    all: list[Viewer] = field(default_factory=list)
+    all: list[PacedViewer] = field(default_factory=list)
 
-    def join(self, viewer: Viewer, now: float) -> None:
+    def join(self, viewer: PacedViewer, now: float) -> None:
         """Add a viewer and send it the whole screen."""
         if viewer not in self.all:
             self.all.append(viewer)
@@ -93,7 +93,7 @@ class Viewers:
                 delays_s.append(viewer.next_at - now)
         return min(delays_s, default=None)
 
-    def _send(self, viewer: Viewer, frame: Frame | None, now: float) -> None:
+    def _send(self, viewer: PacedViewer, frame: Frame | None, now: float) -> None:
         viewer.outdated_at = None
         if frame is not None:
             # `screen.revision` could be newer by now, and reading it costs half as much as a frame.

@@ -88,7 +88,7 @@ class WatchedTerminal:
     """A terminal to which this gateway is attached."""
 
     client: TerminalClient
-    watch: TerminalWatch
+    program: TerminalWatch
     listener: TerminalListener
     scrollback: int = 1000
     has_draft: bool = True
@@ -207,11 +207,11 @@ class WatchedTerminal:
         if number in self._osc_texts or len(self._osc_texts) < MAX_OSC_TEXTS:
             self._osc_texts[number] = text[:MAX_OSC_CHARS]
         if number == TITLE:
-            self.watch.title(text)
+            self.program.title(text)
         else:
-            self.watch.osc(number, text)
+            self.program.osc(number, text)
         # Some programs animate a spinner in the title: these changes are not worth an update.
-        if number != TITLE or self.watch.activity != self._activity:
+        if number != TITLE or self.program.activity != self._activity:
             self._update_status()
 
     async def repaint(self) -> None:
@@ -243,7 +243,7 @@ class WatchedTerminal:
     async def _follow(self) -> None:
         while True:
             try:
-                await self.watch.run(self._update_status)
+                await self.program.run(self._update_status)
             except Exception as error:  # noqa: BLE001 - the terminal itself still works
                 log.error("a terminal's activity can't be followed: %s", frames_of(error))
             await asyncio.sleep(RETRY_S)
@@ -253,8 +253,8 @@ class WatchedTerminal:
 
         Once the program works, what was typed before has been sent, or has answered a dialog.
         """
-        before, self._activity = self._activity, self.watch.activity
-        if self._was_typed_early and self.watch.is_ready:
+        before, self._activity = self._activity, self.program.activity
+        if self._was_typed_early and self.program.is_ready:
             self._was_typed_early = self.has_draft = False
         if self._activity != before:
             is_at_work = self._activity in ("busy", "waiting")
@@ -282,24 +282,24 @@ class WatchedTerminal:
         await self._note_typing()
         self._inputs += 1
         self._changed.set()
-        self._was_typed_early = self._was_typed_early or not self.watch.is_ready
-        self.watch.typed()
+        self._was_typed_early = self._was_typed_early or not self.program.is_ready
+        self.program.typed()
         if not await self.client.write(data):
             raise CallRefused("UNAVAILABLE", NOT_READ)
 
     async def paste(self, text: str) -> None:
         """Paste a text as one piece. Raises `CallRefused`."""
         # A “1” that is pasted into gemini's dialog grants the permission.
-        if self.watch.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:
+        if self.program.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:
             raise CallRefused("CONFLICT", SINGLE_CHARACTER)
-        self._is_pasted = self._is_pasted or self.watch.activity == "waiting"
+        self._is_pasted = self._is_pasted or self.program.activity == "waiting"
         await self.type(terminal_input.paste(text, self.screen.modes))
 
     async def submit(self, text: str) -> None:
         """Type a text and send it. Raises `CallRefused` unless the program is surely idle."""
         if self.has_draft or self._is_submitting:
             raise CallRefused("CONFLICT", HAS_DRAFT)
-        if self.watch.activity != "idle":
+        if self.program.activity != "idle":
             raise CallRefused("CONFLICT", NOT_IDLE)
         data = terminal_input.paste(text, self.screen.modes)
         _check_size(data)
@@ -325,13 +325,13 @@ class WatchedTerminal:
         def is_disturbed() -> bool:
             """Whether a dialog opened, which would take the Enter, or another user typed."""
             is_changed = (self.wait_count, self._inputs) != (wait_count, inputs)
-            return is_changed or self.watch.activity == "waiting"
+            return is_changed or self.program.activity == "waiting"
 
-        await self._until(lambda: self.watch.activity == "idle" or is_disturbed(), IDLE_AGAIN_S)
-        if self.watch.activity != "idle" or is_disturbed():
+        await self._until(lambda: self.program.activity == "idle" or is_disturbed(), IDLE_AGAIN_S)
+        if self.program.activity != "idle" or is_disturbed():
             raise CallRefused("CONFLICT", NOT_IDLE_ANY_MORE)
         self._began_work.clear()
-        self.watch.typed()
+        self.program.typed()
         await self.client.write(keys.encode("enter", self.screen.modes))
         try:
             async with asyncio.timeout(CONFIRMED_S):

@@ -11,7 +11,7 @@ from remoteclaw.config.load import load_config, overrides
 from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.adapters import accounts_here
+from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.replies import UnreadStream
@@ -141,7 +141,7 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
             yield page
         has_sweeper = await fleet.workers.has_sweeper()
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else NO_SWEEPER)
-        for account in await accounts_here(fleet, config):
+        for account in await configured_accounts(fleet, config):
             yield Finding(f"channel {account.account}", not account.problem, account.line)
         for unread in await fleet.replies.unread():
             yield Finding("replies", True, _unread(unread))

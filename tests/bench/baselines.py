@@ -39,12 +39,14 @@ class BareConsumer:
             *ECHO_AGENT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
         consuming = asyncio.create_task(self._consume(agent))
-        yield self
-        consuming.cancel()
-        agent.kill()
-        await agent.wait()
-        await self._client.aclose()
-        await self._consumer_client.aclose()
+        try:
+            yield self
+        finally:
+            consuming.cancel()
+            agent.kill()
+            await agent.wait()
+            await self._client.aclose()
+            await self._consumer_client.aclose()
 
     async def _consume(self, agent: asyncio.subprocess.Process) -> None:
         assert agent.stdin is not None
@@ -91,10 +93,12 @@ class BareClaude:
             stdout=asyncio.subprocess.PIPE,
             limit=64 * 2**20,
         )
-        yield self
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
+        try:
+            yield self
+        finally:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            await self._process.wait()
 
     async def seconds(self, text: str) -> float:
         """Return the seconds of one turn."""

@@ -8,6 +8,7 @@ two processes, if an act fails, or if a process is left at the end.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import statistics
@@ -28,15 +29,15 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 #: The time between two samples, and between two printed lines, in seconds.
-SAMPLE_S, PRINT_S = 5.0, 60.0
-#: The time between two kills of the gateway, in seconds, and the fraction of the soak at its end
-#: without kills, so that growth of the gateway is seen.
-KILLS_S, LAST_PART = (90.0, 180.0), 0.3
-#: The time that a gateway has to free memory and descriptors after the end, in seconds.
-SETTLED_S = 15.0
+SAMPLE_INTERVAL_S, PRINT_INTERVAL_S = 5.0, 60.0
+#: The minimum and maximum time between two kills of the gateway, in seconds, and the fraction of
+#: the soak at its end that has no kills, so that growth of the gateway is seen.
+KILL_INTERVAL_S, QUIET_FRACTION = (90.0, 180.0), 0.3
+#: The time for the gateway to free memory and descriptors after the sessions end, in seconds.
+SETTLE_S = 15.0
 #: The maximum growth of a gateway since soon after its start, in MB, and the maximum number of
 #: descriptors more than an idle one has: connections to Redis are kept.
-GROWN_MB, MORE_DESCRIPTORS = 15.0, 16
+MAX_GROWTH_MB, MAX_MORE_DESCRIPTORS = 15.0, 16
 
 
 async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) -> list[str]:
@@ -44,7 +45,7 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
     tally, samples, problems = Tally(), list[Sample](), list[str]()
     with ModelServerProcess.running(directory) as model:
         agents = _agents(model, directory)
-        kinds = [*agents]
+        kinds = itertools.cycle([*agents, *agents, "played"])
         limits: dict[str, Any] = {"handover_s": 1, "scrollback": 1000}
         more = {**agents, "played": played(RECORDINGS[0])}
         async with Stage.set(stack, played(), count=4, agents=more, **limits) as stage:
@@ -52,14 +53,13 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
             empty = take_sample(stack.home, stage.process.pid, began=began)
             _print(empty.line())
             seats = []
-            for number in range(sessions):
-                kind = (kinds * 2 + ["played"])[number % (2 * len(kinds) + 1)]
+            for number, kind in zip(range(sessions), kinds, strict=False):
                 seat = Seat(stage, tally, kind, f"{kind}-{number}", is_real=kind in agents)
                 seats.append(seat)
             until = began + minutes * 60
             background = [
                 asyncio.create_task(_sample(stage, samples, problems, began)),
-                asyncio.create_task(_kill(stage, tally, until - LAST_PART * minutes * 60)),
+                asyncio.create_task(_kill(stage, tally, until - QUIET_FRACTION * minutes * 60)),
             ]
             await asyncio.gather(*(seat.run(until) for seat in seats))
             for task in background:
@@ -70,14 +70,14 @@ async def soak(stack: Stack, directory: Path, *, minutes: float, sessions: int) 
             _print_tally(tally, samples)
             problems += tally.failed
             problems += await _close(stage, seats)
-            await asyncio.sleep(SETTLED_S)
+            await asyncio.sleep(SETTLE_S)
             last = take_sample(stack.home, stage.process.pid, began=began)
             _print(last.line())
     life = [each for each in samples if each.gateway == last.gateway]
     early = statistics.median(each.gateway_mb for each in life[: max(1, len(life) // 3)])
-    if last.gateway_mb > early + GROWN_MB:
+    if last.gateway_mb > early + MAX_GROWTH_MB:
         problems.append(f"the gateway has grown from {early:.1f} to {last.gateway_mb:.1f} MB")
-    if last.gateway_descriptors > empty.gateway_descriptors + MORE_DESCRIPTORS:
+    if last.gateway_descriptors > empty.gateway_descriptors + MAX_MORE_DESCRIPTORS:
         more_open = f"{empty.gateway_descriptors} to {last.gateway_descriptors}"
         problems.append(f"the gateway's descriptors went from {more_open}")
     return problems
@@ -101,12 +101,12 @@ async def _sample(stage: Stage, samples: list[Sample], problems: list[str], bega
     """Take samples, and check for doubled processes, until cancelled."""
     printed = began
     while True:
-        await asyncio.sleep(SAMPLE_S)
+        await asyncio.sleep(SAMPLE_INTERVAL_S)
         with contextlib.suppress(OSError):  # it was just killed
             home, pid = stage.stack.home, stage.process.pid
             samples.append(await asyncio.to_thread(take_sample, home, pid, began=began))
         problems += await asyncio.to_thread(doubled_processes, stage.stack.home)
-        if samples and time.monotonic() - printed > PRINT_S:
+        if samples and time.monotonic() - printed > PRINT_INTERVAL_S:
             printed = time.monotonic()
             _print(samples[-1].line() + (f"  {len(problems)} problems" if problems else ""))
 
@@ -114,7 +114,7 @@ async def _sample(stage: Stage, samples: list[Sample], problems: list[str], bega
 async def _kill(stage: Stage, tally: Tally, until: float) -> None:
     """Kill the gateway now and then."""
     chance = random.Random(1)
-    while (at := time.monotonic() + chance.uniform(*KILLS_S)) < until:
+    while (at := time.monotonic() + chance.uniform(*KILL_INTERVAL_S)) < until:
         await asyncio.sleep(at - time.monotonic())
         await stage.kill()
         await stage.begin()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
 from remoteclaw.bridge.attachments import MAX_IMAGE_BYTES, MAX_IMAGES_BYTES, GivenFile, TurnFiles
-from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
@@ -472,8 +472,8 @@ async def test_a_hostile_file_name_results_in_a_harmless_path(reader: Stack) -> 
     assert reply.count("content=x") == len(hostile)
 
 
-def outgoing(keeper: AgentKeeper) -> Outgoing:
-    return Outgoing(Home.default(), "ask", Path("/tmp"), keeper.files_dir)
+def outgoing(keeper: AgentKeeper) -> OutgoingFiles:
+    return OutgoingFiles(Home.default(), "ask", Path("/tmp"), keeper.files_dir)
 
 
 def turn_files(store: SessionFiles, keeper: AgentKeeper, *kinds: str) -> TurnFiles:
@@ -915,7 +915,7 @@ def test_links_are_resolved_before_the_location_of_a_file_is_checked(
     (inside / "out").symlink_to(directory / "outside")
     alias.symlink_to(inside)
 
-    assert Outgoing(home, "ask", inside, None).read(alias / "real") == b"y"
-    assert Outgoing(home, "ask", alias, None).read(inside / "real") == b"y"
+    assert OutgoingFiles(home, "ask", inside, None).read(alias / "real") == b"y"
+    assert OutgoingFiles(home, "ask", alias, None).read(inside / "real") == b"y"
     with pytest.raises(UnfitFile, match="workspace"):
-        Outgoing(home, "ask", inside, None).read(inside / "out")
+        OutgoingFiles(home, "ask", inside, None).read(inside / "out")

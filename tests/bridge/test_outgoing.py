@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
@@ -167,7 +167,7 @@ async def test_the_configuration_file_cannot_be_sent_from_any_location(
     (work / "other.toml").write_text("fine")
     (protected / "claw.toml").symlink_to(work / "claw.toml")
     monkeypatch.setenv("REMOTECLAW_CONFIG", str(protected / "claw.toml"))
-    outgoing = Outgoing(stack.home, "ask", work, None)
+    outgoing = OutgoingFiles(stack.home, "ask", work, None)
 
     for name in ("claw.toml", "claw.toml.bak", ".claw.toml.new"):
         with pytest.raises(UnfitFile, match="own directory or configuration"):
@@ -185,7 +185,7 @@ def test_the_socket_directory_and_proc_are_protected_too(home: Home, directory: 
     try:
         for path in (secret, Path("/proc/self/environ")):
             with pytest.raises(UnfitFile, match="own directory"):
-                Outgoing(far, "ask", Path("/"), None).read(path)
+                OutgoingFiles(far, "ask", Path("/"), None).read(path)
     finally:
         shutil.rmtree(far.sockets)
 
@@ -259,7 +259,7 @@ def test_a_workspace_in_a_directory_named_like_a_key_store_is_accepted(
     (workspace / "plan.txt").write_text("x")
     (workspace / ".ssh").mkdir()
     (workspace / ".ssh" / "config").write_text("x")
-    outgoing = Outgoing(home, "auto", workspace, None)
+    outgoing = OutgoingFiles(home, "auto", workspace, None)
 
     assert outgoing.read(workspace / "plan.txt") == b"x"
     with pytest.raises(UnfitFile, match="are for keys and logins"):

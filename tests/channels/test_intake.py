@@ -148,10 +148,10 @@ async def test_an_unreadable_message_is_set_aside_and_blocks_no_other(
     await wait_for_reply(channel, "alice", "an owner")
 
     async def are_counted() -> bool:
-        return (await stack.fleet.accounts.view("test", "default")).aside == 2
+        return (await stack.fleet.accounts.view("test", "default")).skipped == 2
 
     await eventually(are_counted)
-    assert "is put aside: it has a form of its own" in channel.log_file.read_text()
+    assert "is skipped: it has a form of its own" in channel.log_file.read_text()
     assert "secret words" not in channel.log_file.read_text()
 
 
@@ -257,7 +257,7 @@ async def test_files_are_received_and_one_that_is_too_large_is_refused(
     channel.platform.say("alice", "alice", "look", files=files)
 
     await wait_for_reply(
-        channel, "alice", "The file large.txt was not taken: files have 1 MB at most here."
+        channel, "alice", "The file large.txt was not taken: a file here may have at most 1 MB."
     )
     assert "plan.txt" in await wait_for_reply(channel, "alice", "demo agent")
     assert [event["name"] for event in channel.platform.did("fetched")] == ["plan.txt"]
@@ -272,7 +272,7 @@ async def test_a_large_file_of_unknown_size_is_refused_after_its_download(
     channel.platform.say("alice", "alice", "", files=files, has_sizes=False)
 
     await wait_for_reply(
-        channel, "alice", "The file large.txt was not taken: files have 1 MB at most here."
+        channel, "alice", "The file large.txt was not taken: a file here may have at most 1 MB."
     )
 
 
@@ -352,7 +352,7 @@ async def test_a_message_that_fails_here_is_reported_to_its_sender_and_blocks_no
     await wait_for_reply(channel, "alice", "an owner")
 
     async def is_counted() -> bool:
-        return (await stack.fleet.accounts.view("test", "default")).aside == 1
+        return (await stack.fleet.accounts.view("test", "default")).skipped == 1
 
     await eventually(is_counted)
     assert "ValueError" in channel.log_file.read_text()

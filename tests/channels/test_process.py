@@ -69,7 +69,9 @@ async def test_an_account_restarts_when_its_settings_change(
 async def test_status_names_an_account_that_no_process_runs(
     stack: Stack, channel: TestChannel
 ) -> None:
-    assert "test/default stopped: No process runs it: `remoteclaw up`" in output_of(stack, "status")
+    assert "test/default stopped: No process runs it: start `remoteclaw up`" in output_of(
+        stack, "status"
+    )
 
 
 async def test_a_process_waits_until_an_account_is_configured(

@@ -15,7 +15,7 @@ def exceeded(
     limiter: RateLimiter, begin: int, end: int, *, at_ms: int = 600_000
 ) -> list[int | None]:
     messages = (replace(FIRST, id=str(number), at_ms=at_ms) for number in range(begin, end))
-    return [limiter.exceeded(message) for message in messages]
+    return [limiter.count(message) for message in messages]
 
 
 def test_a_repeated_message_counts_once_towards_the_rate_limit() -> None:
@@ -48,7 +48,7 @@ def test_the_rate_limiter_remembers_a_bounded_number_of_senders(
     limiter = RateLimiter()
     exceeded(limiter, 0, MAX_PER_MINUTE)
     for name in ("a", "b", "d"):
-        assert limiter.exceeded(replace(FIRST, sender=name)) is None
+        assert limiter.count(replace(FIRST, sender=name)) is None
 
     assert exceeded(limiter, MAX_PER_MINUTE, MAX_PER_MINUTE + 1) == [None]
-    assert len(limiter._windows) == 3
+    assert len(limiter._minutes) == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.channels.transcribe import NotUnderstood, transcribe
+from remoteclaw.channels.transcribe import TranscriptionFailed, transcribe
 from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
 from tests.support.channel import TestChannel
@@ -65,7 +65,7 @@ async def test_the_transcription_command_gets_the_recording_and_no_secret(
 async def test_a_transcription_command_that_fails_gives_no_transcript(
     command: list[str], why: str
 ) -> None:
-    with pytest.raises(NotUnderstood, match=why):
+    with pytest.raises(TranscriptionFailed, match=why):
         await transcribe(VOICE, b"moo", command)
 
 
@@ -90,7 +90,7 @@ async def test_a_command_that_is_cancelled_while_it_starts_leaves_no_process(
 async def test_a_transcription_command_that_hangs_is_ended_with_its_children(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(NotUnderstood, match="took more than 0 s"):
+    with pytest.raises(TranscriptionFailed, match="took more than 0 s"):
         await transcribe(VOICE, b"moo", shell("sleep 600"), timeout_s=0.01)
 
     pids = tmp_path / "pids"

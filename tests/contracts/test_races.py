@@ -59,7 +59,7 @@ async def test_the_enter_after_a_text_answers_no_dialog(
 
 async def ask(watching: WatchedTerminal, text: str) -> None:
     """Type and send a text without the gateway's knowledge."""
-    await eventually(lambda: watching.watch.activity == "idle")
+    await eventually(lambda: watching.program.activity == "idle")
     await watching.client.write(paste(text, watching.screen.modes))
     await eventually(lambda: "touch x" in watching.screen.text())
     await asyncio.sleep(AGAIN_S)
@@ -68,7 +68,7 @@ async def ask(watching: WatchedTerminal, text: str) -> None:
 
 async def refuse(watching: WatchedTerminal) -> None:
     """Close the dialog, and clear the composer."""
-    while watching.watch.activity == "waiting":
+    while watching.program.activity == "waiting":
         await watching.client.write(b"\x1b")
         await asyncio.sleep(AGAIN_S)
     for _ in range(3):

@@ -9,7 +9,7 @@ from remoteclaw.fleet import Fleet, keys
 async def test_only_the_reader_moves_the_position(fleet: Fleet) -> None:
     first = fleet.replies.reader("test", "default")
     await first.wait_for_claim()
-    await fleet.accounts.advance(first, "7", accepted=2, aside=1)
+    await fleet.accounts.advance(first, "7", accepted=2, skipped=1)
     await fleet.scripts.client.delete(keys.reader("test", "default"))  # it has expired
     second = fleet.replies.reader("test", "default")
     await second.wait_for_claim()
@@ -19,7 +19,7 @@ async def test_only_the_reader_moves_the_position(fleet: Fleet) -> None:
 
     assert await fleet.accounts.position(second) == "7"
     view = await fleet.accounts.view("test", "default")
-    assert (view.accepted, view.aside) == (2, 1)
+    assert (view.accepted, view.skipped) == (2, 1)
 
 
 async def test_a_repeated_advance_counts_its_messages_once(fleet: Fleet) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet.adapters import accounts_here
+from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.reader import DeliveryFailure
 from tests.support.cli import give_up
 from tests.support.doors import Refused, opened
@@ -97,7 +97,7 @@ async def test_fleet_status_lists_running_and_standby_adapters(stack: Stack) -> 
         assert await first.claim()
         assert not await second.claim()
         running = await adapter()
-        (state,) = await accounts_here(stack.fleet, load_config(stack.home.config_file))
+        (state,) = await configured_accounts(stack.fleet, load_config(stack.home.config_file))
         await stack.fleet.accounts.leave(first)
         assert await second.claim()
         after = await adapter()

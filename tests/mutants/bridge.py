@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "a name that imitates JSON",
-        before="_PLAIN_SIGNS.get(c) or _PLAIN.get(unicodedata.category(c), c)",
+        before="_BY_CHARACTER.get(c) or _BY_CATEGORY.get(unicodedata.category(c), c)",
         after="c",
         test="test_a_name_cannot_imitate_an_id_or_a_header",
     ),

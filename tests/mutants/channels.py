@@ -12,14 +12,14 @@ MUTANTS = (
     ),
     Mutant(
         "a task list that the next adapter doesn't continue",
-        before="self._previews.show(message, words, work=str(message.session))",
-        after="self._previews.show(message, words)",
+        before="self._previews.show(message, live, work=str(message.session))",
+        after="self._previews.show(message, live)",
         test="test_the_next_adapter_continues_to_edit_the_task_list",
     ),
     Mutant(
         "a task list that is sent to a busy chat",
-        before="if words and is_new and self._budget.is_free(message.place.chat):",
-        after="if words and is_new:",
+        before="if live and is_new and self._budget.is_free(message.place.chat):",
+        after="if live and is_new:",
         test="test_a_busy_chat_gets_no_task_list_and_delays_no_reply",
     ),
     Mutant(
@@ -560,7 +560,7 @@ MUTANTS = (
     ),
     Mutant(
         "a rate limit that never resets",
-        before="if window < minute:",
+        before="if newest_minute < minute:",
         after="if False:",
         test="test_the_rate_limit_counts_by_when_messages_were_written",
     ),
@@ -572,7 +572,7 @@ MUTANTS = (
     ),
     Mutant(
         "senders that are remembered forever",
-        before="if len(self._windows) > MAX_KNOWN:",
+        before="if len(self._minutes) > MAX_KNOWN:",
         after="if False:",
         test="test_the_rate_limiter_remembers_a_bounded_number_of_senders",
     ),

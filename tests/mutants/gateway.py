@@ -503,7 +503,7 @@ MUTANTS = (
     ),
     Mutant(
         "a person without a rate limit for messages on the page",
-        before="if _SHOW_RATE.exceeded(writing) is not None:",
+        before="if _SHOW_RATE.count(writing) is not None:",
         after="if False:",
         test="test_a_person_cannot_fill_redis_with_messages",
     ),

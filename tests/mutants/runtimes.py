@@ -263,8 +263,8 @@ MUTANTS = (
     ),
     Mutant(
         "a usage limit that is taken for a short rate limit",
-        before='is_reached = limit.get("status") == "rejected"',
-        after='is_reached = limit.get("status") == "never"',
+        before='is_rejected = limit.get("status") == "rejected"',
+        after='is_rejected = limit.get("status") == "never"',
         test="test_the_end_of_a_usage_limit_is_read_from_its_event_and_remembered",
     ),
     Mutant(

@@ -478,8 +478,8 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated acquire that is refused",
-        before="if state == 'running' and nonce ~= args.nonce and expires > now then",
-        after="if state == 'running' and expires > now then",
+        before="if status == 'running' and nonce ~= args.nonce and expires > now then",
+        after="if status == 'running' and expires > now then",
         test="test_a_lost_reply_to_acquire_still_grants_the_lease",
     ),
     Mutant(
@@ -554,7 +554,7 @@ MUTANTS = (
     Mutant(
         "a sweeper that adds hints to queues that have one",
         before=(
-            "checks % 10 == tonumber(args.patient_looks) or redis.call('LLEN', 'rq:queue:' .. "
+            "checks % 10 == tonumber(args.patient_checks) or redis.call('LLEN', 'rq:queue:' .. "
             "queue) == 0"
         ),
         after="true",

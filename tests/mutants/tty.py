@@ -59,7 +59,7 @@ MUTANTS = (
     ),
     Mutant(
         "a spinner in a title that is published at each turn",
-        before="if number != TITLE or self.watch.activity != self._activity:",
+        before="if number != TITLE or self.program.activity != self._activity:",
         after="if True:",
         test="test_a_spinner_in_a_title_is_no_change_of_status",
     ),
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "a pasted character that answers a dialog",
-        before='if self.watch.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:',
+        before='if self.program.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:',
         after="if False:",
         test="test_text_input_runs_no_command_and_only_keys_answer_a_dialog",
     ),

@@ -84,7 +84,7 @@ async def test_a_message_is_answered_while_the_turn_runs(agent: Stack) -> None:
 
     (reply,) = await sent(agent, 1)
     assert (reply.text, reply.reply_to_id) == ("beside: what is 2+2?", "m2")
-    assert (reply.is_beside, reply.entries, reply.origin) == (True, (second.entry_id,), "beside")
+    assert (reply.is_aside, reply.entries, reply.origin) == (True, (second.entry_id,), "beside")
     go(agent)
     await task
     assert said(await agent.outcome(first)).startswith("heard wait, ")

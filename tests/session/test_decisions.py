@@ -355,9 +355,9 @@ def test_a_turn_takes_newcomers_only_if_it_can_be_steered_and_no_message_waits(
 @for_each(
     ("arrived", "expected"),
     [
-        (entry(9), Newcomer.JOINS),
+        (entry(9), Newcomer.MAY_JOIN),
         (entry(9, "/new"), Newcomer.STOPS_JOINING),
-        (entry(9, "/newer"), Newcomer.JOINS),
+        (entry(9, "/newer"), Newcomer.MAY_JOIN),
         (caller(9), Newcomer.STOPS_JOINING),
         (result(9), Newcomer.WAITS),
         (entry(9, origin="cron"), Newcomer.WAITS),

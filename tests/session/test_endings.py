@@ -26,21 +26,21 @@ from tests.support.leases import started_task
 from tests.support.stack import Stack, message, said
 
 
-async def taken(stack: Stack, accepted: Accepted) -> Lease:
-    """Acquire a session's lease, which expires for its present owner."""
+async def take_over(stack: Stack, accepted: Accepted) -> Lease:
+    """Let the lease of a session expire, and acquire it."""
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="x", host="here")
     assert lease is not None
     return lease
 
 
-async def begun(lease: Lease, *accepted: Accepted) -> Batch:
+async def begin(lease: Lease, *accepted: Accepted) -> Batch:
     batch = await lease.turns.begin([each.entry_id for each in accepted])
     assert batch is not None
     return batch
 
 
-async def spawn(
+async def start_task(
     stack: Stack, parent: SessionKey, call: str, lease: Lease | None = None
 ) -> tuple[SessionKey, str]:
     """Start a task of a session, as its agent if `lease` is given; return its session and entry."""
@@ -57,7 +57,7 @@ async def test_results_that_wait_at_the_end_of_a_conversation_do_not_reach_the_n
 ) -> None:
     configure(agent, queue={"mode": "collect"})
     first, task = await busy(agent)
-    child, _ = await spawn(agent, first.session, "c1")
+    child, _ = await start_task(agent, first.session, "c1")
     (command,) = await append(agent, "/new")
     await drain(agent, Accepted(child, "", False))
     view = await agent.fleet.sessions.view(first.session.sid)
@@ -76,31 +76,31 @@ async def test_a_new_conversation_does_not_reuse_tasks_of_messages_that_were_tri
 ) -> None:
     a, b, c = await append(agent, "a", "b", "/new go")
     for _ in range(2):
-        await begun(await taken(agent, a), a, b)
-    lease = await taken(agent, a)
-    assert len((await begun(lease, a, b)).entries) == 1
-    first = await spawn(agent, a.session, "1", lease)
+        await begin(await take_over(agent, a), a, b)
+    lease = await take_over(agent, a)
+    assert len((await begin(lease, a, b)).entries) == 1
+    first = await start_task(agent, a.session, "1", lease)
     child = await agent.fleet.leases.acquire(first[0].sid, worker="x", host="here")
     assert child is not None
     await child.turns.begin([first[1]])
     await child.turns.finish("done", reply=[])
     await lease.turns.finish("done", reply=[])
-    await begun(lease, b)
+    await begin(lease, b)
     await lease.turns.finish("done", reply=[])
-    await begun(lease, c)
+    await begin(lease, c)
 
-    assert (await spawn(agent, a.session, "2", lease))[0] != first[0]
+    assert (await start_task(agent, a.session, "2", lease))[0] != first[0]
 
 
 async def test_forgetting_removes_archives_that_have_an_earlier_longer_retention(
     agent: Stack,
 ) -> None:
     (a,) = await append(agent, "a")
-    client, lease = agent.fleet.scripts.client, await taken(agent, a)
+    client, lease = agent.fleet.scripts.client, await take_over(agent, a)
     for keep_ms in (365 * 86_400_000, 60_000):
         (each,) = await append(agent, "words")
         await client.set(keys.record(lease.sid), "words")
-        await begun(lease, each)
+        await begin(lease, each)
         await lease.reset(each.entry_id, "/new", keep_ms=keep_ms, keep=10)
         await lease.turns.finish("done", reply=[])
 
@@ -116,8 +116,8 @@ async def test_a_message_that_joined_a_turn_does_not_end_the_conversation_on_a_r
     first = await answered(agent, "one")
     await passed(agent, first, 3)
     tick = await agent.write(first.session, "tick", "cron", deliver="channel")
-    lease = await taken(agent, first)
-    await begun(lease, Accepted(first.session, tick, False))
+    lease = await take_over(agent, first)
+    await begin(lease, Accepted(first.session, tick, False))
     (joined,) = await append(agent, "joined")
     assert await lease.turns.join([joined.entry_id])
     await lease.turns.note_phase("output")
@@ -151,12 +151,12 @@ async def test_an_entry_that_was_never_begun_is_not_a_second_try(agent: Stack) -
     configure(agent, queue={"mode": "steer"})
     await talk(agent, "one")
     first = await agent.append("p1")
-    lease = await taken(agent, first)
-    await begun(lease, first)
+    lease = await take_over(agent, first)
+    await begin(lease, first)
     tick = await agent.write(first.session, "tick", "cron", deliver="channel")
     (second,) = await append(agent, "p2")
     assert await lease.turns.join([second.entry_id])
-    await begun(await taken(agent, first), first)
+    await begin(await take_over(agent, first), first)
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await drain(agent, first)
 

@@ -349,7 +349,7 @@ async def test_an_aside_has_one_outcome_if_its_worker_fails_at(
     _, *finals = [reply for reply in await lab.replies(sid) if reply.is_final]
     answered = [entry_id for reply in finals for entry_id in reply.entries]
     assert sorted(answered) == sorted(each.entry_id for each in (first, second, third))
-    assert len([reply for reply in finals if reply.is_beside]) <= (verdict == "answered")
+    assert len([reply for reply in finals if reply.is_aside]) <= (verdict == "answered")
     assert lab.asked(f"beside-{verdict}{word}") <= (2 if failure is kill else 1)
 
 

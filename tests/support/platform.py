@@ -273,11 +273,11 @@ class PlatformAdapter(Recipient):
 
     # Previews, which exist while a turn runs.
 
-    async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
+    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Show a turn's live text."""
         place = Place(self._now(place.chat), place.thread)
-        doing = " · ".join(filter(None, (words.activity, words.plan)))
-        text = "\n".join(filter(None, (words.text, doing)))
+        doing = " · ".join(filter(None, (live.activity, live.plan)))
+        text = "\n".join(filter(None, (live.text, doing)))
         what = "edit" if message_id else "preview"
         await self._behaviour(what, text, place.chat)
         where: dict[str, Any] = {

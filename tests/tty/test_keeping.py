@@ -70,6 +70,6 @@ async def test_a_spinner_in_a_title_is_no_change_of_status(directory: Path) -> N
 
     watching = await watched(client, directory, listener)
 
-    assert (watching.watch.activity, watching.screen.title) == ("busy", "⠂ works")
+    assert (watching.program.activity, watching.screen.title) == ("busy", "⠂ works")
     assert listener.change_count == 1
     await end(client, first.terminal)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.tty.pacing import CROWD, GATHER_S, TYPING_S, WATCHING_S, Viewer, Viewers
+from remoteclaw.tty.pacing import CROWD, GATHER_S, TYPING_S, WATCHING_S, FramePacer, PacedViewer
 
 
 class Counter:
@@ -30,17 +30,17 @@ class Counter:
 
 def test_a_flood_of_changes_is_a_few_frames_that_end_with_the_last_screen() -> None:
     screen = Counter()
-    viewers = Viewers(screen)
+    pacer = FramePacer(screen)
     typing: list[dict[str, Any]] = []
     watching: list[dict[str, Any]] = []
-    viewers.join(Viewer(typing.append, is_typing=True), 0.0)
-    viewers.join(Viewer(watching.append), 0.0)
+    pacer.join(PacedViewer(typing.append, is_typing=True), 0.0)
+    pacer.join(PacedViewer(watching.append), 0.0)
     now = 1.0
     for _ in range(10_000):  # a second of a thousand changes
         now += 0.0001
         screen.revision += 1
-        viewers.send_due(now)
-    while (wait_s := viewers.send_due(now)) is not None:
+        pacer.send_due(now)
+    while (wait_s := pacer.send_due(now)) is not None:
         now += wait_s
 
     assert 25 <= len(typing) <= 1 / TYPING_S + 3
@@ -55,17 +55,17 @@ def test_a_flood_of_changes_is_a_few_frames_that_end_with_the_last_screen() -> N
 
 def test_many_viewers_get_half_as_many_frames_except_the_typing_one() -> None:
     screen = Counter()
-    viewers = Viewers(screen)
+    pacer = FramePacer(screen)
     typing: list[dict[str, Any]] = []
     watching: list[dict[str, Any]] = []
-    viewers.join(Viewer(typing.append, is_typing=True), 0.0)
+    pacer.join(PacedViewer(typing.append, is_typing=True), 0.0)
     for _ in range(CROWD):
-        viewers.join(Viewer(watching.append), 0.0)
+        pacer.join(PacedViewer(watching.append), 0.0)
     now = 1.0
     for _ in range(1000):  # a second
         now += 0.001
         screen.revision += 1
-        viewers.send_due(now)
+        pacer.send_due(now)
 
     assert 25 <= len(typing) <= 1 / TYPING_S + 3
     assert 4 * CROWD <= len(watching) <= (0.5 / WATCHING_S + 3) * CROWD
@@ -73,46 +73,46 @@ def test_many_viewers_get_half_as_many_frames_except_the_typing_one() -> None:
 
 def test_a_change_reaches_the_typing_viewer_at_once_and_others_a_moment_later() -> None:
     screen = Counter()
-    viewers = Viewers(screen)
+    pacer = FramePacer(screen)
     typing: list[dict[str, Any]] = []
     watching: list[dict[str, Any]] = []
-    viewers.join(Viewer(typing.append, is_typing=True), 0.0)
-    viewers.join(Viewer(watching.append), 0.0)
+    pacer.join(PacedViewer(typing.append, is_typing=True), 0.0)
+    pacer.join(PacedViewer(watching.append), 0.0)
 
     screen.revision += 1
-    assert viewers.send_due(10.0) == pytest.approx(GATHER_S)
+    assert pacer.send_due(10.0) == pytest.approx(GATHER_S)
     assert (len(typing), len(watching)) == (2, 1)
-    viewers.send_due(10.0 + GATHER_S)
+    pacer.send_due(10.0 + GATHER_S)
     assert (len(typing), len(watching)) == (2, 2)
-    assert viewers.send_due(20.0) is None
+    assert pacer.send_due(20.0) is None
 
 
 def test_a_slow_viewer_is_skipped_and_gets_the_differences_later() -> None:
     screen = Counter()
-    viewers = Viewers(screen)
+    pacer = FramePacer(screen)
     frames: list[dict[str, Any]] = []
     is_slow = False
-    viewers.join(Viewer(frames.append, is_slow=lambda: is_slow, is_typing=True), 0.0)
+    pacer.join(PacedViewer(frames.append, is_slow=lambda: is_slow, is_typing=True), 0.0)
 
     is_slow = True
     for _ in range(5):
         screen.revision += 1
-        assert viewers.send_due(10.0 + screen.revision)
+        assert pacer.send_due(10.0 + screen.revision)
     is_slow = False
-    viewers.send_due(20.0)
+    pacer.send_due(20.0)
 
     assert frames[1:] == [{"since": 0, "revision": 5}]
 
 
 def test_viewers_of_the_same_revision_share_one_frame() -> None:
     screen = Counter()
-    viewers = Viewers(screen)
+    pacer = FramePacer(screen)
     seen: list[dict[str, Any]] = []
     for _ in range(50):
-        viewers.join(Viewer(seen.append, is_typing=True), 0.0)
+        pacer.join(PacedViewer(seen.append, is_typing=True), 0.0)
     screen.frame_calls = screen.revision_reads = 0
 
     screen._revision = 1
-    viewers.send_due(10.0)
+    pacer.send_due(10.0)
 
     assert (len(seen), screen.frame_calls, screen.revision_reads) == (100, 1, 1)

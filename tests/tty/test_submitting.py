@@ -45,7 +45,7 @@ async def watched(directory: Path, *later_states: str) -> AsyncIterator[WatchedT
     watching = await watching_of(terminal, directory)
     watch_task = asyncio.create_task(watching.run())
     try:
-        await eventually(lambda: watching.watch.activity == "idle")
+        await eventually(lambda: watching.program.activity == "idle")
         yield watching
     finally:
         watch_task.cancel()
@@ -84,7 +84,7 @@ async def test_no_enter_is_pressed_if_a_dialog_opened_after_the_text(
         with pytest.raises(CallRefused, match="The program became busy, or asks"):
             await watching.submit("hello")
 
-        await eventually(lambda: watching.watch.activity == "idle")
+        await eventually(lambda: watching.program.activity == "idle")
         assert "[sent]" not in watching.screen.text()
 
 
@@ -93,7 +93,7 @@ async def test_keys_that_a_person_types_in_between_are_not_sent_with_the_text(
 ) -> None:
     async with watched(directory, "working", "idle") as watching:
         submitting = asyncio.create_task(watching.submit("hello"))
-        await eventually(lambda: watching.watch.activity == "busy")
+        await eventually(lambda: watching.program.activity == "busy")
         with pytest.raises(CallRefused, match="Something else was typed"):
             await watching.submit("another")
         await watching.type(b"x")
@@ -108,10 +108,10 @@ async def test_a_dialog_keeps_its_number_for_the_next_gateway(directory: Path) -
     terminal = await start(directory, sys.executable, "-c", PROGRAM, "blocked")
     first = await watching_of(terminal, directory)
     watch_task = asyncio.create_task(first.run())
-    await eventually(lambda: first.watch.activity == "idle")
+    await eventually(lambda: first.program.activity == "idle")
     # A busy title arrived earlier; the saved state doesn't have the order of title and state.
     await first.paste("x")
-    await eventually(lambda: first.watch.activity == "waiting")
+    await eventually(lambda: first.program.activity == "waiting")
     first._note_osc(0, "⠙ codex")
     await first.save()
     assert first.wait_count == 1
@@ -122,5 +122,5 @@ async def test_a_dialog_keeps_its_number_for_the_next_gateway(directory: Path) -
 
     second = await watching_of(client, directory)
 
-    assert (second.watch.activity, second.wait_count) == ("waiting", 1)
+    assert (second.program.activity, second.wait_count) == ("waiting", 1)
     await end(client, terminal)

@@ -177,7 +177,7 @@ class TelegramAdapter:
         texts = list(write(reply.text))
         if texts and reply.is_error:
             texts = _headed(texts, "⚠️ ", is_line=False)
-        if texts and reply.origin and reply.index == 0 and not reply.is_beside:
+        if texts and reply.origin and reply.index == 0 and not reply.is_aside:
             texts = _headed(texts, f"({reply.origin})")
         contents: list[_Params] = [{"content": text} for text in texts]
         contents += [{"attachment": file} for file in reply.attachments]
@@ -207,12 +207,12 @@ class TelegramAdapter:
             params["caption"] = AGAIN if is_again else None
             message = await self._send_file(part.attachment, content or b"", params)
         else:
-            keys = self._keys(reply, part)
+            buttons = self._buttons_of(reply, part)
             for text in _headed([part.content], AGAIN) if is_again else [part.content]:
-                message = await self._show("sendMessage", **_of_text(text), **params, **keys)
+                message = await self._show("sendMessage", **_of_text(text), **params, **buttons)
         return Sent(str(message["message_id"]), has_effect="effect_id" in message)
 
-    def _keys(self, reply: Reply, part: Part) -> _Params:
+    def _buttons_of(self, reply: Reply, part: Part) -> _Params:
         """Return the buttons of the reply's card, which are below its last text part."""
         card = reply.card
         last_text = len(self.parts(reply)) - len(reply.attachments) - 1
@@ -231,9 +231,9 @@ class TelegramAdapter:
                     raise
         return await self._show("sendDocument", document=file, **params)
 
-    async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
-        """Send or edit a preview that shows `words`. A preview that is gone is sent again."""
-        text = _preview(words)
+    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
+        """Send or edit a preview that shows `live`. A preview that is gone is sent again."""
+        text = _preview(live)
         if message_id is not None:
             try:
                 await self._edit(place, text, message_id)
@@ -249,16 +249,18 @@ class TelegramAdapter:
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
         """Edit a preview into a part of the reply."""
-        keys = self._keys(reply, part)
+        buttons = self._buttons_of(reply, part)
         topic = Place(reply.channel_id, reply.thread_id)
-        await self._edit(topic, part.content, message_id, **keys)
+        await self._edit(topic, part.content, message_id, **buttons)
         return Sent(message_id)
 
-    async def _edit(self, place: Place, text: FormattedText, message_id: str, **keys: Any) -> None:
-        """Edit a message. Telegram removes its buttons unless `keys` has them again."""
+    async def _edit(
+        self, place: Place, text: FormattedText, message_id: str, **buttons: Any
+    ) -> None:
+        """Edit a message. Telegram removes its buttons unless `buttons` has them again."""
         try:
             where = {"chat_id": place.chat, "message_id": _number(message_id)}
-            await self._show("editMessageText", **_of_text(text), **where, **keys)
+            await self._show("editMessageText", **_of_text(text), **where, **buttons)
         except TelegramRefused as refusal:
             if not refusal.contains_any(("message is not modified",)):
                 raise
@@ -374,11 +376,11 @@ def _headed(
     return [FormattedText(start + first.text, (*italic, *moved)), *others]
 
 
-def _preview(words: Live) -> FormattedText:
+def _preview(live: Live) -> FormattedText:
     """Return the text of a preview: the end of the answer, and a status line below it."""
-    texts = write(words.text)
+    texts = write(live.text)
     body = texts[-1] if texts else FormattedText("")
-    status = " · ".join(filter(None, (words.activity, words.plan))) or ("" if texts else "…")
+    status = " · ".join(filter(None, (live.activity, live.plan))) or ("" if texts else "…")
     gap = "\n\n" if texts and status else ""
     if not status or _units(body.text + gap + status) > MAX_UNITS:
         return body

@@ -1,4 +1,6 @@
-"""A client of the Bot API that uses `Bot` of python-telegram-bot, and nothing else of that library.
+"""A client of the Bot API, which it calls through `Bot.do_api_request` of python-telegram-bot.
+
+It does not use the handlers and models of that library.
 
 Responses of the Bot API and the exceptions that they become:
 
@@ -6,6 +8,7 @@ Responses of the Bot API and the exceptions that they become:
 |---|---|
 | 400, 403, 413 | `TelegramRefused`, with an explanation for known errors |
 | 401; 404 of `getMe` | `AccountRefused`: the token is invalid |
+| 404 of any other method | `TelegramRefused`: the server has no such method |
 | 409 | `AccountRefused`: a webhook is set, or another program polls |
 | 429 | `PlatformBusy` for the time that the response names |
 | 5xx other than 504; no connection | `PlatformAway` |
@@ -177,9 +180,9 @@ def _failure(method: str, error: TelegramError) -> RemoteClawError:
             after_s = after.total_seconds() if isinstance(after, timedelta) else float(after)
             return PlatformBusy("Telegram is asked too often.", after_s=after_s)
         case EndPointNotFound():
-            return TelegramRefused(f"it has no {method}")
+            return TelegramRefused(f"the server has no method {method}")
         case InvalidToken() if error.message == "Not Found" and method != "getMe":
-            return TelegramRefused(f"it has no {method}")
+            return TelegramRefused(f"the server has no method {method}")
         case InvalidToken():
             return AccountRefused(
                 "Telegram doesn't know the bot's token: copy it again from @BotFather (/mybots, "

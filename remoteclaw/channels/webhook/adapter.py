@@ -5,7 +5,7 @@ Responses of the program and the exceptions that they become:
 | response | exception |
 |---|---|
 | 2xx | none; a `messageId` in the JSON body is the id of the message |
-| 401, 403 | `AccountRefused`: the token is wrong |
+| 401, 403 | `AccountRefused`: the token differs, or the clocks do by more than five minutes |
 | 429 | `PlatformBusy` for the time in `Retry-After` |
 | 408, 425, 5xx; no connection | `PlatformAway` |
 | no response | `PlatformUnknown`: the part is sent again with the same key |
@@ -37,7 +37,7 @@ from remoteclaw.protocols import Identity, IncomingFile, Part, PollResult, Reply
 ANSWER_S, CONNECT_S = 30.0, 10.0
 #: At most about this much of a response's body is read, in bytes.
 MAX_ANSWER_BYTES = 64 * 1024
-#: The pause after a 429 without a valid `Retry-After`, in seconds.
+#: The pause after a 429 whose `Retry-After` isn't a number of seconds, in seconds.
 BUSY_S = 5.0
 
 

@@ -21,7 +21,7 @@ from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import ChatKind, channel_name
-from remoteclaw.profiles import is_gateways, profile_of
+from remoteclaw.profiles import profile_of, runs_in_gateway
 
 #: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
 _PROFILE_SETTINGS = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
@@ -105,7 +105,7 @@ class Config(Section):
             (channel, name): account
             for channel, settings in self.channels.items()
             for name, account in accounts_of(settings).items()
-            if not is_gateways(channel)
+            if not runs_in_gateway(channel)
         }
 
     def account(self, channel: str, name: str) -> AccountConfig | None:
@@ -114,7 +114,7 @@ class Config(Section):
         Gateways run the accounts of some channels, such as `web`, without any configuration: such
         an account has default settings where the file has none.
         """
-        if is_gateways(channel):
+        if runs_in_gateway(channel):
             settings = self.channels.get(channel) or ChannelConfig.named(channel)()
             return accounts_of(settings).get(name)
         return self.accounts().get((channel, name))

@@ -3,19 +3,19 @@
 -- args: sid, nonce, lease_ms, grace_ms, worker, map_ms, host, max_entries
 -- → idle | busy | acquired, epoch, state, session map, address of the host's gateway or nothing, the oldest entries
 local held = redis.call('HMGET', keys.state, 'status', 'lease_nonce', 'lease_until_ms', 'epoch', 'postponed_until_ms')
-local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
-if not state then return {'idle'} end
+local status, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
+if not status then return {'idle'} end
 local now = now_ms()
-if state == 'running' and nonce ~= args.nonce and expires > now then return {'busy'} end
+if status == 'running' and nonce ~= args.nonce and expires > now then return {'busy'} end
 -- An event that is to wake the session earlier removes this time.
-if state == 'scheduled' and held[5] and tonumber(held[5]) > now then return {'busy'} end
+if status == 'scheduled' and held[5] and tonumber(held[5]) > now then return {'busy'} end
 -- A stale hint must not take a session from the host that has its agent, nor an ended terminal from the host that has
 -- its transcript.
 local queue = queue_of(keys.state)
 local host = string.match(queue, '@(.*)')
-local is_kept = state == 'scheduled' or redis.call('HEXISTS', keys.state, 'held') == 1
+local is_kept = status == 'scheduled' or redis.call('HEXISTS', keys.state, 'held') == 1
 if is_kept and host and host ~= args.host then return {'busy'} end
-if state ~= 'running' or nonce ~= args.nonce then
+if status ~= 'running' or nonce ~= args.nonce then
   -- At least the clock, so that a server which has lost the last epochs can't give one of them out again.
   epoch = string.format('%.0f', math.max(now, tonumber(epoch or 0) + 1))
 end

@@ -1,10 +1,10 @@
 -- Find the cron jobs that are due, and record that a scheduler runs.
 -- keys: due, jobs, scheduler
--- args: max_count, there_ms, skipped
+-- args: max_count, alive_ms, skipped
 --   skipped: the number of due jobs to skip
 -- → now ms, then for each job: id, when it was due ms, the job as JSON
 local now = now_ms()
-redis.call('SET', keys.scheduler, 1, 'PX', args.there_ms)
+redis.call('SET', keys.scheduler, 1, 'PX', args.alive_ms)
 local due = redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'WITHSCORES', 'LIMIT', args.skipped, args.max_count)
 local found = {now}
 for position = 1, #due, 2 do

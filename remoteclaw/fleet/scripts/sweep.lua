@@ -1,11 +1,11 @@
 -- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
 -- keys: active, sessions, sweeper
--- args: states, retry_ms, max_count, longest_ms, patient_looks, listed_ms, there_ms
+-- args: states, retry_ms, max_count, longest_ms, patient_checks, listed_ms, alive_ms
 --   states: the prefix of the state keys; retry_ms, longest_ms: the shortest and longest pause between two checks of a
---   session; patient_looks: the number of checks for which a session waits for its host
+--   session; patient_checks: the number of checks for which a session waits for its host
 -- → sid, expired|moved|scheduled, session key, queue, …
 local now = now_ms()
-redis.call('SET', keys.sweeper, now, 'PX', args.there_ms)
+redis.call('SET', keys.sweeper, now, 'PX', args.alive_ms)
 redis.call('ZREMRANGEBYSCORE', keys.sessions, '-inf', now - args.listed_ms)
 local due = redis.call('ZRANGEBYSCORE', keys.active, '-inf', now, 'LIMIT', 0, args.max_count)
 local found = {}
@@ -13,14 +13,14 @@ for _, sid in ipairs(due) do
   local key = args.states .. '{' .. sid .. '}'
   local held = redis.call('HMGET', key, 'status', 'lease_until_ms', 'key', 'sweeps', 'host',
     'postponed_until_ms')
-  local state, checks, host = held[1], tonumber(held[4] or 0), held[5]
-  if not state then
+  local status, checks, host = held[1], tonumber(held[4] or 0), held[5]
+  if not status then
     redis.call('ZREM', keys.active, sid)
-  elseif state == 'running' and tonumber(held[2]) > now then
+  elseif status == 'running' and tonumber(held[2]) > now then
     redis.call('ZADD', keys.active, held[2] + args.retry_ms, sid)
   else
     local queue, why = queue_of(key), nil
-    if state == 'running' then
+    if status == 'running' then
       why = 'expired'
     elseif held[6] then
       -- It was postponed until now, so no queue has a hint for it.
@@ -30,11 +30,11 @@ for _, sid in ipairs(due) do
       -- Its host is gone, and its hint may be in that host's queue. The next worker's host takes it over.
       redis.call('HDEL', key, 'host')
       why = 'moved'
-    elseif checks == tonumber(args.patient_looks) and host then
+    elseif checks == tonumber(args.patient_checks) and host then
       -- Its host has had no free worker for so long that any other worker may take it.
       redis.call('HDEL', key, 'host')
       queue, why = queue_of(key), 'moved'
-    elseif checks % 10 == tonumber(args.patient_looks) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
+    elseif checks % 10 == tonumber(args.patient_checks) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
       -- While the queue has hints, one of them may be this session's, so most checks add no other.
       why = 'scheduled'
     end

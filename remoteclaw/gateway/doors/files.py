@@ -12,7 +12,9 @@ from remoteclaw.host.files import format_size
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey
 
-TOO_LARGE = f"The file {{}} was not taken: files have {format_size(MAX_ATTACHMENT_BYTES)} at most."
+TOO_LARGE = (
+    f"The file {{}} was not taken: a file may have at most {format_size(MAX_ATTACHMENT_BYTES)}."
+)
 
 
 class FilesDoor:

@@ -13,7 +13,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.adapters import AccountState, accounts_here
+from remoteclaw.fleet.account_states import AccountState, configured_accounts
 from remoteclaw.fleet.deadletters import DeadLetter
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.usage import sum_usage
@@ -50,7 +50,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     workers = await fleet.workers.list()
     count, busy = await fleet.sessions.busy(limit=MAX_SESSIONS)
     # The page's account is not configured; gateways deliver for it.
-    adapters = await accounts_here(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
+    adapters = await configured_accounts(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
     return contract.FleetResult(
         at_ms=now_ms(),
         problems=(

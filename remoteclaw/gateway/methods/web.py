@@ -68,7 +68,7 @@ async def _send(call: Call, params: contract.PageSendParams) -> contract.WebSent
     if chosen is None:
         person = session.user
         writing = Incoming(id=message_id, chat=person, sender=person, at_ms=now_ms())
-        if _SHOW_RATE.exceeded(writing) is not None:
+        if _SHOW_RATE.count(writing) is not None:
             raise CallRefused("FORBIDDEN", TOO_MANY)
         message_id = await _show_in_chat(call, session, params)
     blobs = _StoredFiles(call.fleet.blobs, session.sid, {file.blob: file for file in params.files})

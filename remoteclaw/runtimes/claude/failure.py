@@ -8,7 +8,7 @@ from remoteclaw.events import ErrorEvent
 from remoteclaw.runtimes.model_wait import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, text
 
-#: The categories of claude's failure names, in the message that replaces the model's.
+#: Categories by the names of failures, which are in the message that replaces the model's answer.
 _KINDS = {
     "authentication_failed": ErrorCategory.AUTH,
     "oauth_org_not_allowed": ErrorCategory.AUTH,
@@ -16,8 +16,8 @@ _KINDS = {
     "model_not_found": ErrorCategory.UNKNOWN_MODEL,
     "overloaded": ErrorCategory.RETRYABLE,
 }
-#: The beginning of a result without a cause: the answer broke off empty, as with an overloaded
-#: model.
+#: The beginning of a result's text if claude knows no cause: the answer ended empty, which happens
+#: with an overloaded model.
 _BROKE_OFF = "[ede_diagnostic]"
 
 
@@ -27,11 +27,13 @@ class Failures:
     def __init__(self) -> None:
         self._kind = ""
         """Claude's name of the running turn's failure."""
-        self._resets_at_ms: int | None = None
-        """When the reached usage limit ends, 0 if unknown; None if no limit is reached.
+        self._is_limit_reached = False
+        """Whether a usage limit is reached.
 
         Claude reports the limit only when it changes, so the value is kept across turns.
         """
+        self._limit_ends_at_ms: int | None = None
+        """When the reached limit ends; None if unknown."""
 
     def begin(self) -> None:
         """Forget the failure of an earlier turn."""
@@ -41,17 +43,18 @@ class Failures:
         """Update the state from a line."""
         if message.get("type") == "rate_limit_event":
             limit = mapping(message.get("rate_limit_info"))
-            is_reached = limit.get("status") == "rejected" and not limit.get("isUsingOverage")
-            ends = [count(limit.get(name)) for name in ("resetsAt", "overageResetsAt")]
-            self._resets_at_ms = min(filter(None, ends), default=0) * 1000 if is_reached else None
+            is_rejected = limit.get("status") == "rejected"
+            self._is_limit_reached = is_rejected and not limit.get("isUsingOverage")
+            ends_s = [count(limit.get(name)) for name in ("resetsAt", "overageResetsAt")]
+            self._limit_ends_at_ms = min((end * 1000 for end in ends_s if end), default=None)
         elif message.get("type") == "assistant" and not message.get("parent_tool_use_id"):
             self._kind = text(message.get("error"))
 
     @property
     def _is_limited(self) -> bool:
         """Whether a usage limit is reached that has not ended, as far as its end is known."""
-        ends = self._resets_at_ms
-        return ends is not None and (ends == 0 or ends > now_ms())
+        ends = self._limit_ends_at_ms
+        return self._is_limit_reached and (ends is None or ends > now_ms())
 
     def of(self, result: dict[str, Any], *, ends_agent: bool) -> ErrorEvent:
         """Return the failure that a result reports."""
@@ -63,7 +66,7 @@ class Failures:
         retry_at = retry_at_ms(detail)
         if (self._kind == "rate_limit" or status == 429) and self._is_limited:
             category = ErrorCategory.USAGE_LIMIT
-            retry_at = self._resets_at_ms or retry_at
+            retry_at = self._limit_ends_at_ms or retry_at
         may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
         return ErrorEvent(
             category,

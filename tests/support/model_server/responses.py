@@ -20,16 +20,16 @@ from tests.support.model_server.conversation import (
 from tests.support.model_server.openai_errors import openai_error, openai_overload
 
 _ADDED = as_tags("environment_context", "user_instructions", "turn_aborted", "recommended_plugins")
-#: AGENTS.md comes as a message of the user's.
+#: codex sends AGENTS.md as a user message.
 _AGENTS = re.compile(r"# AGENTS\.md instructions.*?</INSTRUCTIONS>", re.DOTALL)
-#: A picture stands between two texts that say so.
+#: A picture is between two texts, an opening and a closing tag.
 _FRAME = re.compile(r"<image(?: [^>]*)?>|</image>")
-#: With which codex begins again when it has made a conversation shorter.
+#: The beginning of the message with which codex continues a compacted conversation.
 _SUMMARY = "Another language model started to solve this problem"
 
 
 class Responses:
-    """How codex is spoken to."""
+    """The protocol of codex: reads its requests and writes the responses."""
 
     name = "responses"
     paths: tuple[str, ...] = ("/v1/responses",)
@@ -190,7 +190,7 @@ def _events(
 def _item_events(
     plan: Plan, about: dict[str, Any], item: dict[str, Any]
 ) -> Iterator[tuple[bool, dict[str, Any]]]:
-    """Begin an item with what is empty of it, then send it."""
+    """Yield the events of an item: first the item without its content, then the content."""
     added = {"type": "response.output_item.added", "output_index": about["output_index"]}
     match item["type"]:
         case "message":

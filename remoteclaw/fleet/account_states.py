@@ -26,8 +26,8 @@ class AccountState:
     """The number of replies that are not delivered yet."""
     accepted: int
     """The number of messages that were accepted."""
-    aside: int
-    """The number of messages that were put aside, because they could not be read."""
+    skipped: int
+    """The number of messages that were skipped: unreadable, or their handling failed."""
     by: AdapterProcessState | None
     """The process that delivers; None if no process delivers, or if it is not known by its id."""
     standbys: Sequence[AdapterProcessState]
@@ -46,13 +46,13 @@ class AccountState:
 
 
 #: The problem of an account that no process runs.
-NOT_RUN = "No process runs it: `remoteclaw up` does, and `remoteclaw channel run`."
+NOT_RUN = "No process runs it: start `remoteclaw up` or `remoteclaw channel run`."
 #: A reported problem counts as current for this long, in milliseconds: three times the 30 s after
 #: which a process that is refused tries again and reports it.
 FRESH_MS = 90_000
 
 
-async def accounts_here(
+async def configured_accounts(
     fleet: Fleet, config: Config, *, also: Collection[tuple[str, str]] = ()
 ) -> Sequence[AccountState]:
     """Return the states of the configured accounts, and of the accounts in `also` that run.
@@ -76,7 +76,7 @@ async def accounts_here(
                 problem=problem,
                 waiting=await fleet.replies.waiting(provider, account),
                 accepted=view.accepted,
-                aside=view.aside,
+                skipped=view.skipped,
                 by=by,
                 standbys=standbys,
             )

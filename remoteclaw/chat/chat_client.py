@@ -1,4 +1,4 @@
-"""The conversation of a chat: sends messages to the gateway, and shows the events it publishes."""
+"""The client of a chat: sends messages to the gateway, and shows the events it publishes."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ OUTCOME_S = 100.0
 #: Notices for messages that get no answer of their own, by the status of their outcome.
 NOTES = {
     "steered": "Added to the turn that ran",
-    "dropped": "Too many messages waited: the agent got only the beginning of",
+    "dropped": "Too many messages waited; the agent got at most the beginning of",
 }
 #: The part of a message that such a notice repeats, in characters.
 MAX_REPEATED_CHARS = 50
@@ -37,8 +37,8 @@ IN_TERMINAL = (
 )
 
 
-class Conversation:
-    """The conversation between the person at this terminal and an agent."""
+class ChatClient:
+    """Connects a chat to the gateway: sends messages, and shows events."""
 
     def __init__(
         self,
@@ -68,15 +68,16 @@ class Conversation:
         )
         self._files = Files(address, token, downloads)
         self._pending: dict[str, str] = {}
-        """The entries of messages without an outcome, by the ids that the chat gave to them."""
+        """The entry ids of messages without an outcome, by message id."""
         self._beginnings: dict[str, str] = {}
-        """The beginnings of these messages, by their entries."""
+        """The beginnings of these messages, by entry id."""
         self._requested: set[str] = set()
-        """The entries whose outcome is being requested, because its event may have been missed."""
+        """The ids of entries whose outcome is requested, because its event may have been missed."""
         self._outcomes: set[str] = set()
-        """The entries whose outcome is known."""
+        """The ids of entries whose outcome is known."""
         self._shown: set[str] = set()
-        """The keys of messages that are shown, and the turns and entries of shown answers."""
+        """The keys of shown messages, the ids of turns whose answer is shown, and the ids of
+        entries that are answered or have an outcome."""
         self._events: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         """The gateway's events to show, in order, with their payloads."""
         self._is_open = asyncio.Event()
