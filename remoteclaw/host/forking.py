@@ -33,12 +33,14 @@ _COMM = Path("/proc/self/comm")
 GRACE_S = 1.0
 
 
-def server_command(orders: socket.socket, modules: Sequence[str]) -> list[str]:
+def server_command(orders: socket.socket, modules: Sequence[str], *, owner: int = 0) -> list[str]:
     """Return the command line of a server that imports `modules` and inherits the socket `orders`.
 
+    With an `owner`, the pid of its parent, the server is killed when that process dies. Without
+    one, it ends when `orders` is closed.
     With -P, Python doesn't import files of the current directory as modules.
     """
-    return [sys.executable, "-P", "-m", __name__, str(orders.fileno()), *modules]
+    return [sys.executable, "-P", "-m", __name__, str(orders.fileno()), str(owner), *modules]
 
 
 def fork(
@@ -161,10 +163,9 @@ class ForkServer:
                 self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 with theirs:
                     self._process = await spawn(
-                        server_command(theirs, self._modules),
+                        server_command(theirs, self._modules, owner=os.getpid()),
                         env=os.environ,
                         log=self._log,
-                        death_signal=signal.SIGKILL,
                         keep=[theirs.fileno()],
                     )
             return self._orders
@@ -294,5 +295,7 @@ def _serve_and_run(orders: int) -> None:
 
 
 if __name__ == "__main__":
-    _import_all(sys.argv[2:])
+    if (owner_pid := int(sys.argv[2])) != 0:
+        die_with_parent(owner_pid)
+    _import_all(sys.argv[3:])
     run_and_exit(lambda: _serve_and_run(int(sys.argv[1])))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import functools
 import os
 import re
 import signal
@@ -33,15 +34,19 @@ async def spawn(
     *,
     env: Mapping[str, str],
     log: Path,
-    death_signal: signal.Signals,
+    death_signal: signal.Signals | None = None,
     keep: Sequence[int] = (),
 ) -> asyncio.subprocess.Process:
     """Start a process that the kernel sends `death_signal` when this process ends in any way.
 
+    A program of ours leaves it out and calls `die_with_parent()` itself: with a signal, Python code
+    runs between fork and exec, where a lock that another thread held would never be released.
     Its output is appended to `log`, which only this user can read. It is its own process group, so
     that a Ctrl-C at the terminal doesn't reach it. It inherits the descriptors in `keep`.
     """
-    parent = os.getpid()
+    parent, preexec = os.getpid(), None
+    if death_signal is not None:
+        preexec = functools.partial(die_with_parent, parent, death_signal)
     descriptor = open_log(log)
     try:
         return await asyncio.create_subprocess_exec(
@@ -52,7 +57,7 @@ async def spawn(
             stderr=descriptor,
             pass_fds=keep,
             process_group=0,
-            preexec_fn=lambda: die_with_parent(parent, death_signal),
+            preexec_fn=preexec,
         )
     finally:
         os.close(descriptor)
