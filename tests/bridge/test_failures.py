@@ -71,7 +71,7 @@ def test_a_refused_key_is_named_but_not_shown() -> None:
 
     assert text.startswith("main's model refuses the key in ANTHROPIC_API_KEY (claude: ")
     assert "under [agents.main.env] or in the environment that RemoteClaw was started in" in text
-    assert "or take it away and run `claude`, then /login" in text
+    assert "or remove it and run `claude`, then /login" in text
     assert "swordfish" not in text
 
 

@@ -200,7 +200,7 @@ async def test_a_copy_whose_process_dies_before_its_first_answer_is_started_agai
 
 #: Texts of claude's failures at the console: claude's own reason, and what to do.
 CLAUDES_REASONS = {
-    "HTTP:401": ("refuses the key in ANTHROPIC_API_KEY (claude: `", "or take it away and run"),
+    "HTTP:401": ("refuses the key in ANTHROPIC_API_KEY (claude: `", "or remove it and run"),
     "HTTP:404:model": ("model `sonnet` (claude: `", "Correct `model` under [agents.main], or"),
     "HTTP:529": ("is busy right now (claude: `", "send it again in a minute."),
     "HTTP:400:credit": ("no credit or quota left (claude: `", "Top it up at its provider"),
