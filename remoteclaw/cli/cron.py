@@ -229,7 +229,7 @@ def _find_job(job: str) -> Any:
     found = found or [each for each in jobs if job and each.id.startswith(job)]
     if len(found) == 1:
         return found[0]
-    listed = "`remoteclaw cron list` shows those there are"
+    listed = "`remoteclaw cron list` lists them"
     if found:
         raise NotFound(f"{job!r} fits {len(found)} cron jobs: give its id; {listed}.")
     raise NotFound(f"There is no cron job {job!r}: {listed}.")

@@ -134,7 +134,7 @@ async def revoke_token(
     assert token_id is not None, "exactly one of them is given"
     views = await fleet.tokens.list()
     matches = [view.id for view in views if token_id in (view.id, view.name)] or [token_id]
-    listed = "`remoteclaw token list` shows those there are"
+    listed = "`remoteclaw token list` lists them"
     what = repr(one_line(token_id, max_chars=40))
     if len(matches) > 1:
         raise NotFound(f"{what} fits {len(matches)} tokens: give the id; {listed}.")

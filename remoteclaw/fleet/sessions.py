@@ -196,7 +196,7 @@ class Sessions:
                 found = await self._named_by(text, "title")
         if len(found) == 1:
             return found.pop()
-        listed = "`remoteclaw sessions list` shows those there are"
+        listed = "`remoteclaw sessions list` lists them"
         if found:
             raise NotFound(f"{text!r} fits {len(found)} sessions: give more of its id; {listed}.")
         raise NotFound(f"{text!r} is no session: {listed}.")

@@ -741,7 +741,7 @@ async def test_errors_of_cron_commands_are_one_line(stack: Stack) -> None:
     for command in ("show", "run", "pause", "resume", "remove", "runs"):
         cli_refused(
             cli(stack, "cron", command, "x"),
-            "There is no cron job 'x': `remoteclaw cron list` shows those there are.",
+            "There is no cron job 'x': `remoteclaw cron list` lists them.",
         )
     for _ in range(2):
         assert cli(stack, *add, "--every", "3600").returncode == 0

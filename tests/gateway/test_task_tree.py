@@ -206,7 +206,7 @@ async def test_operators_can_read_the_task_tree(stack: Stack, parent: Turn) -> N
     assert (item.run_id, item.parent) == (f"{child.lease.sid}-{child.id}", tree.session_key)
     assert (item.label, item.kind, item.state) == ("links", "task", "running")
     assert (item.doing, item.said, item.progress) == ("Bash: make", "Building.", "3 of 7")
-    assert "is no session: `remoteclaw sessions list` shows those there are" in why
+    assert "is no session: `remoteclaw sessions list` lists them" in why
 
 
 async def test_subscribers_receive_the_task_tree_at_each_change(
