@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -127,7 +127,9 @@ class AgentCaller:
             newcomers=attempt.steering.entries if attempt.steering else None,
             history=self.history,
             effects=self._lease.turns.side_effects,
-            denials=self._denials(attempt),
+            denials=TurnAsks(self._lease, attempt.batch.turn).unreported_denials
+            if attempt.batch.has_denials
+            else None,
             tasks=self._lease.progress.unfinished_tasks if attempt.batch.has_tasks else None,
             aside_notes=partial(self._aside_notes, attempt)
             if attempt.batch.has_aside_notes
@@ -153,15 +155,6 @@ class AgentCaller:
                 showing.cancel()
                 noting.cancel()
                 reply.show_activity(())
-
-    def _denials(self, attempt: Attempt) -> Callable[[], Awaitable[list[dict[str, str]]]] | None:
-        """Return the reader of unreported denials; None if there can be none.
-
-        When the agent is asked a second time in one attempt, there may be denials of the first.
-        """
-        if attempt.batch.has_denials or attempt.progress.asked.is_set():
-            return TurnAsks(self._lease, attempt.batch.turn).unreported_denials
-        return None
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
         """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""

@@ -11,6 +11,7 @@ from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
+from tests.support.leases import idle
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.turns import Turn, ask, begin_turn, gateway, operator
 
@@ -158,6 +159,19 @@ async def test_the_turns_of_a_chat_send_at_most_300_messages_an_hour(stack: Stac
 
 
 # -- limits of one chat ---------------------------------------------------------------------------
+
+
+async def test_a_full_server_refuses_to_fork_a_session(stack: Stack) -> None:
+    lease, accepted = await idle(stack.fleet)
+    await lease.remember("claude|/web", "of-the-cli")
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    copy = replace(accepted.session, thread="t")
+    await fill(stack, 1.1)
+
+    with pytest.raises(RedisRefused, match="no memory left"):
+        await stack.fleet.sessions.fork(view, copy, ["claude|/web"])
+    assert await stack.fleet.sessions.view(copy.sid) is None
 
 
 async def test_one_conversation_keeps_a_bounded_number_of_bytes_waiting(stack: Stack) -> None:

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a fork of a session on a full server",
+        before='"fire", "fork", "pairing"',
+        after='"fire", "pairing"',
+        test="test_a_full_server_refuses_to_fork_a_session",
+    ),
+    Mutant(
         "entries that are answered again because they were prefetched",
         before="self.prefetched_entries = None",
         after="pass",
