@@ -114,13 +114,13 @@ def with_header(header: Mapping[str, Any], text: str) -> str:
 
 
 def aside_notes_of(notes: Sequence[Mapping[str, Any]], zone: str | None) -> list[dict[str, Any]]:
-    """Return notes of asides, and of messages that others have sent to the chat, for the agent."""
+    """Return notes about the chat for the agent: of asides, edits, and messages of others."""
     cleaned = []
     for note in notes:
         about: dict[str, Any] = {"at": clock(int(note["at"]), zone)}
         if "from" in note:
             about["from"] = clean_name(str(note["from"]))
-        for name in ("said", "you", "sent"):
+        for name in ("id", "said", "you", "sent", "edited"):
             if note.get(name):
                 about[name] = clean(str(note[name]), max_chars=MAX_NOTE_CHARS)
         cleaned.append(about)

@@ -18,7 +18,9 @@ class Verdict(StrEnum):
 
     ADMITTED = "admitted"
     IGNORED = "ignored"
-    """The message does not address the agent, or its group has no access: no reply is sent."""
+    """The message is not from a person, or its group has no access: no reply is sent."""
+    NOT_FOR_US = "not for us"
+    """The message does not address the agent, in a group that has access: no reply is sent."""
     STRANGER = "stranger"
     """The sender has no access and is offered a pairing code."""
     NEW_GROUP = "new group"
@@ -69,10 +71,9 @@ class Access:
 
         A group gets access as a whole. The rights of each sender decide what a message may do.
         """
-        if not incoming.is_for_us and self._requires_mention(incoming.chat):
-            return Verdict.IGNORED
         if await self._has_access(incoming.chat):
-            return Verdict.ADMITTED
+            is_overheard = not incoming.is_for_us and self._requires_mention(incoming.chat)
+            return Verdict.NOT_FOR_US if is_overheard else Verdict.ADMITTED
         if not incoming.is_for_us:
             return Verdict.IGNORED
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED

@@ -15,7 +15,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remoteclaw.channels.arrival import Arrival, InboundContext
+from remoteclaw.channels.arrival import Arrival, Overtaken, is_stop
+from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import (
     AccountRefused,
     LeaseLost,
@@ -61,19 +62,22 @@ class Intake:
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         accounts = self._context.fleet.accounts
         position = await accounts.position(self._reader)
-        messages: dict[tuple[str, str], _Message] = {}
-        """The messages since the position, by chat and id."""
+        messages: list[_Message] = []
+        """The messages since the position."""
+        known: set[tuple[str, str]] = set()
+        """The chats and ids of their parts."""
         while True:
             batch = await self._poll(position)
             await self._reader.ensure_claim()  # the process may have been frozen during the poll
-            for incoming in batch.incoming:
-                if (incoming.chat, incoming.id) not in messages:
-                    task = tasks.create_task(self._handle_after([*messages.values()], incoming))
-                    messages[incoming.chat, incoming.id] = _Message(incoming, task)
-            pending = [each.task for each in messages.values() if not each.task.done()]
+            new = [each for each in batch.incoming if (each.chat, each.id) not in known]
+            known.update((each.chat, each.id) for each in new)
+            for incoming in _acts(new):
+                task = tasks.create_task(self._handle_after([*messages], incoming))
+                messages.append(_Message(incoming, task))
+            pending = [each.task for each in messages if not each.task.done()]
             if pending and (await asyncio.wait(pending, timeout=REPOLL_S))[1]:
                 continue
-            accepted = sum(each.task.result() for each in messages.values())
+            accepted = sum(each.is_accepted for each in messages)
             skipped = len(messages) - accepted
             if batch.position != position:
                 await accounts.advance(
@@ -81,6 +85,7 @@ class Intake:
                 )
             position = batch.position
             messages.clear()
+            known.clear()
 
     async def _poll(self, position: str | None) -> PollResult:
         failures = 0
@@ -106,15 +111,22 @@ class Intake:
     async def _handle_after(self, earlier: Sequence["_Message"], incoming: Incoming) -> bool:
         """Handle a message after the `earlier` ones that it must not overtake.
 
-        These are the messages of its conversation, and reports of a chat's new id.
+        These are the messages of its conversation, and reports of a chat's new id. A choice, a
+        reaction and a `/stop` overtake the messages of their conversation: a person waits for their
+        effect, and an earlier message may have a slow file.
         """
-        place = _place(incoming)
+        place, may_overtake = _place(incoming), is_stop(incoming)
+        may_overtake |= incoming.choice is not None or incoming.reaction is not None
+        overtaken = []
         for message in earlier:
-            if _place(message.incoming) == place or message.incoming.moved_to is not None:
+            is_of_place = _place(message.incoming) == place
+            if message.incoming.moved_to is not None or (is_of_place and not may_overtake):
                 await asyncio.wait((message.task,))
-        return await self._handle(incoming)
+            elif is_of_place and message.incoming.is_message and not message.task.done():
+                overtaken.append(Overtaken(message.incoming, message.task.cancel))
+        return await self._handle(incoming, overtaken)
 
-    async def _handle(self, incoming: Incoming) -> bool:
+    async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:
         """Handle a message, retrying while Redis is away. Return False if it was skipped."""
         if incoming.problem:
             log.warning("a message on %s is skipped: %s", self._name, incoming.problem)
@@ -122,7 +134,7 @@ class Intake:
         failures = 0
         while True:
             try:
-                await Arrival(self._context, self._adapter, incoming).handle()
+                await Arrival(self._context, self._adapter, incoming, overtaken).handle()
             except (RedisUnavailable, RedisRefused) as error:
                 if not failures:
                     log.warning("%s can't store messages for now: %s", self._name, error)
@@ -140,6 +152,28 @@ class _Message:
     incoming: Incoming
     task: "asyncio.Task[bool]"
     """Handles the message; returns False if it was skipped."""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the message was handled: neither skipped nor withdrawn by a `/stop`."""
+        return not self.task.cancelled() and self.task.result()
+
+
+def _acts(reports: Sequence[Incoming]) -> list[Incoming]:
+    """Return messages; those that continue the previous message of their sender are joined to it.
+
+    A platform splits a long text, and reports the files of an album one by one.
+    """
+    acts: list[list[Incoming]] = []
+    newest: dict[tuple[Place, str], list[Incoming]] = {}
+    for each in reports:
+        act = newest.get((_place(each), each.sender))
+        if each.continues is not None and act is not None:
+            act.append(each)
+        else:
+            newest[_place(each), each.sender] = act = [each]
+            acts.append(act)
+    return [*map(Incoming.joined, acts)]
 
 
 def _place(incoming: Incoming) -> Place:

@@ -16,11 +16,11 @@ from typing import Literal, cast
 
 from remoteclaw import commands
 from remoteclaw.bridge.activity import shown_of_tools
-from remoteclaw.channels.arrival import InboundContext
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
+from remoteclaw.channels.report import InboundContext
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AccountConfig

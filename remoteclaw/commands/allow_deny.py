@@ -9,10 +9,13 @@ from remoteclaw.commands.answers import GONE, NUMBERS, answer_request, verdict_o
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.fleet.request import Request, Verdict
 from remoteclaw.messages import person
+from remoteclaw.profiles import profile_of
 
 #: For this long after a request has ended, an answer without an id may be meant for it, in
 #: milliseconds.
 UNCLEAR_MS = 3000
+#: An id that grows with time: a number, or a time and a number.
+_ORDERED_ID = re.compile(r"(\d+)(?:[.-](\d+))?")
 WHICH = "Say which: {ids}."
 NEEDS_ADMIN = "Answering that over the gateway needs a token with the scope admin."
 TAKEN_BACK = "What was allowed for this conversation is revoked: the agent asks again."
@@ -95,9 +98,9 @@ class _Candidates:
     """The requests that an answer without an id may be meant for."""
 
     waiting: Sequence[Request]
-    """The waiting requests that this chat shows."""
-    elsewhere: Sequence[Request]
-    """The session's waiting requests that another chat shows."""
+    """The waiting requests that this chat had shown before the message was written."""
+    others: Sequence[Request]
+    """The session's other waiting requests: another chat shows them, or this one did so later."""
     answered: Request | None
     """The request that this message has already answered: after a crash it is handled again."""
     is_unclear: bool
@@ -114,7 +117,8 @@ class _Candidates:
         shown = [*(each for each in own if each.chat is None), *others]
         sender, since_ms = person(call.session.provider, call.sender), now_ms() - UNCLEAR_MS
         ended = [each for each in shown if each.ended_ms > since_ms and not each.is_waiting]
-        waiting = [each for each in shown if each.is_waiting]
+        in_chat = [each for each in shown if each.is_waiting]
+        waiting = [each for each in in_chat if _was_shown_before(each, call)]
         has_later_message = is_over = False
         if len(waiting) == 1 and waiting[0].chat:
             has_later_message = is_over = waiting[0].id not in newest
@@ -123,7 +127,10 @@ class _Candidates:
         name = _message_name(call)
         return cls(
             waiting,
-            [each for each in own if each.chat and each.is_waiting],
+            [
+                *(each for each in own if each.chat and each.is_waiting),
+                *(each for each in in_chat if each not in waiting),
+            ],
             next((each for each in (*own, *others) if name and each.message == name), None),
             has_later_message
             or any(each.answer is None or each.answer.by != sender for each in ended),
@@ -133,8 +140,25 @@ class _Candidates:
     @property
     def which(self) -> str:
         """The question which of these requests is meant."""
-        ids = ", ".join(f"`{each.id}`" for each in self.waiting or self.elsewhere)
+        ids = ", ".join(f"`{each.id}`" for each in self.waiting or self.others)
         return WHICH.format(ids=ids)
+
+
+def _was_shown_before(request: Request, call: CommandCall) -> bool:
+    """Whether the chat had shown a request before the message of `call` was written.
+
+    Only the platform's own order of messages tells: a message that was delayed on its way here is
+    older than a request that it arrives after.
+    """
+    written = _ORDERED_ID.fullmatch(call.id)
+    if written is None or not profile_of(call.session.provider).orders_ids:
+        return True
+    shown = _ORDERED_ID.fullmatch(request.shown)
+    return shown is not None and _numbers(shown) < _numbers(written)
+
+
+def _numbers(id_: re.Match[str]) -> tuple[int, int]:
+    return int(id_[1]), int(id_[2] or 0)
 
 
 async def _replied_request(call: CommandCall) -> str:
@@ -170,7 +194,7 @@ async def _request(call: CommandCall, id_: str) -> Request | CommandReply:
         return candidates.answered
     if len(candidates.waiting) == 1 and not candidates.is_unclear:
         return candidates.waiting[0]
-    if candidates.waiting or candidates.elsewhere:
+    if candidates.waiting or candidates.others:
         return CommandReply(candidates.which)
     return CommandReply("Nothing waits for an answer here.")
 

@@ -33,6 +33,8 @@ class CommandCall:
     """The platform's id of the message that the command replies to; empty if it replies to none."""
     is_group: bool = False
     """Whether the chat is a group."""
+    withdrawn: int = 0
+    """For `/stop`: the number of messages that it has withdrawn before they were queued."""
     fleet: Fleet
     config: Config
     home: Home

@@ -33,6 +33,9 @@ async def _help(call: CommandCall) -> CommandReply:
 
 async def _stop(call: CommandCall) -> CommandReply:
     count = await call.fleet.sessions.stop(call.session.sid, call=call.id)
+    if call.withdrawn:
+        messages = "message was" if call.withdrawn == 1 else "messages were"
+        return CommandReply(f"{call.withdrawn} {messages} withdrawn before the agent got it.")
     # Each stopped message gets a reply of its own that says so.
     return CommandReply("" if count else "Nothing runs here.")
 

@@ -14,6 +14,7 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.deadletters import DeadLetters
+from remoteclaw.fleet.edits import Edits
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.history import History
 from remoteclaw.fleet.inbound import Inbound
@@ -49,6 +50,7 @@ class Fleet:
     blobs: Blobs
     asks: Asks
     audit: Audit
+    edits: Edits
     inbound: Inbound
     leases: Leases
     logins: Logins
@@ -94,6 +96,7 @@ class Fleet:
             blobs=blobs,
             asks=asks,
             audit=Audit(scripts),
+            edits=Edits(scripts, waker),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             calls=ToolCalls(scripts, waker),

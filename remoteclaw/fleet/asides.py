@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import RawEntry
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.messages import AsideVerdict
@@ -38,19 +39,20 @@ class Asides:
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
 
-    async def ask(self, turn: str, entry_id: str) -> bool:
-        """Record that the agent is about to be asked about an entry, and return whether to ask.
+    async def ask(self, turn: str, entry_id: str) -> RawEntry | None:
+        """Record that the agent is about to be asked about an entry, and return the entry.
 
-        Return False, so that the entry waits for its own turn, if two attempts that asked about it
-        were cut off, if it has a verdict already, or if it is stopped or part of a turn.
+        Return None, so that the entry waits for its own turn, if two attempts that asked about it
+        were cut off, if it has a verdict already, or if it is stopped or part of a turn. If the
+        entry is edited after this call, its verdict is "later".
         """
         sid = self._lease.sid
-        is_recorded = await self._lease.run_fenced(
+        entry: RawEntry | None = await self._lease.run_fenced(
             "aside_ask",
             {"inbound": keys.inbound(sid)},
             {"turn": turn, "outcomes": keys.outcome_prefix(sid), "entry": entry_id},
         )
-        return bool(is_recorded)
+        return entry
 
     async def end(
         self, turn: str, entry_id: str, verdict: AsideVerdict, end: AsideEnd
@@ -95,7 +97,8 @@ class Asides:
 
         Each note is JSON with `at` (milliseconds since 1970) and `from` (a name). A note of an
         aside has `said` (the person's message) and `you` (the agent's answer). A note of a message
-        that an operator or another session has sent into the chat has `sent`.
+        that an operator or another session has sent into the chat has `sent`. A note of an edit
+        that came too late has `edited` (the new text) and the message's `id`.
         """
         scripts = self._lease.scripts
         name = keys.aside_notes(self._lease.sid)

@@ -13,7 +13,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
-from remoteclaw.messages import ChannelMessage, Reaction
+from remoteclaw.messages import ChannelMessage, ChatPlace, Reaction
 
 #: The history of a chat has at most this many entries, the newest ones.
 MAX_ENTRIES = 150
@@ -37,6 +37,7 @@ class History:
         text: str,
         files: Sequence[str],
         *,
+        more_ids: Sequence[str] = (),
         once: str,
         sid: str | None,
         keep_ms: int,
@@ -45,11 +46,12 @@ class History:
 
         `sid` is the session to which the message goes; None for a command. The returned reactions
         are those to this session's messages since the last message that went to it.
+        `more_ids` are the ids of the messages that were joined to it.
         `once` is a name of the message: a second one with the same name is not added.
         The history expires `keep_ms` after the chat's last message; with 0, nothing is kept.
         """
         line = {
-            "ids": [message.id],
+            "ids": [message.id, *more_ids],
             "sid": sid,
             "thread": message.thread_id,
             "text": shortened(text),
@@ -70,6 +72,15 @@ class History:
         """
         line = {"of": message.reply_to_id, "emoji": shortened(emoji), "sid": sid}
         await self._add(message, line, once, keep_ms)
+
+    async def forget(self, place: ChatPlace, message_id: str) -> None:
+        """Remove a message that its sender has deleted."""
+        await self._scripts.run(
+            "forget_message",
+            keys={"history": keys.history(place.provider, place.account, place.chat)},
+            args={"id": message_id},
+            deadline=boottime() + APPEND_S,
+        )
 
     async def _add(
         self, message: ChannelMessage, line: dict[str, Any], once: str, keep_ms: int

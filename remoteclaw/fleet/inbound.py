@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import orjson
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import (
+    Attachment,
     ChannelMessage,
     Deliver,
     Entry,
@@ -48,6 +49,8 @@ INCOMPLETE = (
     "The message was refused: one of its attachments is not stored any more; store them again "
     "and send it within an hour."
 )
+#: The caller handles such a message again, without the parts that were accepted.
+JOINED = "Another process has just accepted a part of the message."
 #: The version of the format of entries. A worker leaves entries of a higher version to newer
 #: workers.
 ENTRY_VERSION = 7
@@ -67,6 +70,15 @@ class Accepted:
     entry_id: str
     is_duplicate: bool
     """Whether the message had been accepted before; `entry_id` is that of the first time."""
+
+
+class Known(NamedTuple):
+    """A message's identity: what is known under its name decides whether it is new."""
+
+    name: str
+    """A name that is unique in the session, such as the platform's id of the message."""
+    digest: str = "-"
+    """The digest of its content (`edits.content_digest`); `-` if it is never edited."""
 
 
 class NewerEntry(Exception):
@@ -89,12 +101,13 @@ class Inbound:
         lane: Lane = "agents",
         is_command: bool | None = None,
         is_shared: bool = False,
-        once: str = "",
+        once: Sequence[Known] = (),
     ) -> Accepted:
         """Accept a message. When this returns, the message is stored, and a worker has a hint.
 
-        Repeating the call is harmless: the message's id, or the name `once` in place of it, is
-        remembered for 7 days.
+        Repeating the call is harmless: the message's id is remembered for 7 days, or what `once`
+        has in its place. A message that was joined from several has one element for each; none of
+        them is accepted again.
         The message goes to its sender's conversation in the chat or, if `is_shared`, to the
         conversation that all people in the chat share. In the `background` lane it waits until the
         messages of people are handled. The attachments must have been stored with `Blobs.put()`;
@@ -110,7 +123,14 @@ class Inbound:
             effect = immediate_effect(message) if is_command is None else ""
             title, is_new = title_of(message, has_commands=is_command is None)
             return await self._append(
-                session, message, entry, lane, effect, title, is_new=is_new, once=once
+                session,
+                entry,
+                lane,
+                effect,
+                title,
+                is_new=is_new,
+                files=message.attachments,
+                once=once or (Known(message.id),),
             )
         except RedisUnavailable as error:
             if error.may_have_run:
@@ -120,22 +140,22 @@ class Inbound:
     async def _append(
         self,
         session: SessionKey,
-        message: ChannelMessage,
         entry: bytes,
         lane: Lane,
         effect: Literal["stop", "wake", ""],
         title: str | None,
         *,
         is_new: bool,
-        once: str = "",
+        once: Sequence[Known],
+        files: Sequence[Attachment] = (),
     ) -> Accepted:
         sid = session.sid
         status, entry_id, queue = await self._scripts.run(
             "append",
             keys={
                 **entry_keys(session),
-                "seen": keys.dedupe(session, once or message.id),
-                "blobs": [keys.blob(sid, attachment.blob) for attachment in message.attachments],
+                "known": [keys.known(session, each.name) for each in once],
+                "blobs": [keys.blob(sid, file.blob) for file in files],
             },
             args={
                 **entry_args(session, entry),
@@ -145,6 +165,7 @@ class Inbound:
                 "effect": effect,
                 "title": title,
                 "is_new": is_new,
+                "digests": [each.digest for each in once],
             },
             deadline=boottime() + APPEND_S,
         )
@@ -154,6 +175,8 @@ class Inbound:
             raise MessageRefused(CROWDED)
         if status == b"incomplete":
             raise MessageRefused(INCOMPLETE)
+        if status == b"joined":
+            raise RedisRefused(JOINED)
         await self._waker.try_hint(session, queue.decode())
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
@@ -177,7 +200,9 @@ class Inbound:
             id=f"reset-{call}", text=f"operator: {reason}", from_="operator", timestamp=now_ms()
         )
         entry = encode_entry(message, "caller", "operator", copy_of=copy_of, notes=notes)
-        accepted = await self._append(session, message, entry, "agents", "stop", None, is_new=True)
+        accepted = await self._append(
+            session, entry, "agents", "stop", None, is_new=True, once=(Known(message.id),)
+        )
         return accepted.entry_id
 
 

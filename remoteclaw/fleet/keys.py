@@ -155,6 +155,11 @@ def inbound(sid: str) -> str:
     return f"{INBOUND_PREFIX}{{{sid}}}"
 
 
+def edits(sid: str) -> str:
+    """Hash: the newest versions of waiting entries that their senders have edited, by entry id."""
+    return f"rc:edits:{{{sid}}}"
+
+
 def state(sid: str) -> str:
     """Hash: the session's state: lease, recorded batch and phase, stop mark, agent, host, lane,
     label, title, parent, queue settings, model, project and times."""
@@ -438,8 +443,10 @@ def account(provider: str, account: str) -> str:
     return f"rc:account:{provider}:{account}"
 
 
-def dedupe(session: SessionKey, message_id: str) -> str:
-    """String: the id of the entry that a platform's message became, so that it is accepted once; 7
-    days."""
+def known(session: SessionKey, message_id: str) -> str:
+    """String: what is known of a platform's message, so that it is handled once: the id of the
+    entry that it became (`-` if it became something else, `~` if it was not for the agent), the
+    digest of its content, and `part` if it was joined with others; for an edit, what became of it;
+    7 days."""
     digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]
-    return f"rc:seen:{digest}"
+    return f"rc:known:{digest}"

@@ -178,24 +178,23 @@ class Lease:
 
     async def entries(self) -> list[RawEntry]:
         """Return the oldest unfinished entries, at most `MAX_READ_ENTRIES`."""
-        client = self.scripts.client
         entries, self.prefetched_entries = self.prefetched_entries, None
         if entries is None:
-            entries = await self.scripts.call(
-                client.xrange, keys.inbound(self.sid), count=MAX_READ_ENTRIES, deadline=self.stop_at
-            )
+            entries = await self._entries_after("0-0", MAX_READ_ENTRIES)
         if entries:
             self.newest_read = entries[-1][0].decode()
         return entries
 
     async def entries_after(self, after: str) -> list[RawEntry]:
         """Return the oldest entries after the entry `after`, at most `MAX_NEXT_ENTRIES`."""
-        client = self.scripts.client
-        entries: list[RawEntry] = await self.scripts.call(
-            client.xrange,
-            keys.inbound(self.sid),
-            f"({after}",
-            count=MAX_NEXT_ENTRIES,
+        return await self._entries_after(after, MAX_NEXT_ENTRIES)
+
+    async def _entries_after(self, after: str, count: int) -> list[RawEntry]:
+        """Return entries, each in its newest version: its sender may have edited it."""
+        entries: list[RawEntry] = await self.scripts.run(
+            "entries",
+            keys={"inbound": keys.inbound(self.sid)},
+            args={"after": after, "count": count},
             deadline=self.stop_at,
         )
         return entries

@@ -17,12 +17,23 @@ from remoteclaw.fleet.usage import Usage
 OUTCOME_MS = 7 * 24 * 3600 * 1000
 
 #: The fields of an outcome's hash that are no steps.
-_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "usage")
+_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "usage", "is_edited")
 #: The order of steps within the same millisecond.
 _ORDER = (
-    *("accepted", "moved", "begun", "dropped", "reset", "spawned", "aside", "verdict", "steered"),
+    *(
+        "accepted",
+        "edited",
+        "moved",
+        "begun",
+        "dropped",
+        "reset",
+        "spawned",
+        "aside",
+        "verdict",
+        "steered",
+    ),
     *("tool", "output"),
-    *("postponed", "finished", "delivered", "undelivered", "retried"),
+    *("postponed", "withdrawn", "finished", "delivered", "undelivered", "retried"),
 )
 
 
@@ -44,8 +55,8 @@ class Outcome:
     entry_id: str
     status: str
     """`accepted`, `running`, or a final status: `done`, `failed`, `stopped`, `interrupted` (by a
-    newer message), `steered` (joined the running turn), `dropped` (too many were waiting) or `dead`
-    (a dead letter)."""
+    newer message), `steered` (joined the running turn), `dropped` (too many were waiting, or its
+    sender deleted it) or `dead` (a dead letter)."""
     turn: str | None
     reply: tuple[dict[str, Any], ...]
     error: dict[str, Any] | None

@@ -120,7 +120,7 @@ class Terminals:
             "terminal_open",
             keys={
                 **entry_keys(session),
-                "seen": keys.dedupe(session, message.id),
+                "seen": keys.known(session, message.id),
                 "terminals": keys.TERMINALS,
                 "record": keys.terminal(session.sid),
                 "opens": keys.terminal_opens(wish.by),

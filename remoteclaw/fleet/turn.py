@@ -189,23 +189,22 @@ class Turns:
         )
         return self._batch
 
-    async def join(self, entry_ids: Sequence[str]) -> bool:
-        """Record that entries join the running turn, before the agent sees them.
+    async def join(self, entry_ids: Sequence[str]) -> list[RawEntry]:
+        """Record that entries join the running turn, and return them for the agent.
 
         The entries that `finish()` does not report as taken up wait again. Another attempt at the
-        turn includes all of them. Returns False if the turn is being stopped.
+        turn includes all of them. Returns nothing if the turn is being stopped.
         """
-        return bool(
-            await self._lease.run_fenced(
-                "steer",
-                {},
-                {
-                    "turn": self._running.turn,
-                    "outcomes": keys.outcome_prefix(self._lease.sid),
-                    "entry_ids": entry_ids,
-                },
-            )
+        entries: list[RawEntry] = await self._lease.run_fenced(
+            "steer",
+            {"inbound": keys.inbound(self._lease.sid)},
+            {
+                "turn": self._running.turn,
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "entry_ids": entry_ids,
+            },
         )
+        return entries
 
     async def note_phase(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None

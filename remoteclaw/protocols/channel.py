@@ -49,6 +49,8 @@ class ChannelProfile:
     """The tools for chats that have no effect on the channel; agents there don't get them."""
     id_form: str | None = None
     """A regular expression that matches ids of people and chats; None if names look the same."""
+    orders_ids: bool = False
+    """Whether the numbers in the ids of a chat's messages grow with time."""
     is_owners: bool = False
     """Whether everyone who writes on the channel is an owner while no owners are configured."""
     owner_prefix: str | None = None

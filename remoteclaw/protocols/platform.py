@@ -1,7 +1,7 @@
 """The protocol for chat platforms: adapters for accounts, and the messages of people."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from remoteclaw.messages import ChatKind
@@ -39,6 +39,8 @@ class IncomingFile:
     mime_type: str
     size: int | None = None
     """The size in bytes; None if the platform doesn't report it."""
+    lasting_id: str = ""
+    """An id that is the same in each report of the file; empty if `id` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,13 @@ class Incoming:
     """The text of that message, for the agent."""
     replaces: str | None = None
     """For an edit: the id of the message that it replaces."""
+    deletes: str | None = None
+    """For a deletion: the id of the message that its sender has deleted."""
+    continues: str | None = None
+    """For a part of one act, such as a long text that the platform has split: the text between it
+    and the previous message of the sender in the place. None for a message of its own."""
+    parts: tuple["Incoming", ...] = ()
+    """The messages from which this one was joined. Only the intake sets them."""
     is_for_us: bool = True
     """In a group: whether the message mentions the account, replies to it or is a command to it."""
     reaction: str | None = None
@@ -90,6 +99,29 @@ class Incoming:
     """The current id of the chat, if `chat` is an earlier one. Only the intake sets it."""
     problem: str = ""
     """Why the message can't be read. It is skipped, so that it doesn't block other messages."""
+
+    @classmethod
+    def joined(cls, parts: Sequence["Incoming"]) -> "Incoming":
+        """Return the parts of one act as one message, which has the name of the first."""
+        first, *others = parts
+        if not others:
+            return first
+        text = first.text
+        for part in others:
+            text += (part.continues or "") + part.text if text and part.text else part.text
+        return replace(
+            first,
+            text=text,
+            files=tuple(file for part in parts for file in part.files),
+            is_for_us=any(part.is_for_us for part in parts),
+            parts=tuple(parts),
+        )
+
+    @property
+    def is_message(self) -> bool:
+        """Whether this is a new message: no edit, deletion, reaction, choice or other report."""
+        others = (self.replaces, self.deletes, self.reaction, self.choice, self.moved_to)
+        return all(other is None for other in others)
 
     @property
     def chat_kind(self) -> ChatKind:

@@ -34,7 +34,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
-from remoteclaw.session.inbox import decode_all
+from remoteclaw.session.inbox import decode, decode_all
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import Newcomer, may_be_aside, newcomer
 from remoteclaw.session.record import added, lines_of_aside
@@ -176,7 +176,8 @@ class TurnAsides:
 
     async def _answer(self, entry: Entry) -> None:
         try:
-            if await self._asides.ask(self._turn.id, entry.id):
+            if raw := await self._asides.ask(self._turn.id, entry.id):
+                entry = decode(raw, self._lease.session)  # its sender may just have edited it
                 await self._apply(entry, await self._ask(entry))
         except RedisRefused as refused:  # Redis is full: the message waits, as a turn's reply does
             log.warning("session %s: no aside: %s", self._lease.sid[:8], refused)

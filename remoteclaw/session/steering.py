@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
-from remoteclaw.session.inbox import decode_all
+from remoteclaw.session.inbox import decode, decode_all
 from remoteclaw.session.queue import Newcomer, newcomer
 
 #: At most this many messages join one turn, so that it ends and other sessions get the worker.
@@ -77,8 +77,10 @@ class Steering:
                 case Newcomer.STOPS_JOINING:
                     self._is_closed = True
                     break
-        if entries and await self._lease.turns.join([entry.id for entry in entries]):
-            self._newest = entries[-1].id
-            self._taken += entries
-            return entries
-        return []
+        if not entries:
+            return []
+        raw = await self._lease.turns.join([entry.id for entry in entries])
+        joined = [decode(each, self._lease.session) for each in raw]
+        self._newest = joined[-1].id if joined else self._newest
+        self._taken += joined
+        return joined

@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from remoteclaw.channels import delivery, intake, live
-from remoteclaw.channels.arrival import InboundContext
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
+from remoteclaw.channels.report import InboundContext
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import PlatformAway, PlatformBusy

@@ -1,7 +1,12 @@
 """Messages that are accepted: stored once, and hinted."""
 
+import pytest
+
+from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.inbound import Known
 from tests.support.leases import accept, hints
+from tests.support.stack import message
 
 
 async def test_a_message_is_stored_and_hinted_once(fleet: Fleet) -> None:
@@ -40,3 +45,26 @@ async def test_a_repetition_hints_a_session_that_still_waits(fleet: Fleet) -> No
     await accept(fleet, id="1")
 
     assert await hints(fleet) == 1
+
+
+async def test_a_message_of_which_a_part_was_accepted_meanwhile_is_not_accepted(
+    fleet: Fleet,
+) -> None:
+    """Otherwise its other parts would be dropped as repetitions, or this one would run twice."""
+    whole = message("one two", id="m1")
+    both = (Known("m1"), Known("m2"))
+    await fleet.inbound.append(message("one", id="m1"), agent="main", once=both[:1])
+
+    with pytest.raises(RedisRefused):
+        await fleet.inbound.append(whole, agent="main", once=both)
+    accepted = await fleet.inbound.append(message("two", id="m2"), agent="main", once=both[1:])
+    assert not accepted.is_duplicate
+
+
+async def test_each_part_of_an_accepted_message_is_a_repetition(fleet: Fleet) -> None:
+    both = (Known("m1"), Known("m2"))
+    first = await fleet.inbound.append(message("one two", id="m1"), agent="main", once=both)
+
+    for once in (both, both[:1], both[1:]):
+        again = await fleet.inbound.append(message("x", id="m1"), agent="main", once=once)
+        assert (again.is_duplicate, again.entry_id) == (True, first.entry_id)

@@ -6,7 +6,7 @@ each session, the outcome of each message, and the published texts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,8 @@ from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.edits import content_digest
+from remoteclaw.fleet.inbound import GRACE_MS, Known, RawEntry, decode_entry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
 from remoteclaw.fleet.terminals import TerminalEnding
@@ -114,6 +115,11 @@ class FleetMachine(RuleBasedStateMachine):
         self.now = 0
         self.sessions: dict[str, Session] = {"alice": Session(), "bob": Session()}
         self.seen: dict[tuple[str, str], str] = {}
+        self.texts: dict[str, str] = {}
+        """The newest text of each message, by its entry."""
+        self.edits = 0
+        self.stale: set[str] = set()
+        """The entries that were edited since an agent was asked about them."""
         self.outcomes: dict[str, str] = {}
         self.published: list[str] = []
         self.verdicts: dict[str, str] = {}
@@ -141,7 +147,8 @@ class FleetMachine(RuleBasedStateMachine):
     def append(self, sender: str, message_id: str, text: str) -> None:
         session = self.sessions[sender]
         incoming = message(text, id=message_id, from_=sender)
-        accepted = self.do(self.fleet.inbound.append(incoming, agent="main"))
+        once = (Known(message_id, content_digest(text, ())),)
+        accepted = self.do(self.fleet.inbound.append(incoming, agent="main", once=once))
         session.sid, session.key = accepted.session.sid, str(accepted.session)
         earlier = self.seen.get((sender, message_id))
         assert accepted.is_duplicate == (earlier is not None)
@@ -149,6 +156,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert accepted.entry_id == earlier
             return
         self.seen[sender, message_id] = accepted.entry_id
+        self.texts[accepted.entry_id] = text
         self.outcomes[accepted.entry_id] = "accepted"
         if text == "/stop":
             session.moved_before_stop = len(session.moved)
@@ -159,6 +167,71 @@ class FleetMachine(RuleBasedStateMachine):
         session.waiting.append(accepted.entry_id)
         if session.state == "idle":
             session.state = "scheduled"
+
+    @rule(
+        sender=SENDERS,
+        message_id=IDS,
+        text=st.sampled_from(["hi", "ho"]),
+        is_command=st.booleans(),
+        repeated=st.booleans(),
+    )
+    def edit(
+        self, sender: str, message_id: str, text: str, is_command: bool, repeated: bool
+    ) -> None:
+        """An edit changes only a message that waits, and runs nothing a second time."""
+        self.edit_message(sender, message_id, text, is_command=is_command, repeated=repeated)
+
+    def edit_message(
+        self, sender: str, message_id: str, text: str, *, is_command: bool, repeated: bool
+    ) -> None:
+        session, entry_id = self.sessions[sender], self.seen.get((sender, message_id), "")
+        self.edits += 1
+        incoming, name = message(text, id=message_id, from_=sender), f"edit-{self.edits}"
+
+        def editing() -> Coroutine[Any, Any, Any]:
+            digest = content_digest(text, ())
+            return self.fleet.edits.edit(
+                incoming,
+                Known(message_id, digest),
+                name=name,
+                agent="main",
+                is_shared=False,
+                is_command=is_command,
+            )
+
+        marks = (session.stopped, session.singly)
+        waits = entry_id in session.waiting and not any(
+            mark and _order(entry_id) <= _order(mark) for mark in marks
+        )
+        waits = waits and entry_id not in (*(session.batch or ()), *session.steered)
+        if not entry_id:
+            expected = "unknown"
+        elif self.texts[entry_id] == text:
+            expected = "same"
+        else:
+            expected = "command" if is_command else "replaced" if waits else "late"
+        assert self.do(editing()) == expected
+        if repeated:
+            assert self.do(editing()) == expected
+        if expected == "replaced":
+            self.texts[entry_id] = text
+            self.stale.add(entry_id)
+        elif entry_id:
+            # Only the digest of the new content is kept.
+            self.do(self.forget_edit(session, message_id, entry_id))
+
+    async def forget_edit(self, session: Session, message_id: str, entry_id: str) -> None:
+        """Let the message have its entry's content again, so that the model needs only one."""
+        digest = content_digest(self.texts[entry_id], ())
+        name = keys.known(SessionKey.parse(session.key), message_id)
+        await self.fleet.scripts.client.set(name, f"{entry_id} {digest}", keepttl=True)
+
+    def check_texts(self, entries: Sequence[RawEntry]) -> None:
+        """Every reader gets the newest version of an entry."""
+        for raw in entries:
+            entry = decode_entry(*raw)
+            if entry.id in self.texts:
+                assert entry.message.text == self.texts[entry.id]
 
     @rule(sender=SENDERS, call=IDS)
     def open_terminal(self, sender: str, call: str) -> None:
@@ -297,6 +370,7 @@ class FleetMachine(RuleBasedStateMachine):
         session.begun_by = owner.epoch
         owner.next_index = 0
         assert batch is not None
+        self.check_texts(batch.entries)
         assert [entry_id.decode() for entry_id, _ in batch.entries] == session.batch
         assert batch.attempt == session.attempt
         covered = session.stopped is not None and _order(session.batch[-1]) <= _order(
@@ -334,13 +408,14 @@ class FleetMachine(RuleBasedStateMachine):
         new = [each for each in new if each not in session.steered][:1]
         if not new:
             return
-        stale, is_taken = self.is_fenced(session, owner, owner.lease.turns.join(new))
+        stale, joined = self.is_fenced(session, owner, owner.lease.turns.join(new))
         if stale:
             return
         assert session.batch is not None
         is_stopped = session.stopped and _order(session.batch[0]) <= _order(session.stopped)
-        assert is_taken == (not is_stopped)
-        if is_taken:
+        assert bool(joined) == (not is_stopped)
+        if joined:
+            self.check_texts(joined)
             session.steered += new
             if repeated:
                 assert self.do(owner.lease.turns.join(new))
@@ -351,11 +426,21 @@ class FleetMachine(RuleBasedStateMachine):
         which=st.integers(0, 3),
         verdict=st.sampled_from(["answered", "work", "stop", "later"]),
         repeated=st.booleans(),
+        text=st.sampled_from(["hi", "ho", None]),
     )
     def aside(
-        self, sender: str, number: int, which: int, verdict: AsideVerdict, repeated: bool
+        self,
+        sender: str,
+        number: int,
+        which: int,
+        verdict: AsideVerdict,
+        repeated: bool,
+        text: str | None,
     ) -> None:
-        """A verdict counts once, and only for a waiting entry that is part of no turn."""
+        """A verdict counts once, and only for a waiting entry that is part of no turn.
+
+        If its sender edits the message to `text` meanwhile, the message waits.
+        """
         session, owner = self.owner(sender, number)
         if owner is None or owner.lease.turns._batch is None or not session.waiting:
             return
@@ -366,7 +451,7 @@ class FleetMachine(RuleBasedStateMachine):
             session.waiting[which % len(session.waiting)],
         )
         asides = Asides(owner.lease)
-        stale, is_asked = self.is_fenced(session, owner, asides.ask(turn, entry_id))
+        stale, asked = self.is_fenced(session, owner, asides.ask(turn, entry_id))
         if stale:
             return
         assert session.batch is not None
@@ -376,9 +461,18 @@ class FleetMachine(RuleBasedStateMachine):
         )
         before, known = self.verdicts.get(entry_id), self.asked.setdefault(entry_id, set())
         is_new = session.attempt not in known
-        assert is_asked == (is_alone and before is None and (not is_new or len(known) < 2))
-        if not is_asked:
+        is_asked = is_alone and before is None and (not is_new or len(known) < 2)
+        assert (asked is not None) == is_asked
+        if asked is None:
             return
+        self.check_texts([asked])
+        self.stale.discard(entry_id)
+        edited = next((id_ for id_, entry in self.seen.items() if entry == entry_id), None)
+        is_edited = text is not None and self.texts.get(entry_id, text) != text
+        if text is not None and edited is not None and is_edited:
+            self.edit_message(*edited, text, is_command=False, repeated=False)
+        else:
+            is_edited = False
         known.add(session.attempt)
         text = f"{entry_id} beside"
         end = AsideEnd(payloads=[{"text": text}])
@@ -387,7 +481,7 @@ class FleetMachine(RuleBasedStateMachine):
             return asides.end(turn, entry_id, verdict, end)
 
         runs = not (session.stopped and _order(session.batch[0]) <= _order(session.stopped))
-        obeyed = verdict if runs or verdict == "answered" else "later"
+        obeyed = verdict if (runs or verdict == "answered") and not is_edited else "later"
         assert self.do(ending()) == obeyed
         if repeated:
             assert self.do(ending()) == obeyed
@@ -427,7 +521,7 @@ class FleetMachine(RuleBasedStateMachine):
         is_taken = entry.id in (*(session.batch or ()), *session.steered)
         if entry.id in session.moved:
             assert result == "moved"
-        elif is_stopped or is_single or is_taken:
+        elif is_stopped or is_single or is_taken or entry.id in self.stale:
             assert result == "gone"
         elif len(session.moved) - session.moved_before_stop >= Config().sessions.max_children:
             assert result == "full"

@@ -366,8 +366,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message that is passed to the agent before it has joined the turn in Redis",
-        before="if entries and await self._lease.turns.join([entry.id for entry in entries]):",
-        after="if entries:",
+        before="raw = await self._lease.turns.join([entry.id for entry in entries])",
+        after="",
         test="test_a_killed_worker_loses_no_message_of_a_steered_turn",
     ),
     Mutant(

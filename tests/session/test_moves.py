@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.inbound import Accepted, Known
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.traces import find_message, read_trace
 from remoteclaw.messages import SessionKey
@@ -58,6 +58,20 @@ async def branch_of(stack: Stack, lease: Lease) -> Accepted:
 async def waiting(stack: Stack, session: SessionKey) -> list[str]:
     entries = await _client(stack).xrange(keys.inbound(session.sid))
     return [entry_id.decode() for entry_id, _ in entries]
+
+
+async def test_a_message_that_was_edited_after_its_aside_does_not_move(
+    working: tuple[Stack, Lease, Accepted],
+) -> None:
+    stack, lease, second = working
+    new = message("third", id="m2", from_="alice", channel_id=lease.session.channel_id)
+    edited = await stack.fleet.edits.edit(
+        new, Known("m2", "new"), name="m2.1", agent="main", is_shared=False, is_command=False
+    )
+    assert edited == "replaced"
+
+    assert await move(stack, lease, second) == "gone"
+    assert second.entry_id in await waiting(stack, lease.session)
 
 
 async def sent(stack: Stack) -> list[dict[str, Any]]:

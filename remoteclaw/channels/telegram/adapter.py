@@ -10,9 +10,9 @@ from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.channels.telegram.updates import (
     PRESSED,
     UPDATE_KINDS,
-    album_of,
     id_change,
     incoming,
+    may_continue,
 )
 from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, FormattedText, write
 from remoteclaw.errors import (
@@ -40,8 +40,9 @@ from remoteclaw.protocols import (
 
 #: A poll waits this long for messages, in seconds.
 POLL_S = 25
-#: The pause before a poll is repeated to get the rest of an album, in seconds.
-ALBUM_S = 0.5
+#: The pauses before a poll is repeated to get the rest of an act, in seconds. Each message may be a
+#: comment on messages that its sender forwards with it, so it waits only for one poll.
+ACT_PAUSES_S = {"album": (0.5,), "text": (0.5, 0.5), "comment": (0.0,)}
 #: Telegram's limits for a photo: its size in bytes and its MIME types. Others are sent as files.
 MAX_PHOTO_BYTES = 10_000_000
 PHOTO_TYPES = frozenset(("image/jpeg", "image/png", "image/webp"))
@@ -116,16 +117,19 @@ class TelegramAdapter:
     async def poll(self, position: str | None) -> PollResult:
         """Wait for updates. `position` is the id of the next update; it acknowledges earlier ones.
 
-        The parts of an album are separate updates that arrive one after another, so the poll is
-        repeated from the same position until the album is complete.
+        The parts of one act, such as an album, are separate updates that arrive one after another,
+        so the poll is repeated from the same position until the act is complete.
         """
         offset = int(position) if position else None
         updates = await self._updates(offset, POLL_S)
         count = 0
-        while count < len(updates) and album_of(updates[-1]) is not None:
+        while count < len(updates) and (act := may_continue(updates[-1])):
             count = len(updates)
-            await asyncio.sleep(ALBUM_S)
-            updates = await self._updates(offset, 0)
+            for pause_s in ACT_PAUSES_S[act]:
+                await asyncio.sleep(pause_s)
+                updates = await self._updates(offset, 0)
+                if len(updates) > count:
+                    break
         last = max((update["update_id"] + 1 for update in updates), default=offset or 0)
         # The update about a group's new id may be lost, but a refused call also names the new id.
         moves, self._api.moves = self._api.moves, []

@@ -5,12 +5,18 @@ Updates are parsed here because the library fails a whole batch for one update o
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from remoteclaw.channels.telegram.writer import MAX_UNITS
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
 #: The kinds of updates to request. Posts of channels are left out: no person is their sender.
 UPDATE_KINDS = ("message", "edited_message", "message_reaction", "callback_query")
+#: An app cuts a text that is longer than Telegram's limit, at a blank shortly before the limit if
+#: there is one. So a text of this length may continue, in units of UTF-16.
+LONG_UNITS = 4000
+#: The messages of one act have times that differ by this much at most, in seconds.
+ONE_ACT_S = 1
 #: The part of a quoted message that is kept, in characters.
 MAX_QUOTED_CHARS = 1000
 
@@ -31,42 +37,75 @@ _FILES = {
 
 
 def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
-    """Return the messages of `updates`, with each album as one message. `me` is the bot's user.
+    """Return the messages of `updates`. `me` is the bot's user.
 
     Updates that no person sent, such as service messages, are left out. A message of an unknown
     form becomes an `Incoming` with a `problem`.
     """
     messages: list[Incoming] = []
-    albums: dict[str, int] = {}
-    """The positions of albums in `messages`."""
+    previous: dict[int, _Raw] = {}
+    """The newest message of each chat."""
     for update in updates:
         kind = next((kind for kind in UPDATE_KINDS if kind in update), None)
         if kind is None:
             continue
         try:
             message = _parse(update, kind, me)
+            if message and kind == "message":
+                raw = update[kind]
+                before = previous.get(raw["chat"]["id"])
+                message = replace(message, continues=_gap(before, raw) if before else None)
+                previous[raw["chat"]["id"]] = raw
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             messages.append(_unreadable(update, kind, error))
             continue
-        if message is None:
-            continue
-        album = None if message.replaces else album_of(update)
-        if album in albums:
-            first = messages[albums[album]]
-            text = "\n".join(filter(None, (first.text, message.text)))
-            messages[albums[album]] = replace(first, text=text, files=first.files + message.files)
-            continue
-        if album is not None:
-            albums[album] = len(messages)
-        messages.append(message)
+        if message is not None:
+            messages.append(message)
     return messages
 
 
-def album_of(update: _Raw) -> str | None:
-    """Return the id of the album that an update belongs to; None if it belongs to none."""
-    message = update.get("message")
-    album = message.get("media_group_id") if isinstance(message, Mapping) else None
-    return None if album is None else str(album)
+def _gap(before: _Raw, raw: _Raw) -> str | None:
+    """Return the text between two messages of one act; None if they are two acts.
+
+    `before` is the previous message of the chat. An act is an album, a long text that the person's
+    app has split, or forwarded messages with a comment before them.
+    """
+    if before["from"]["id"] != raw["from"]["id"] or _thread(before) != _thread(raw):
+        return None
+    if (album := raw.get("media_group_id")) is not None and before.get("media_group_id") == album:
+        return "\n"
+    if raw["date"] - before["date"] > ONE_ACT_S:
+        return None
+    if is_long(before) and "forward_origin" not in raw and "text" in raw:
+        # The app cuts at a blank if it can, and drops it.
+        return "" if _units(before) >= MAX_UNITS else "\n"
+    is_comment = "text" in before and not before["text"].startswith("/")
+    if "forward_origin" in raw and ("forward_origin" in before or is_comment):
+        return "\n\n"
+    return None
+
+
+def may_continue(update: _Raw) -> Literal["album", "text", "comment"] | None:
+    """Return why the next update may belong to the same act as this one; None if it can't."""
+    raw = update.get("message")
+    if not isinstance(raw, Mapping):
+        return None
+    if raw.get("media_group_id") is not None:
+        return "album"
+    if is_long(raw):
+        return "text"
+    return "comment" if "text" in raw or "forward_origin" in raw else None
+
+
+def is_long(raw: _Raw) -> bool:
+    """Whether a message may be the beginning of a longer text that the person's app has split."""
+    return "forward_origin" not in raw and _units(raw) >= LONG_UNITS
+
+
+def _units(raw: _Raw) -> int:
+    """Return the length of a message's text in Telegram's units."""
+    text = raw.get("text")
+    return len(_encoded(raw)) // 2 if isinstance(text, str) else 0
 
 
 def id_change(chat: str, to: str) -> Incoming:
@@ -118,7 +157,7 @@ def _press(raw: _Raw) -> Incoming | None:
     return Incoming(
         id=f"{PRESSED}{raw['id']}",
         chat=str(chat["id"]),
-        thread=str(message["message_thread_id"]) if message.get("is_topic_message") else None,
+        thread=_thread(message),
         is_group=chat["type"] != "private",
         sender=str(sender["id"]),
         sender_name=_name(sender),
@@ -143,6 +182,8 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
     if chat["type"] == "channel" or raw.get("is_automatic_forward") or "from" not in raw:
         return None
     sender, text, files = raw["from"], _text(raw, me), tuple(_files(raw))
+    if edit and not files and "text" not in raw:
+        return None  # for example a live location, which Telegram edits every few seconds
     moved_to = raw.get("migrate_to_chat_id")
     if not text and not files and moved_to is None:
         return None
@@ -154,8 +195,7 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
     return Incoming(
         id=f"{message_id}.{edit}" if edit else message_id,
         chat=str(chat["id"]),
-        # Without topics, `message_thread_id` is the id of the message that is answered.
-        thread=str(raw["message_thread_id"]) if raw.get("is_topic_message") else None,
+        thread=_thread(raw),
         is_group=is_group,
         sender=str(sender["id"]),
         sender_name=_name(sender),
@@ -169,6 +209,12 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
         is_for_us=not is_group or _is_for(me, raw, answered),
         moved_to=None if moved_to is None else str(moved_to),
     )
+
+
+def _thread(raw: _Raw) -> str | None:
+    """Return the topic of a message; None if it is in none."""
+    # Without topics, `message_thread_id` is the id of the message that is answered.
+    return str(raw["message_thread_id"]) if raw.get("is_topic_message") else None
 
 
 def _name(sender: _Raw) -> str:
@@ -289,4 +335,5 @@ def _file(raw: _Raw, name: str, mime_type: str) -> IncomingFile:
         name=raw.get("file_name") or name,
         mime_type=raw.get("mime_type") or mime_type,
         size=raw.get("file_size"),
+        lasting_id=raw.get("file_unique_id", ""),
     )

@@ -11,6 +11,7 @@ PROFILE = ChannelProfile(
     has_threads=False,
     lacks=frozenset(("message_thread_reply", "message_pin")),
     owner_prefix=ADMIN,
+    orders_ids=True,
     is_local=True,
 )
 

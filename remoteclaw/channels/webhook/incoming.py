@@ -65,6 +65,9 @@ class PostedMessage(BaseModel):
     reply_to: str | None = None
     quoted: str = ""
     replaces: str | None = None
+    """For an edit: the id of the message that `text` and `files` replace."""
+    deletes: str | None = Field(default=None, max_length=200)
+    """Instead of a message: the id of a message that its sender has deleted."""
     reaction: str | None = Field(default=None, max_length=64)
     """Instead of a message: the sender's current reaction to `replyTo`, an emoji; empty if the
     reaction was removed."""
@@ -84,12 +87,18 @@ class PostedMessage(BaseModel):
             at_ms=now_ms() if self.at is None else self.at,
             text=self.text,
             files=tuple(
-                IncomingFile(str(number), file.name, file.mime_type)
+                IncomingFile(
+                    str(number),
+                    file.name,
+                    file.mime_type,
+                    lasting_id=file.url or file.content or "",
+                )
                 for number, file in enumerate(self.files)
             ),
             reply_to=self.reply_to,
             quoted=self.quoted,
             replaces=self.replaces,
+            deletes=self.deletes,
             reaction=self.reaction,
             choice=Choice(**self.answer.model_dump()) if self.answer else None,
             is_for_us=self.is_for_us,

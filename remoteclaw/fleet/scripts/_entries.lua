@@ -1,5 +1,8 @@
 -- Entries on the streams of sessions.
 
+-- At most this much waits in one session: it must not take the room of the others.
+local MAX_WAITING, MAX_WAITING_BYTES = 1000, 4 * 1024 * 1024
+
 -- Store an entry, and schedule the session if it is idle. With `bell`, the running turn is notified, because the entry
 -- may join it: a person's message, or a message to a task. Other entries have no bell and interrupt nothing.
 -- keys: inbound, state, active, sessions

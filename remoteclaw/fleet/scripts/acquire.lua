@@ -1,4 +1,5 @@
 -- Acquire the session's lease, unless another worker holds it or the session is postponed.
+-- uses: edits
 -- keys: state, active, session_map, gateway, inbound
 -- args: sid, nonce, lease_ms, grace_ms, worker, map_ms, host, max_entries
 -- → idle | busy | acquired, epoch, state, session map, address of the host's gateway or nothing, the oldest entries
@@ -26,4 +27,4 @@ redis.call('PEXPIRE', keys.session_map, args.map_ms)
 redis.call('HSET', keys.state, 'host', args.host)
 redis.call('ZADD', keys.active, now + args.lease_ms + args.grace_ms, args.sid)
 return {'acquired', epoch, redis.call('HGETALL', keys.state), redis.call('HGETALL', keys.session_map),
-  redis.call('GET', keys.gateway) or '', redis.call('XRANGE', keys.inbound, '-', '+', 'COUNT', args.max_entries)}
+  redis.call('GET', keys.gateway) or '', entries_of(keys.inbound, '-', '+', args.max_entries)}

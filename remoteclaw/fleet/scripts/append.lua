@@ -1,17 +1,20 @@
 -- Accept a message: recognize a repetition, store the message, and schedule the session if it is idle, in one step.
 -- uses: replies, asks, entries, sessions
--- keys: inbound, state, seen, active, sessions, blobs*
--- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, effect?, title?, is_new?
+-- keys: inbound, state, active, sessions, known*, blobs*
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, effect?, title?, is_new?, digests*
+--   known: what is known of the message, or of each message that it was joined from; digests: of their contents
 --   effect: stop|wake, at once; title: the beginning of the message; is_new: whether it begins a new conversation
--- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
-local MAX_WAITING, MAX_WAITING_BYTES = 1000, 4 * 1024 * 1024
-local seen = redis.call('GET', keys.seen)
-if seen then
+-- → accepted|duplicate|joined|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
+--   joined: only some of the messages were accepted before
+local repeated = {}
+for _, known in ipairs(keys.known) do repeated[#repeated + 1] = redis.call('GET', known) or nil end
+if #repeated > 0 and #repeated < #keys.known then return {'joined', '', ''} end
+if repeated[1] then
   -- The first caller may have died before it sent the hint, so a session that waits gets another one.
-  return {'duplicate', seen, queue_if_scheduled(keys.state)}
+  return {'duplicate', string.match(repeated[1], '^%S+'), queue_if_scheduled(keys.state)}
 end
 if args.effect ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end
--- One session must not take the room of the others. A stop has extra room, because it makes room.
+-- A stop has extra room, because it makes room.
 local room = args.effect == 'stop' and 2 or 1
 if redis.call('XLEN', keys.inbound) >= MAX_WAITING * room or bytes_of(keys.inbound) > MAX_WAITING_BYTES * room then
   return {'crowded', '', ''}
@@ -31,5 +34,8 @@ if is_postponed then queue = queue_if_scheduled(keys.state) end
 for _, blob in ipairs(keys.blobs) do redis.call('PERSIST', blob) end
 if args.is_new == '1' then redis.call('HDEL', keys.state, 'title') end
 if args.title then redis.call('HSETNX', keys.state, 'title', args.title) end
-redis.call('SET', keys.seen, id, 'PX', args.dedupe_ms)
+local part = #keys.known > 1 and ' part' or ''
+for number, known in ipairs(keys.known) do
+  redis.call('SET', known, id .. ' ' .. args.digests[number] .. part, 'PX', args.dedupe_ms)
+end
 return {'accepted', id, queue}

@@ -1,6 +1,6 @@
 -- Record the verdict of an aside and apply it, in one step, so that a verdict is applied once and never asked for again.
 -- An entry that has become part of a turn, or was stopped, stays as it is.
--- uses: replies, asides, record
+-- uses: replies, edits, asides, record
 -- keys: state, inbound, replies, record, aside_notes
 -- args: epoch, turn, outcomes, entry, verdict, outcome_ms, done_channel, bell, reply?, note?, record?,
 --   record_bytes, record_ms, payloads*
@@ -17,6 +17,8 @@ local runs = turn == args.turn and not id_at_most(turn, stop)
 local verdict = args.verdict
 -- A turn that is over can neither be joined nor stopped.
 if not runs and (verdict == 'work' or verdict == 'stop') then verdict = 'later' end
+-- The agent was asked about an earlier version of the message.
+if redis.call('HEXISTS', outcome, 'is_edited') == 1 then verdict = 'later' end
 redis.call('HSET', outcome, 'verdict', now .. ' ' .. verdict)
 if verdict == 'later' then return verdict end
 for _, payload in ipairs(args.payloads) do put_reply(keys.replies, payload) end
@@ -30,7 +32,7 @@ elseif verdict == 'stop' then
   redis.call('HSET', keys.state, 'stop_entry', ids[#ids])
   redis.call('PUBLISH', args.bell, '')
 elseif verdict == 'answered' then
-  redis.call('XDEL', keys.inbound, args.entry)
+  remove_entry(keys.inbound, args.entry)
   redis.call('HSET', outcome, 'status', 'done', 'finished', now)
   if args.reply then redis.call('HSET', outcome, 'reply', args.reply) end
   redis.call('PEXPIRE', outcome, is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms)

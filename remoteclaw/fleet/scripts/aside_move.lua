@@ -1,6 +1,6 @@
 -- Move a person's message from a session to a new branch of it, which answers the person. The message is always on
 -- exactly one stream. Its outcome in the first session names the branch, and ends with the branch's turn.
--- uses: replies, asides, entries, sessions, copies
+-- uses: replies, edits, asides, entries, sessions, copies
 -- keys: state, inbound, session_map, record, replies?, new_state, new_inbound, new_map, new_record, active,
 --   sessions, children, blobs*, new_blobs*
 -- args: epoch, entry_id, outcomes, sid, session_key, entry, grace_ms, new_outcomes, parent, depth, branch_of,
@@ -16,6 +16,8 @@ if moved then  -- a repeated call
 end
 local stop, project, model = unpack(redis.call('HMGET', keys.state, 'stop_entry', 'turn_project', 'model'))
 if not is_untouched(keys, args.entry_id) or id_at_most(args.entry_id, stop) then return {'gone', '', ''} end
+-- The agent was asked about an earlier version of the message.
+if redis.call('HEXISTS', outcome, 'is_edited') == 1 then return {'gone', '', ''} end
 local idle, busy = idle_and_busy(keys.children)
 if busy >= tonumber(args.max_children) or unfinished_below(args.root) >= tonumber(args.max_below) or
   is_full_for('tools') then return {'full', '', ''} end
@@ -32,7 +34,7 @@ for number, blob in ipairs(keys.blobs) do
 end
 local id, queue = accept(branch, {entry = args.entry, sid = args.sid, grace_ms = args.grace_ms,
   outcomes = args.new_outcomes, session_key = args.session_key, lane = 'agents'})
-redis.call('XDEL', keys.inbound, args.entry_id)
+remove_entry(keys.inbound, args.entry_id)
 local now = now_ms()
 redis.call('HSET', outcome, 'status', 'running', 'verdict', now .. ' branch',
   'moved', now .. ' ' .. args.sid .. '-' .. id)

@@ -1,6 +1,7 @@
 -- Record what the next attempt is about to do, before it does anything.
 -- A batch that was recorded and never finished is begun again, exactly as it was. After two failures, each of its entries
 -- gets a turn of its own, so that an entry which kills its worker takes no other entry with it.
+-- uses: edits
 -- keys: state, inbound
 -- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out
 --   left_out: the ids of entries that are only mentioned: the agent sees their beginning, and they are dropped
@@ -78,8 +79,7 @@ if begun ~= args.nonce then
 end
 local entries = {}
 for _, id in ipairs(split(batch)) do
-  local found = redis.call('XRANGE', keys.inbound, id, id)
-  if found[1] then entries[#entries + 1] = found[1] end
+  entries[#entries + 1] = entries_of(keys.inbound, id, id)[1]
 end
 if not entries[1] then  -- only an operator's own XDEL or DEL can cause this
   forget_turn(keys.state)

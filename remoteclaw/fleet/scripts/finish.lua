@@ -1,5 +1,5 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
--- uses: replies, asks, entries, sessions, record, asides, work
+-- uses: replies, asks, entries, sessions, edits, record, asides, work
 -- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
 --   usage, usage_day, live, aside_notes, account?, home_record?, home_notes?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
@@ -65,13 +65,13 @@ end
 for _, id in ipairs(ending) do
   local outcome = args.outcomes .. id
   if status[id] == 'dead' then
-    local entry = redis.call('XRANGE', keys.inbound, id, id)[1]
+    local entry = entries_of(keys.inbound, id, id)[1]
     if entry then
       redis.call('XADD', keys.dead_letters, '*', 'sid', args.sid, 'key', redis.call('HGET', keys.state, 'key'),
         'id', id, 'attempts', args.attempt, 'error', args.error or '', 'lane', lane or 'agents', 'entry', entry[2][2])
     end
   end
-  redis.call('XDEL', keys.inbound, id)
+  remove_entry(keys.inbound, id)
   end_outcome(outcome, id, args.done_channel, id)
 end
 if args.home_entry then end_outcome(args.home_outcomes .. args.home_entry, turn, args.home_channel, args.home_entry) end

@@ -6,8 +6,9 @@ import time
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from remoteclaw.channels.arrival import Arrival, InboundContext
+from remoteclaw.channels.arrival import Arrival
 from remoteclaw.channels.rate import RateLimiter
+from remoteclaw.channels.report import InboundContext
 from remoteclaw.channels.webhook.incoming import PostedMessage
 from remoteclaw.channels.webhook.settings import WebhookAccount
 from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed

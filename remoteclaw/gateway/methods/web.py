@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.channels.arrival import TOO_MANY, Arrival, InboundContext
+from remoteclaw.channels.arrival import Arrival
 from remoteclaw.channels.rate import RateLimiter
+from remoteclaw.channels.report import TOO_MANY, InboundContext
 from remoteclaw.channels.web.profile import person_id
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, PlatformRefused, StateDirectoryError

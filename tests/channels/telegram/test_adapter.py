@@ -23,7 +23,7 @@ from remoteclaw.errors import (
     Unsupported,
 )
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Card, Live, Operation, Part, Place, Reply, Sent
+from remoteclaw.protocols import Card, Incoming, Live, Operation, Part, Place, Reply, Sent
 from tests.support.telegram import TelegramBot, file
 from tests.support.waiting import eventually
 
@@ -396,9 +396,10 @@ async def test_an_album_that_arrives_in_parts_is_one_message(
     part("b.png")
     bot.release()
     found = await polling
-    (album,) = found.incoming
+    album = Incoming.joined(found.incoming)
     part("c.png")
 
+    assert [one.continues for one in found.incoming] == [None, "\n"]
     assert (album.text, len(album.files)) == ("Look at these", 2)
     (late,) = (await adapter.poll(found.position)).incoming
     assert len(late.files) == 1
@@ -413,11 +414,76 @@ async def test_an_album_keeps_its_place_among_the_messages(
     bot.say("What is that?", chat=CHAT)
     found = (await adapter.poll(None)).incoming
 
-    assert [(one.text, len(one.files)) for one in found] == [
-        ("Hello", 0),
-        ("", 2),
-        ("What is that?", 0),
+    assert [(one.text, len(one.files), one.continues) for one in found] == [
+        ("Hello", 0, None),
+        ("", 1, None),
+        ("", 1, "\n"),
+        ("What is that?", 0, None),
     ]
+
+
+async def test_a_text_that_the_app_has_split_is_one_message(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    """An app cuts at a blank if there is one shortly before the limit, and else at the limit."""
+    pieces = ["a" * 4096, "b" * 4050, "c"]
+    bot.say(pieces[0], chat=CHAT)
+    bot.fault("getUpdates", "mute")
+    polling = asyncio.create_task(adapter.poll(None))
+    await eventually(bot.held)
+    for piece in pieces[1:]:
+        bot.say(piece, chat=CHAT)
+    bot.release()
+    found = (await polling).incoming
+
+    assert Incoming.joined(found).text == "a" * 4096 + "b" * 4050 + "\n" + "c"
+    assert all(one.continues is not None for one in found[1:])
+
+
+async def test_forwarded_messages_and_their_comment_are_one_message(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    origin = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1}
+    bot.say("what does she mean?", chat=CHAT)
+    for text in ("first", "second"):
+        bot.say(text, chat=CHAT, forward_origin=origin)
+    bot.say("nothing to do with it", chat=CHAT)
+    found = (await adapter.poll(None)).incoming
+
+    assert [one.continues for one in found] == [None, "\n\n", "\n\n", None]
+    assert Incoming.joined(found[:3]).text == (
+        "what does she mean?\n\n(Forwarded from Eve:)\nfirst\n\n(Forwarded from Eve:)\nsecond"
+    )
+
+
+async def test_messages_of_others_and_of_other_times_are_not_joined(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    origin = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1}
+    group, long = -CHAT, "a" * 4096
+    for by in (1, 2):
+        bot.say(long, chat=group, by=by)
+    bot.say("forwarded by 3", chat=group, by=3, forward_origin=origin)
+    bot.say(long, chat=CHAT, date=1_000_000)
+    bot.say("a minute later", chat=CHAT, date=1_000_060)
+    bot.say("/status", chat=CHAT, date=1_000_060)
+    bot.say("not its argument", chat=CHAT, forward_origin=origin, date=1_000_060)
+    found = (await adapter.poll(None)).incoming
+
+    assert len(found) == 7
+    assert all(one.continues is None for one in found)
+
+
+async def test_a_location_that_moves_is_reported_once(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    where = {"latitude": 48.1, "longitude": 11.5, "live_period": 900}
+    said = bot.say("", chat=CHAT, location=where)
+    for step in range(3):
+        bot.say("", chat=CHAT, edits=said, location=where | {"latitude": 48.2 + step})
+    (place,) = (await adapter.poll(None)).incoming
+
+    assert place.text == "(a place: 48.1, 11.5)"
 
 
 async def test_an_update_of_an_unknown_shape_blocks_no_other(

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.channels.arrival import ELSEWHERE
+from remoteclaw.channels.responses import ELSEWHERE
 from remoteclaw.commands.answers import GONE, NOT_YOURS
 from remoteclaw.fleet import keys
 from tests.support.asks import BODY, QUESTIONS, next_request, open_request
 from tests.support.bridges import acp_script, claude_script
 from tests.support.cli import run
 from tests.support.stack import Stack
-from tests.support.telegram import TelegramBot
+from tests.support.telegram import TelegramBot, file
 from tests.support.telegram.channel import ANN, GROUP, Channel
 from tests.support.waiting import eventually
 
@@ -214,3 +214,41 @@ async def test_a_reply_to_the_file_of_a_request_answers_it_and_other_replies_do_
 
     bot.say("2", chat=ANN, reply_to=file["message_id"])
     await eventually(lambda: "Allowed for this conversation by" in "".join(bot.texts(ANN)))
+
+
+async def test_a_button_does_not_wait_for_a_slow_file(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say("touch x", chat=ANN)
+    shown = await card(bot, ANN)
+    bot.fault("getFile", "mute")
+    bot.say("look", chat=ANN, files=[file("plan.txt", b"the plan")])
+    await eventually(bot.held)
+
+    press = bot.press("Allow once", chat=ANN, message=shown["message_id"])
+    assert (await answer_to(bot, press)).startswith("Allowed once by Ann at ")
+    assert bot.held()
+    bot.release()
+
+
+async def test_a_number_that_was_written_before_the_request_does_not_answer_it(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    """It is about something else, and only arrives later than the request."""
+    # All direct chats number their messages together.
+    earlier, early = (bot.say("hi", chat=99) for _ in range(2))
+    await stack.start_worker()
+    channel.start()
+    bot.say("touch x", chat=ANN)
+    shown = await card(bot, ANN)
+    request = await open_request(stack)
+    assert shown["message_id"] > early
+    bot.say("1", chat=ANN, message_id=earlier)
+    bot.say("/allow", chat=ANN, message_id=early)
+    await eventually(lambda: f"Say which: {request.id}." in bot.texts(ANN))
+    assert (await open_request(stack)).id == request.id
+
+    bot.say("1", chat=ANN)
+    await eventually(lambda: "touch x yes" in "".join(bot.texts(ANN)))

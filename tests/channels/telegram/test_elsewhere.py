@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.channels.arrival import ELSEWHERE
+from remoteclaw.channels.responses import ELSEWHERE
 from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.request import Request

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.channels.changes import EDIT_LATE
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
@@ -151,7 +152,7 @@ async def test_telegram_messages_are_read_back_with_their_reactions(
     bot.react("👎", chat=ANN, message=answer, by=9, name="Bo")  # he has no access
     bot.react("🔥", chat=ANN, message=asked)  # to the sender's own message
     edited = bot.say("look again", chat=ANN, edits=asked, name="Ann")
-    await eventually(lambda: "message 2 of our conversation" in "".join(bot.texts(ANN)))
+    await eventually(lambda: EDIT_LATE in bot.texts(ANN))
 
     first, second, third, fourth = await read(stack, ANN)
     assert (first["id"], first["from"], first["name"], first["text"]) == (
@@ -320,3 +321,24 @@ async def test_the_real_claude_answers_in_telegram(
         await eventually(lambda: "say hello in Telegram" in "".join(bot.texts(ANN)))
     finally:
         channel.end()
+
+
+async def test_one_act_of_a_person_is_one_turn(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    """A long paste, a comment with forwarded messages, and an edit that a reaction causes."""
+    origin = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1}
+    for piece in ("a" * 4096, "b" * 4096, "c"):
+        pasted = bot.say(piece, chat=ANN)
+    bot.say("and that?", chat=ANN)
+    for text in ("one", "two", "three"):
+        bot.say(text, chat=ANN, forward_origin=origin)
+    bot.react("👍", chat=ANN, message=pasted, by=ANN)
+    await stack.start_worker()
+    channel.start()
+    await eventually(lambda: "message 2 of our conversation" in "".join(bot.texts(ANN)))
+    bot.react("🔥", chat=ANN, message=bot.say("three", chat=ANN), by=ANN)
+    await eventually(lambda: "message 3 of our conversation" in "".join(bot.texts(ANN)))
+    await eventually(lambda: not bot.pending())
+
+    assert len(bot.texts(ANN)) == 3

@@ -286,11 +286,10 @@ class TelegramServer:
             }
         if edits is not None:
             old = there.messages[edits]
-            changed = old | {
-                "text": text,
-                "entities": content[marks],
-                "edit_date": int(time.time()),
-            }
+            kind = "caption" if "caption" in old else "text"
+            changed = old | more | {"edit_date": int(time.time())}
+            if text:
+                changed |= {kind: text, marks: content[marks]}
             there.messages[edits] = given(types.Message, changed)
             await bot.tell("edited_message", changed)
             return edits
@@ -322,6 +321,10 @@ class TelegramServer:
             "new_reaction": new,
         }
         told = given(types.MessageReactionUpdated, change)
+        # Telegram also reports a person's message as edited at its first reaction.
+        written = there.messages.get(message)
+        if not old and written and not written["from"]["is_bot"]:
+            await bot.tell("edited_message", written)
         if chat > 0 or there.is_admin:
             await bot.tell("message_reaction", told)
 

@@ -1,0 +1,182 @@
+"""A report of a platform about what a person did, and the steps that all kinds of reports share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from remoteclaw import commands
+from remoteclaw.channels.access import Access
+from remoteclaw.channels.files import ReceivedFiles, receive_files
+from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.errors import CallRefused, RedisRefused
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.edits import WithoutEntry, content_digest
+from remoteclaw.fleet.inbound import Known
+from remoteclaw.host.terminal import one_line
+from remoteclaw.messages import (
+    EVERYONE,
+    MAX_ATTACHMENTS,
+    Attachment,
+    ChannelMessage,
+    ChatPlace,
+    Reaction,
+    SessionKey,
+    file_name,
+)
+from remoteclaw.protocols import FileSource, Incoming
+
+#: The part of a transcript that is repeated to its speaker, in characters: enough to spot an error.
+MAX_ECHO_CHARS = 500
+ECHO = "You said: {words}"
+TOO_MANY = (
+    f"You have written more than {MAX_PER_MINUTE} messages in a minute. This one was not read, and "
+    "no other will be until the minute is over. Then send it again."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboundContext:
+    """The account that a message arrives on, and what handling the message needs."""
+
+    fleet: Fleet
+    home: Home
+    config: Callable[[], Config]
+    provider: str
+    account: str
+    rate: RateLimiter
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report of a platform. Each step is idempotent, so handling it again is harmless."""
+
+    context: InboundContext
+    source: FileSource
+    """Fetches the message's files."""
+    incoming: Incoming
+
+    @property
+    def name(self) -> str:
+        """A name of the message that is unique in the chat."""
+        return self.name_of(self.incoming.id)
+
+    def name_of(self, id_: str) -> str:
+        """Return the name of a message of the chat.
+
+        Message ids restart when a chat gets a new id, so the name includes the new chat id.
+        """
+        return " ".join(filter(None, (self.incoming.current_chat, id_)))
+
+    def known(self, incoming: Incoming) -> list[Known]:
+        """Return the identity of a message of the chat, or of each of its parts."""
+        parts = incoming.parts or (incoming,)
+        return [Known(self.name_of(part.id), digest_of(part)) for part in parts]
+
+    async def note_handled(self, session: SessionKey, became: WithoutEntry) -> None:
+        """Note that the message was handled and is on no stream, unless it is."""
+        await self.context.fleet.edits.note_handled(session, self.known(self.incoming), became)
+
+    def session_of(self, access: Access, incoming: Incoming) -> SessionKey:
+        """Return the session of a message of the account."""
+        assert access.settings is not None, "the access check requires the account's settings"
+        agent, _ = access.config.agent(access.settings.agent)
+        by_kind = "chat" if incoming.is_group else "person"
+        is_shared = incoming.is_group and (access.settings.sessions or by_kind) == "chat"
+        return SessionKey(
+            agent=agent,
+            provider=self.context.provider,
+            account=self.context.account,
+            channel_id=self.incoming.chat,
+            user=EVERYONE if is_shared else incoming.sender,
+            thread=incoming.thread,
+        )
+
+    async def is_too_fast(self) -> bool:
+        """Count the message; if its sender writes too much, tell the sender and return True."""
+        incoming = self.incoming
+        if (minute := self.context.rate.count(incoming)) is None:
+            return False
+        await self.reply(TOO_MANY, call=(incoming.sender, f"{incoming.thread} {minute}"))
+        return True
+
+    async def record(self, session: SessionKey, config: Config) -> Sequence[Reaction]:
+        """Add the message to the chat's history; return reactions not yet reported to the agent."""
+        is_for_agent = self.incoming.is_message and commands.parse(self.incoming.text) is None
+        files = [file_name(file.name) for file in self.incoming.files[:MAX_ATTACHMENTS]]
+        return await self.context.fleet.history.add_message(
+            self.message("-"),
+            self.incoming.text,
+            files,
+            more_ids=[part.id for part in self.incoming.parts[1:]],
+            once=self.name,
+            sid=session.sid if is_for_agent else None,
+            keep_ms=config.record.history_ms,
+        )
+
+    async def receive(self, session: SessionKey, access: Access) -> ReceivedFiles:
+        """Receive the message's files, and repeat to the speaker what was heard in recordings."""
+        received = await receive_files(
+            self.incoming,
+            self.source,
+            self.context.fleet.blobs,
+            session,
+            access.config.channel(session.provider),
+            is_owner=access.is_owner(self.incoming),
+        )
+        if received.transcripts:
+            words = one_line(" ".join(received.transcripts), max_chars=MAX_ECHO_CHARS)
+            echo = ECHO.format(words=words)
+            await self.reply(echo, call=(self.name, "said"), is_silent=True)
+        return received
+
+    def message(
+        self,
+        text: str,
+        files: Sequence[Attachment] = (),
+        reactions: Sequence[Reaction] = (),
+    ) -> ChannelMessage:
+        """Return the message for the agent. Raises `MessageRefused` if a field is invalid."""
+        incoming = self.incoming
+        return ChannelMessage.checked(
+            id=incoming.id,
+            text=text,
+            from_=incoming.sender,
+            channel_id=incoming.chat,
+            provider=self.context.provider,
+            account=self.context.account,
+            timestamp=incoming.at_ms,
+            thread_id=incoming.thread,
+            reply_to_id=incoming.reply_to,
+            user_name=incoming.sender_name,
+            quoted=incoming.quoted or None,
+            replaces=incoming.replaces,
+            attachments=tuple(files),
+            reactions=tuple(reactions),
+            chat_kind=incoming.chat_kind,
+            is_addressed=incoming.is_for_us,
+        )
+
+    async def reply(
+        self, text: str, *, call: tuple[str, str] | None = None, is_silent: bool = False
+    ) -> None:
+        """Send `text` to the chat, once per message, or once per `call` if that is given.
+
+        With `call`, the text quotes the message also in a direct chat.
+        """
+        context, incoming = self.context, self.incoming
+        account = context.provider, context.account
+        name = "\0".join((*account, incoming.chat, *(call or (self.name, ""))))
+        place = ChatPlace(*account, incoming.chat, incoming.thread)
+        answered = (incoming.replaces or incoming.id) if incoming.is_group or call else None
+        try:
+            await context.fleet.calls.send_notice(
+                place, text, name=name, reply_to_id=answered, is_silent=is_silent
+            )
+        except CallRefused as refusal:  # no turn is involved, so only Redis can have refused it
+            raise RedisRefused(str(refusal)) from None
+
+
+def digest_of(incoming: Incoming) -> str:
+    """Return the digest of a message's content, which only an edit by its sender changes."""
+    return content_digest(incoming.text, [file.lasting_id or file.id for file in incoming.files])

@@ -1,0 +1,58 @@
+-- Accept the edit of a message that was handled before. An entry that still waits gets the new text in its place. An
+-- entry that was taken up never runs again: the agent gets a note with its next turn.
+-- uses: replies, asks, entries, sessions, edits, asides
+-- keys: original, edit, inbound, state, active, sessions, aside_notes, blobs*
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, digest, is_command, note, blob_prefix
+--   original, edit: what is known of the message, and of this edit of it (`Inbound.append`); is_command: the new text
+--   is a command, which no edit may bring
+-- → accepted|replaced|noted|late|command|refused: what became of it; same: nothing has changed; unknown: nothing is known
+--   of the message; full|crowded|incomplete; the entry, queue if a hint is due, else nothing
+local done = redis.call('GET', keys.edit)
+if done then  -- a repeated call
+  local verdict, id = string.match(done, '^(%S+) (%S*)')
+  return {verdict, id, queue_if_scheduled(keys.state)}
+end
+local known = redis.call('GET', keys.original)
+if not known then return {'unknown', '', ''} end
+local id, digest, part = string.match(known, '^(%S+) (%S+)(.*)')
+if digest == args.digest then return {'same', id, ''} end
+if is_full_for('messages') then return {'full', '', ''} end
+if bytes_of(keys.inbound) + bytes_of(edits_of(keys.inbound)) > MAX_WAITING_BYTES then return {'crowded', '', ''} end
+for _, blob in ipairs(keys.blobs) do
+  if redis.call('EXISTS', blob) == 0 then return {'incomplete', '', ''} end
+end
+
+-- Put the new version in the place of a waiting entry, with its files in the place of the old ones.
+local function replace()
+  local before = entries_of(keys.inbound, id, id)[1][2][2]
+  for _, file in ipairs(cjson.decode(before).message.attachments or {}) do
+    redis.call('UNLINK', args.blob_prefix .. file.blob)
+  end
+  redis.call('HSET', edits_of(keys.inbound), id, args.entry)
+  for _, blob in ipairs(keys.blobs) do redis.call('PERSIST', blob) end
+  redis.call('HSET', args.outcomes .. id, 'edited', now_ms(), 'is_edited', 1)
+end
+
+local verdict, queue = 'late', ''
+if args.is_command == '1' then
+  verdict = 'command'
+elseif id == '~' then  -- the message was not for the agent, and is now
+  if redis.call('XLEN', keys.inbound) >= MAX_WAITING then return {'crowded', '', ''} end
+  id, queue = accept(keys, args)
+  for _, blob in ipairs(keys.blobs) do redis.call('PERSIST', blob) end
+  verdict = 'accepted'
+elseif id == '-' then
+  verdict = 'refused'
+else
+  local waits = is_untouched(keys, id) and not id_at_most(id, redis.call('HGET', keys.state, 'stop_entry'))
+  if waits and part == '' then
+    replace()
+    verdict = 'replaced'
+  else
+    add_note(keys.aside_notes, args.note)
+    if waits then verdict = 'noted' end
+  end
+end
+redis.call('SET', keys.original, id .. ' ' .. args.digest .. part, 'PX', args.dedupe_ms)
+redis.call('SET', keys.edit, verdict .. ' ' .. id, 'PX', args.dedupe_ms)
+return {verdict, id, queue}
