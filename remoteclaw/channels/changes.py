@@ -1,14 +1,17 @@
 """The edit or deletion of a message: takes the message's place, or tells the person why not."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access
 from remoteclaw.channels.files import ReceivedFiles
 from remoteclaw.channels.report import Report, digest_of
+from remoteclaw.commands.answers import NUMBERS
 from remoteclaw.errors import MessageRefused
 from remoteclaw.fleet.inbound import Known
+from remoteclaw.protocols import Incoming
 
 EDIT_LATE = (
     "I had taken up your message before you edited it, so the edit does not run. My next turn "
@@ -67,3 +70,38 @@ class Change(Report):
         await fleet.history.forget(session.place, deleted_id)
         if await fleet.edits.withdraw(session, self.name_of(deleted_id)) == "running":
             await self.reply(DELETED_RUNNING, is_silent=True)
+
+
+def with_edits(reports: Sequence[Incoming]) -> list[Incoming]:
+    """Return reports with each edit in the place of its message, if both have just arrived.
+
+    So after an outage no turn begins with a text that is already corrected. Texts that may be
+    commands or answers are not changed, because an edit brings none.
+    """
+    found: list[Incoming] = []
+    for report in reports:
+        number = next(
+            (number for number, earlier in enumerate(found) if _can_replace(report, earlier)),
+            None,
+        )
+        if number is None:
+            found.append(report)
+        else:
+            edited = found[number]
+            found[number] = replace(
+                edited, text=report.text, files=report.files, is_for_us=report.is_for_us
+            )
+    return found
+
+
+def _can_replace(edit: Incoming, message: Incoming) -> bool:
+    is_edit = message.is_message and edit.replaces == message.id
+    is_same = (edit.chat, edit.sender) == (message.chat, message.sender)
+    return is_edit and is_same and not any(map(_may_act, (edit, message)))
+
+
+def _may_act(incoming: Incoming) -> bool:
+    """Whether a message may be a command, or the answer to a request."""
+    text = incoming.text.strip()
+    is_answer = bool(incoming.reply_to or NUMBERS.fullmatch(text))
+    return is_answer or commands.parse(text) is not None

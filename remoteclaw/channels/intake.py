@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remoteclaw.channels.arrival import Arrival, Overtaken, is_stop
+from remoteclaw.channels.changes import with_edits
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import (
     AccountRefused,
@@ -28,6 +29,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
+from remoteclaw.messages import MAX_ATTACHMENTS, MAX_TEXT_BYTES
 from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult
 
 #: Pauses after consecutive failures of a platform or of Redis, in seconds. The last one repeats.
@@ -71,7 +73,7 @@ class Intake:
             await self._reader.ensure_claim()  # the process may have been frozen during the poll
             new = [each for each in batch.incoming if (each.chat, each.id) not in known]
             known.update((each.chat, each.id) for each in new)
-            for incoming in _acts(new):
+            for incoming in _acts(with_edits(new)):
                 task = tasks.create_task(self._handle_after([*messages], incoming))
                 messages.append(_Message(incoming, task))
             pending = [each.task for each in messages if not each.task.done()]
@@ -162,18 +164,26 @@ class _Message:
 def _acts(reports: Sequence[Incoming]) -> list[Incoming]:
     """Return messages; those that continue the previous message of their sender are joined to it.
 
-    A platform splits a long text, and reports the files of an album one by one.
+    A platform splits a long text, and reports the files of an album one by one. No joined message
+    exceeds the limits of a message.
     """
     acts: list[list[Incoming]] = []
     newest: dict[tuple[Place, str], list[Incoming]] = {}
     for each in reports:
         act = newest.get((_place(each), each.sender))
-        if each.continues is not None and act is not None:
+        if each.continues is not None and act is not None and _fits(act, each):
             act.append(each)
         else:
             newest[_place(each), each.sender] = act = [each]
             acts.append(act)
     return [*map(Incoming.joined, acts)]
+
+
+def _fits(act: Sequence[Incoming], part: Incoming) -> bool:
+    """Whether a message can have another part."""
+    joined = Incoming.joined([*act, part])
+    size = len(joined.text.encode(errors="replace"))
+    return size <= MAX_TEXT_BYTES and len(joined.files) <= MAX_ATTACHMENTS
 
 
 def _place(incoming: Incoming) -> Place:

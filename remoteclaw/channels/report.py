@@ -179,4 +179,6 @@ class Report:
 
 def digest_of(incoming: Incoming) -> str:
     """Return the digest of a message's content, which only an edit by its sender changes."""
-    return content_digest(incoming.text, [file.lasting_id or file.id for file in incoming.files])
+    # The text of a message has no mention of the account, which an edit may add.
+    marks = [file.lasting_id or file.id for file in incoming.files]
+    return content_digest(incoming.text, [*marks, "for us" if incoming.is_for_us else "overheard"])

@@ -45,9 +45,9 @@ WithoutEntry = Literal["-", "~"]
 WITHDRAWN = {"category": "withdrawn", "detail": "Its sender has deleted the message."}
 
 
-def content_digest(text: str, file_ids: Sequence[str]) -> str:
-    """Return the digest of a message's content: its text, and its files' ids on the platform."""
-    return hashlib.sha256("\0".join((text, *file_ids)).encode(errors="replace")).hexdigest()[:16]
+def content_digest(text: str, marks: Sequence[str]) -> str:
+    """Return the digest of a message's content: its text, and `marks` such as ids of its files."""
+    return hashlib.sha256("\0".join((text, *marks)).encode(errors="replace")).hexdigest()[:16]
 
 
 class Edits:

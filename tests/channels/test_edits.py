@@ -12,7 +12,7 @@ from remoteclaw.channels.changes import DELETED_RUNNING, EDIT_LATE, EDIT_REFUSED
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.edits import content_digest
 from remoteclaw.fleet.inbound import Known
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
 from tests.support.bridges import script
 from tests.support.channel import TestChannel
 from tests.support.conversations import AGENT, go
@@ -109,6 +109,21 @@ async def test_an_edit_takes_the_place_of_a_message_that_waits(
         return not await client.exists(keys.edits(ALICE.sid))
 
     await eventually(is_cleared)
+
+
+async def test_a_message_that_was_edited_during_an_outage_runs_once_with_its_new_text(
+    stack: Stack, channel: TestChannel
+) -> None:
+    first = channel.platform.say("alice", "alice", "paint it blue")
+    number = channel.platform.say("alice", "alice", "1")
+    channel.platform.say("alice", "alice", "paint it red", replaces=first)
+    channel.platform.say("alice", "alice", "/new", replaces=number)
+    await stack.start_worker()
+    channel.start()
+    await until_told(channel, "alice", EDITED_COMMAND)
+    await until_told(channel, "alice", "heard 1, knew paint it red")
+
+    assert asked(stack) == ["paint it red", "1"]
 
 
 async def test_an_edit_during_its_aside_is_answered_by_a_turn(
@@ -250,11 +265,22 @@ async def test_the_parts_of_a_message_are_one_message(stack: Stack, channel: Tes
     assert len(channel.texts("alice")) == 1
 
 
+async def test_no_joined_message_exceeds_the_limits_of_a_message(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.platform.say("alice", "alice", "x" * (MAX_TEXT_BYTES - 10))
+    for number in range(3):
+        channel.platform.say("alice", "alice", f"part {number} ", continues="")
+    await stack.start_worker()
+    channel.start()
+    await until_told(channel, "alice", "heard part 1 part 2")
+
+
 async def test_a_part_that_was_accepted_alone_before_a_crash_loses_no_other(
     stack: Stack, channel: TestChannel
 ) -> None:
     first = channel.platform.say("alice", "alice", "the first half")
-    once = (Known(first, content_digest("the first half", ())),)
+    once = (Known(first, content_digest("the first half", ("for us",))),)
     half = message("the first half", id=first, from_="alice", channel_id="alice")
     await stack.fleet.inbound.append(half, agent="main", once=once)
     channel.platform.say("alice", "alice", "the second", continues="")

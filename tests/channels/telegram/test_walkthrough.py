@@ -342,3 +342,17 @@ async def test_one_act_of_a_person_is_one_turn(
     await eventually(lambda: not bot.pending())
 
     assert len(bot.texts(ANN)) == 3
+
+
+async def test_a_mention_that_is_added_to_a_group_message_counts(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    """The agent gets the text without the mention, so only the mention has changed."""
+    await stack.start_worker()
+    channel.start()
+    said = bot.say("build it", chat=GROUP, by=ANN)
+    bot.say("build it", chat=GROUP, by=ANN, edits=said)
+    bot.say(f"@{bot.username} build it", chat=GROUP, by=ANN, edits=said)
+    await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(GROUP)))
+    await eventually(lambda: not bot.pending())
+    assert len(bot.texts(GROUP)) == 1
