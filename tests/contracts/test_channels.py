@@ -360,14 +360,22 @@ def has_texts(world: World, texts: Sequence[str]) -> bool:
     return world.texts() == texts
 
 
-async def test_an_edited_message_names_the_message_that_it_replaces(
-    stack: Stack, world: World
-) -> None:
+async def test_an_edit_takes_the_place_of_a_message_that_waits(stack: Stack, world: World) -> None:
     first = await world.say("helo")
-    await world.say("hello", edits=first)
-    _, edited = await accepted(stack, world, 2)
+    await world.say("and you?")
+    await accepted(stack, world, 2)
+    for _ in range(2):  # the second report changes nothing
+        await world.say("hello", edits=first)
+    await world.say("goodbye")
+    await accepted(stack, world, 3)
 
-    assert (edited.message.text, edited.message.replaces) == ("hello", first)
+    lease = await stack.fleet.leases.acquire(
+        session_of(world, OWNER).sid, worker="here", host="here"
+    )
+    assert lease is not None
+    messages = [decode_entry(*entry).message for entry in await lease.entries()]
+    assert [each.text for each in messages] == ["hello", "and you?", "goodbye"]
+    assert messages[0].id == first
 
 
 async def test_bursts_are_received_and_delivered_once_and_in_order(

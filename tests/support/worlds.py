@@ -299,7 +299,7 @@ class WebWorld(World):
     large = 21 * MEGABYTE
     lacks = MappingProxyType(
         {
-            "test_an_edited_message_names_the_message_that_it_replaces": "Nothing is edited there.",
+            "test_an_edit_takes_the_place_of_a_message_that_waits": "Nothing is edited there.",
             "test_no_display_name_can_impersonate_another_person": "A login's name is its id.",
             "test_a_rate_limit_is_waited_out": "Redis has no such limit.",
         }

@@ -71,6 +71,22 @@ def message(id_: str, text: str, *, by: str = "ada", **more: Any) -> dict[str, A
     return {"id": id_, "chat": by, "from": by, "text": text, **more}
 
 
+async def test_a_message_that_its_sender_deletes_while_it_waits_is_not_answered(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    for number in ("1", "2"):
+        assert (await post(door, message(number, f"hello {number}")))[0] == 200
+    deletion = {"id": "3", "chat": "ada", "from": "ada", "deletes": "1"}
+    assert (await post(door, deletion)) == (200, {"ok": True})
+    await stack.start_worker()
+    with channel(stack):
+        (answer,) = await asyncio.to_thread(receiver.wait, 1)
+
+    assert "message 1 of our conversation" in answer["text"]
+    history = keys.history("webhook", "default", "ada")
+    assert b"hello 1" not in str(await stack.fleet.scripts.client.xrange(history)).encode()
+
+
 async def test_a_message_is_answered_once_however_often_it_is_posted(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
