@@ -251,7 +251,9 @@ def _about_denial(denial: Mapping[str, str]) -> dict[str, str]:
 
 
 def _about_file(file: GivenFile) -> dict[str, Any]:
-    about = {"name": file.attachment.name, "type": file.attachment.mime_type}
+    about: dict[str, Any] = {"name": file.attachment.name, "type": file.attachment.mime_type}
+    if file.attachment.is_quoted:
+        about["of"] = "the quoted message"
     if file.path is None:
         return {**about, "problem": file.problem}
     return {**about, "bytes": file.attachment.size, "path": str(file.path)}

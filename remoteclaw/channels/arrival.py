@@ -232,7 +232,12 @@ class Arrival(Report):
         if text.strip() or received.attachments:
             try:
                 await self.context.fleet.inbound.append(
-                    self.message(text, received.attachments, reactions),
+                    self.message(
+                        text,
+                        received.attachments,
+                        reactions,
+                        quoted=await self.quoted(received.quoted_notes),
+                    ),
                     agent=session.agent,
                     is_command=is_command,
                     is_shared=session.is_shared,

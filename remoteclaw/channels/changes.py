@@ -45,7 +45,8 @@ class Change(Report):
         received = ReceivedFiles() if is_command else await self.receive(session, access)
         text = "\n\n".join(filter(None, (self.incoming.text, *received.prompt_texts)))
         try:
-            message = self.message(text, received.attachments)
+            quoted = await self.quoted(received.quoted_notes)
+            message = self.message(text, received.attachments, quoted=quoted)
             verdict = await edits.edit(
                 message.model_copy(update={"id": edited_id, "replaces": None}),
                 Known(name, digest),

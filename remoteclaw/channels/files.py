@@ -1,4 +1,4 @@
-"""Receives the files of a message: stores them, and transcribes recordings."""
+"""Receives the files of a message, and of the message that it quotes; transcribes recordings."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, Rem
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.host.files import format_size
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import MAX_ATTACHMENTS, Attachment, SessionKey
+from remoteclaw.messages import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES, Attachment, SessionKey
 from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
 #: Time limit of one attempt to fetch a file, in seconds. The conversation's later messages wait.
@@ -22,6 +22,11 @@ NOT_UNDERSTOOD = "I could not understand {name}{why}, so the agent gets only the
 #: The note for the agent after a transcript, and the one that replaces a missing transcript.
 TRANSCRIBED = "(A program transcribed this from the recording {name}; it may contain errors.)"
 WITHOUT_TRANSCRIPT = "(The recording {name} could not be transcribed.)"
+#: The line before a transcript of a recording that is quoted, and so perhaps another person's.
+QUOTED_TRANSCRIPT = "(The quoted recording {name}:)"
+#: The note for the agent about a file of the quoted message that it does not get, and a reason.
+QUOTED_WITHOUT = "(It has the file {name}, which is not at hand: {why})"
+NOT_KEPT = "it is not kept here any more."
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +41,19 @@ class ReceivedFiles:
     """The texts for the agent: each transcript with a note, or a note that there is none."""
     problems: list[str] = field(default_factory=list)
     """Sentences for the sender about files that were refused or could not be transcribed."""
+    quoted_notes: list[str] = field(default_factory=list)
+    """Sentences for the agent about refused files of the quoted message."""
+
+    @property
+    def size(self) -> int:
+        """The size of the stored files, in bytes."""
+        return sum(attachment.size for attachment in self.attachments)
+
+    def refuse(self, name: str, why: RemoteClawError, *, is_quoted: bool) -> None:
+        """Note that the file `name` was refused, for the sender and, if it is quoted, the agent."""
+        self.problems.append(f"The file {name} was not taken: {why}")
+        if is_quoted:
+            self.quoted_notes.append(QUOTED_WITHOUT.format(name=name, why=why))
 
 
 async def receive_files(
@@ -47,14 +65,14 @@ async def receive_files(
     *,
     is_owner: bool,
 ) -> ReceivedFiles:
-    """Store the files of `incoming` and transcribe its recordings.
+    """Store the files of `incoming`, and those that it quotes, and transcribe its recordings.
 
     If `is_owner`, a problem with a transcript includes its reason. Raises `RedisUnavailable`.
     """
     received = ReceivedFiles()
     max_bytes = channel.attachment_mb * 1024 * 1024
-    for number, file in enumerate(incoming.files):
-        name = one_line(file.name, max_chars=60)
+    for number, file in enumerate((*incoming.files, *incoming.quoted_files)):
+        name, is_quoted = one_line(file.name, max_chars=60), number >= len(incoming.files)
         try:
             if number >= MAX_ATTACHMENTS:
                 raise MessageRefused(f"a message has {MAX_ATTACHMENTS} files at most.")
@@ -63,12 +81,18 @@ async def receive_files(
             content = await _fetch(source, file)
             if len(content) > max_bytes:
                 raise MessageRefused(f"a file here may have at most {format_size(max_bytes)}.")
+            if is_quoted and len(content) > MAX_ATTACHMENTS_BYTES - received.size:
+                raise MessageRefused("with the quoted files, the message is too large.")
             if channel.transcribe and is_recording(file):
                 transcript = await transcribe(file, content, channel.transcribe)
-                received.transcripts.append(transcript)
-                received.prompt_texts.append(f"{transcript}\n{TRANSCRIBED.format(name=name)}")
+                text = f"{transcript}\n{TRANSCRIBED.format(name=name)}"
+                if is_quoted:
+                    text = f"{QUOTED_TRANSCRIPT.format(name=name)}\n{text}"
+                else:
+                    received.transcripts.append(transcript)
+                received.prompt_texts.append(text)
         except (MessageRefused, PlatformRefused) as refusal:
-            received.problems.append(f"The file {name} was not taken: {refusal}")
+            received.refuse(name, refusal, is_quoted=is_quoted)
             continue
         except TranscriptionFailed as reason:
             log.warning("a recording has no transcript: %s", reason)
@@ -77,9 +101,9 @@ async def receive_files(
             received.prompt_texts.append(WITHOUT_TRANSCRIPT.format(name=name))
         try:
             attachment = await blobs.put(session.sid, file.name, content, chat=session)
-            received.attachments.append(attachment)
+            received.attachments.append(attachment.model_copy(update={"is_quoted": is_quoted}))
         except (MessageRefused, RedisRefused) as refusal:
-            received.problems.append(f"The file {name} was not taken: {refusal}")
+            received.refuse(name, refusal, is_quoted=is_quoted)
     return received
 
 

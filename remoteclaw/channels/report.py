@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access
-from remoteclaw.channels.files import ReceivedFiles, receive_files
+from remoteclaw.channels.files import NOT_KEPT, QUOTED_WITHOUT, ReceivedFiles, receive_files
 from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
@@ -29,6 +29,8 @@ from remoteclaw.protocols import FileSource, Incoming
 #: The part of a transcript that is repeated to its speaker, in characters: enough to spot an error.
 MAX_ECHO_CHARS = 500
 ECHO = "You said: {words}"
+#: For the agent: the quoted message can't be shown.
+QUOTED_UNKNOWN = "(This message is not known here: it is too old, or did not pass through here.)"
 TOO_MANY = (
     f"You have written more than {MAX_PER_MINUTE} messages in a minute. This one was not read, and "
     "no other will be until the minute is over. Then send it again."
@@ -130,11 +132,28 @@ class Report:
             await self.reply(echo, call=(self.name, "said"), is_silent=True)
         return received
 
+    async def quoted(self, notes: Sequence[str]) -> str:
+        """Return the text of the quoted message for the agent, after `notes` about its files.
+
+        If the platform gives neither text nor files of it, they come from the chat's history.
+        """
+        context, incoming, text = self.context, self.incoming, self.incoming.quoted
+        if incoming.reply_to and not text and not incoming.quoted_files:
+            place = context.provider, context.account, incoming.chat
+            known = await context.fleet.history.find(*place, incoming.reply_to)
+            if known is None:
+                return QUOTED_UNKNOWN
+            text = known["text"]
+            notes = [QUOTED_WITHOUT.format(name=name, why=NOT_KEPT) for name in known["files"]]
+        return "\n".join(filter(None, (*notes, text)))
+
     def message(
         self,
         text: str,
         files: Sequence[Attachment] = (),
         reactions: Sequence[Reaction] = (),
+        *,
+        quoted: str = "",
     ) -> ChannelMessage:
         """Return the message for the agent. Raises `MessageRefused` if a field is invalid."""
         incoming = self.incoming
@@ -149,7 +168,7 @@ class Report:
             thread_id=incoming.thread,
             reply_to_id=incoming.reply_to,
             user_name=incoming.sender_name,
-            quoted=incoming.quoted or None,
+            quoted=quoted or None,
             replaces=incoming.replaces,
             attachments=tuple(files),
             reactions=tuple(reactions),

@@ -127,6 +127,14 @@ class History:
                 messages.append(_message(line, [each for by in by_person for each in by.values()]))
         return messages[::-1]
 
+    async def find(
+        self, provider: str, account: str, chat: str, message_id: str
+    ) -> dict[str, Any] | None:
+        """Return a message of a chat in the form of `read()`; None if it is not kept."""
+        messages = await self.read(provider, account, chat, thread=None, limit=MAX_ENTRIES)
+        known = (each for each in messages[::-1] if message_id in (each["id"], *each["moreIds"]))
+        return next(known, None)
+
 
 def shortened(text: str) -> str:
     """Return a text cut to `MAX_TEXT_CHARS`."""

@@ -123,7 +123,9 @@ class WebChats:
         return str(result.decode())
 
     async def find(self, chat: str, event_id: str) -> ChatEvent | None:
-        """Return an event; None if it is no longer stored."""
+        """Return an event; None if it is not stored, for example because the id is no event's."""
+        if not _ID.fullmatch(event_id):
+            return None
         call, client = self._scripts.call, self._scripts.client
         entries = await call(client.xrange, keys.web(chat), event_id, event_id)
         return _event(entries[0]) if entries else None

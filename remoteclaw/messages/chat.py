@@ -72,6 +72,8 @@ class Attachment(BaseModel):
     """The length of the content in bytes."""
     blob: str = Field(pattern=r"^[0-9a-f]{32}$")
     """The name under which the session stores the content."""
+    is_quoted: bool = False
+    """Whether the file belongs to the message that a person quotes."""
 
     @field_validator("name")
     @classmethod

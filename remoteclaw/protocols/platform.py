@@ -76,7 +76,9 @@ class Incoming:
     reply_to: str | None = None
     """The id of the message to which this one replies or reacts."""
     quoted: str = ""
-    """The text of that message, for the agent."""
+    """The text of that message, or a description of it, for the agent."""
+    quoted_files: tuple[IncomingFile, ...] = ()
+    """The files of that message, for the agent."""
     replaces: str | None = None
     """For an edit: the id of the message that it replaces."""
     deletes: str | None = None

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.channels.rate import MAX_PER_MINUTE
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.messages import Entry
+from remoteclaw.messages import Entry, SessionKey, Turn
 from tests.support.channel import TestChannel
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -261,6 +262,78 @@ async def test_files_are_received_and_one_that_is_too_large_is_refused(
     )
     assert "plan.txt" in await wait_for_reply(channel, "alice", "demo agent")
     assert [event["name"] for event in channel.platform.did("fetched")] == ["plan.txt"]
+
+
+async def test_a_quoted_file_is_received_like_the_messages_own(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(attachment_mb=1)
+    channel.start()
+    files = {"plan.txt": "the plan", "large.txt": "x" * (1024 * 1024 + 1)}
+    channel.platform.say(
+        "alice", "alice", "and this?", quoted="see", quoted_files=files, files={"own.txt": "own"}
+    )
+
+    await wait_for_reply(
+        channel, "alice", "The file large.txt was not taken: a file here may have at most 1 MB."
+    )
+    (entry,) = await entries(stack, "alice:alice:_")
+    assert entry.message.quoted == (
+        "(It has the file large.txt, which is not at hand: a file here may have at most 1 MB.)\nsee"
+    )
+    attachments = entry.message.attachments
+    assert [(one.name, one.is_quoted) for one in attachments] == [
+        ("own.txt", False),
+        ("plan.txt", True),
+    ]
+    prompt = build_turn_prompt(Turn(SessionKey.of(entry.message, agent="main"), (entry,)))
+    assert prompt.count('"of":"the quoted message"') == 1
+
+
+async def test_quoted_files_that_exceed_the_limit_of_a_message_do_not_cost_the_message(
+    stack: Stack, channel: TestChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel.start()
+    files = {f"{number}.txt": "x" * 20_000_000 for number in range(3)}
+    channel.platform.say("alice", "alice", "what is it?", quoted_files=files)
+
+    await wait_for_reply(channel, "alice", "The file 2.txt was not taken: with the quoted files")
+    (entry,) = await entries(stack, "alice:alice:_")
+    assert [one.name for one in entry.message.attachments] == ["0.txt", "1.txt"]
+    assert "2.txt" in (entry.message.quoted or "")
+
+
+async def test_a_quoted_recording_is_transcribed_and_not_taken_for_the_senders_words(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(transcribe=["cat"])
+    channel.start()
+    channel.platform.say("alice", "alice", "is he right?", quoted_files={"a.mp3": "two is three"})
+    channel.platform.say("alice", "alice", "/whoami")
+
+    await wait_for_reply(channel, "alice", "an owner")
+    (entry,) = await entries(stack, "alice:alice:_")
+    first, quoted = entry.message.text.split("\n\n")
+    assert first == "is he right?"
+    assert quoted.startswith("(The quoted recording a.mp3:)\ntwo is three\n")
+    assert len(channel.texts("alice")) == 1, "no echo"
+
+
+async def test_a_quoted_message_that_the_platform_does_not_pass_on_comes_from_the_history(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    earlier = channel.platform.say("alice", "alice", "the plan", files={"plan.txt": "the plan"})
+    channel.platform.say("alice", "alice", "what of it?", reply_to=earlier)
+    channel.platform.say("alice", "alice", "and of that?", reply_to="older")
+    channel.platform.say("alice", "alice", "/whoami")
+
+    await wait_for_reply(channel, "alice", "an owner")
+    _, known, unknown = await entries(stack, "alice:alice:_")
+    assert known.message.quoted == (
+        "(It has the file plan.txt, which is not at hand: it is not kept here any more.)\nthe plan"
+    )
+    assert (unknown.message.quoted or "").startswith("(This message is not known here")
 
 
 async def test_a_large_file_of_unknown_size_is_refused_after_its_download(

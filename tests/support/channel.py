@@ -84,7 +84,7 @@ class Account(PlatformAdapter):
             raise ValueError("as no adapter should")
         (event,) = [event for event in self._journal.read() if event["id"] == message]
         await self._stop("fetch after")
-        return str(event["files"][name]).encode()
+        return str({**event.get("files", {}), **event.get("quoted_files", {})}[name]).encode()
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         await self._behaviour("menu", "")
@@ -96,8 +96,19 @@ class Account(PlatformAdapter):
 
 
 def _incoming(event: dict[str, Any]) -> Incoming:
-    known = {"event", "id", "chat", "by", "text", "files", "at_ms", "has_sizes"}
-    files = event.get("files", {})
+    known = {"event", "id", "chat", "by", "text", "files", "quoted_files", "at_ms", "has_sizes"}
+
+    def files(kind: str) -> tuple[IncomingFile, ...]:
+        return tuple(
+            IncomingFile(
+                f"{event['id']}/{name}",
+                name,
+                mime_type_of(name, b""),
+                len(content) if event.get("has_sizes", True) else None,
+            )
+            for name, content in event.get(kind, {}).items()
+        )
+
     return Incoming(
         id=event["id"],
         chat=event["chat"],
@@ -105,15 +116,8 @@ def _incoming(event: dict[str, Any]) -> Incoming:
         is_group=event["chat"] != event["by"],
         at_ms=event.get("at_ms", 1_795_000_000_000),
         text=event["text"],
-        files=tuple(
-            IncomingFile(
-                f"{event['id']}/{name}",
-                name,
-                mime_type_of(name, b""),
-                len(content) if event.get("has_sizes", True) else None,
-            )
-            for name, content in files.items()
-        ),
+        files=files("files"),
+        quoted_files=files("quoted_files"),
         **{name: value for name, value in event.items() if name not in known},
     )
 

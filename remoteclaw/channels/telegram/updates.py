@@ -20,6 +20,10 @@ ONE_ACT_S = 1
 #: The part of a quoted message that is kept, in characters.
 MAX_QUOTED_CHARS = 1000
 
+#: Descriptions of a quoted message, for the agent.
+IN_ALBUM = "(One of several files that were sent together: Telegram passes on no other one.)"
+UNKNOWN_KIND = "(A message of a kind that bots can't read.)"
+
 #: The prefix of a button press's message id, before Telegram's id of the callback query.
 PRESSED = "pressed-"
 
@@ -190,7 +194,6 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
     answered = raw.get("reply_to_message") or {}
     if "forum_topic_created" in answered:  # each message of a topic formally answers its creation
         answered = {}
-    quoted = (raw.get("quote") or {}).get("text") or answered.get("text") or answered.get("caption")
     is_group = chat["type"] != "private"
     return Incoming(
         id=f"{message_id}.{edit}" if edit else message_id,
@@ -204,7 +207,8 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
         text=text,
         files=files,
         reply_to=str(answered["message_id"]) if answered else None,
-        quoted=(quoted or "")[:MAX_QUOTED_CHARS],
+        quoted=_quoted(raw, answered)[:MAX_QUOTED_CHARS],
+        quoted_files=tuple(_files(answered or raw.get("external_reply") or {})),
         replaces=message_id if edit else None,
         is_for_us=not is_group or _is_for(me, raw, answered),
         moved_to=None if moved_to is None else str(moved_to),
@@ -215,6 +219,25 @@ def _thread(raw: _Raw) -> str | None:
     """Return the topic of a message; None if it is in none."""
     # Without topics, `message_thread_id` is the id of the message that is answered.
     return str(raw["message_thread_id"]) if raw.get("is_topic_message") else None
+
+
+def _quoted(raw: _Raw, answered: _Raw) -> str:
+    """Return the text of the message that is `answered`, or a description of one without text.
+
+    The message may also be in another chat, or be a story. The passage that the sender has chosen
+    takes precedence over the whole text.
+    """
+    elsewhere = raw.get("external_reply") or {}
+    if "reply_to_story" in raw:
+        elsewhere = {"story": raw["reply_to_story"]}
+    about = answered or elsewhere
+    if not about:
+        return ""
+    text = (raw.get("quote") or {}).get("text") or about.get("text") or about.get("caption")
+    head = f"(From {_origin(about['origin'])}, in another chat:)" if "origin" in about else ""
+    album = IN_ALBUM if "media_group_id" in about else ""
+    text = text or _description(about) or ("" if any(_files(about)) else UNKNOWN_KIND)
+    return "\n".join(filter(None, (head, album, text)))
 
 
 def _name(sender: _Raw) -> str:
@@ -254,9 +277,8 @@ def _text(raw: _Raw, me: _Raw) -> str:
         pieces.append(_markdown(entity, text, me, is_first=is_first))
         position = end
     text = "".join([*pieces, encoded[position:].decode("utf-16-le", "replace")]).strip()
-    origin = raw.get("forward_origin")
-    head = f"(Forwarded from {_origin(origin)}:)\n" if origin and text else ""
-    return head + (text or _description(raw))
+    text, origin = text or _description(raw), raw.get("forward_origin")
+    return f"(Forwarded from {_origin(origin)}:)\n{text}" if origin and text else text
 
 
 def _entities(raw: _Raw) -> Iterator[tuple[_Raw, str]]:
@@ -300,7 +322,10 @@ def _origin(origin: _Raw) -> str:
 
 
 def _description(raw: _Raw) -> str:
-    """Return a description of a sticker, place, contact, poll or dice; empty for anything else."""
+    """Return a description of a sticker, place, contact, poll, checklist, game, story or dice.
+
+    Return an empty text for anything else.
+    """
     match raw:
         case {"sticker": sticker}:
             return f"(a sticker: {sticker.get('emoji', 'no emoji')})"
@@ -312,19 +337,26 @@ def _description(raw: _Raw) -> str:
             return f"(a contact: {_name(contact)}, {number})"
         case {"poll": {"question": question, "options": options}}:
             return f"(a poll: {question} {' / '.join(option['text'] for option in options)})"
+        case {"checklist": {"title": title, "tasks": tasks}}:
+            return f"(a checklist: {title} {' / '.join(task['text'] for task in tasks)})"
+        case {"game": {"title": title, "description": description}}:
+            return f"(a game: {title}, {description})"
+        case {"story": _}:
+            return "(a story, which bots can't see)"
         case {"dice": {"emoji": emoji, "value": value}}:
             return f"({emoji} {value})"
     return ""
 
 
 def _files(raw: _Raw) -> Iterator[IncomingFile]:
-    if sizes := raw.get("photo"):
+    name = raw.get("message_id", "elsewhere")  # a message of another chat may have no id
+    if sizes := raw.get("photo") or raw.get("live_photo", {}).get("photo"):
         best = max(sizes, key=lambda size: size["width"] * size["height"])
-        yield _file(best, f"photo-{raw['message_id']}.jpg", "image/jpeg")
+        yield _file(best, f"photo-{name}.jpg", "image/jpeg")
     for kind, (mime_type, extension) in _FILES.items():
         # An animation is also listed as a document, with the same file.
         if kind in raw and not (kind == "document" and "animation" in raw):
-            default_name = f"{kind}-{raw['message_id']}{extension}"
+            default_name = f"{kind}-{name}{extension}"
             yield _file(raw[kind], default_name, mime_type)
 
 

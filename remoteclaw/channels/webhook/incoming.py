@@ -64,6 +64,8 @@ class PostedMessage(BaseModel):
     """When the message was written, in milliseconds since 1970; now if it is None."""
     reply_to: str | None = None
     quoted: str = ""
+    quoted_files: tuple[PostedFile, ...] = ()
+    """The files of the message `replyTo`."""
     replaces: str | None = None
     """For an edit: the id of the message that `text` and `files` replace."""
     deletes: str | None = Field(default=None, max_length=200)
@@ -77,6 +79,15 @@ class PostedMessage(BaseModel):
 
     def incoming(self) -> Incoming:
         """Return the message in the form that adapters return."""
+        files = tuple(
+            IncomingFile(
+                str(number),
+                file.name,
+                file.mime_type,
+                lasting_id=file.url or file.content or "",
+            )
+            for number, file in enumerate((*self.files, *self.quoted_files))
+        )
         return Incoming(
             id=self.id,
             chat=self.chat,
@@ -86,17 +97,10 @@ class PostedMessage(BaseModel):
             sender_name=self.name,
             at_ms=now_ms() if self.at is None else self.at,
             text=self.text,
-            files=tuple(
-                IncomingFile(
-                    str(number),
-                    file.name,
-                    file.mime_type,
-                    lasting_id=file.url or file.content or "",
-                )
-                for number, file in enumerate(self.files)
-            ),
+            files=files[: len(self.files)],
             reply_to=self.reply_to,
             quoted=self.quoted,
+            quoted_files=files[len(self.files) :],
             replaces=self.replaces,
             deletes=self.deletes,
             reaction=self.reaction,
@@ -105,8 +109,8 @@ class PostedMessage(BaseModel):
         )
 
     async def fetch(self, file: IncomingFile) -> bytes:
-        """Return the content of one of the message's files. Raises `PlatformRefused`."""
-        posted = self.files[int(file.id)]
+        """Return the content of a file, also of a quoted one. Raises `PlatformRefused`."""
+        posted = (*self.files, *self.quoted_files)[int(file.id)]
         try:
             if posted.url is not None:
                 _, content = await fetch(posted.url)

@@ -13,7 +13,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, PlatformRefused, StateDirectoryError
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.push_subscriptions import PushSubscription
-from remoteclaw.fleet.web import chat_name
+from remoteclaw.fleet.web import ChatEvent, chat_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.page.chats import CHANNEL, event_payload, read_earlier, session_of
 from remoteclaw.gateway.page.notifier import server_key
@@ -21,7 +21,6 @@ from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 from remoteclaw.tools import web as contract
 from remoteclaw.tools.base import NoParams
-from remoteclaw.tools.console import SentFile
 
 #: Limits the messages of each person through this gateway.
 _SEND_RATE = RateLimiter()
@@ -72,7 +71,11 @@ async def _send(call: Call, params: contract.PageSendParams) -> contract.WebSent
         if _SHOW_RATE.count(writing) is not None:
             raise CallRefused("FORBIDDEN", TOO_MANY)
         message_id = await _show_in_chat(call, session, params)
-    blobs = _StoredFiles(call.fleet.blobs, session.sid, {file.blob: file for file in params.files})
+    is_message = params.reaction is None and chosen is None
+    quoted = await _quoted(call, session, params.reply_to) if is_message else None
+    quoted_files = quoted.about["files"] if quoted else []
+    stored = {file.blob: (session.sid, file.model_dump()) for file in params.files}
+    stored |= {file["blob"]: (quoted.about["sid"], file) for file in quoted_files if quoted}
     incoming = Incoming(
         id=message_id,
         chat=session.user,
@@ -81,11 +84,10 @@ async def _send(call: Call, params: contract.PageSendParams) -> contract.WebSent
         sender_name=call.operator.name,
         at_ms=now_ms(),
         text=params.text,
-        files=tuple(
-            IncomingFile(id=file.blob, name=file.name, mime_type=file.mime_type, size=file.size)
-            for file in params.files
-        ),
+        files=tuple(_incoming_file(file.model_dump()) for file in params.files),
         reply_to=params.reply_to,
+        quoted=quoted.about["text"] if quoted else "",
+        quoted_files=tuple(map(_incoming_file, quoted_files)),
         reaction=params.reaction,
         choice=Choice(chosen.request, chosen.verdict, chosen.words) if chosen else None,
     )
@@ -97,8 +99,23 @@ async def _send(call: Call, params: contract.PageSendParams) -> contract.WebSent
         account=DEFAULT_ACCOUNT,
         rate=_SEND_RATE,
     )
-    await Arrival(context, blobs, incoming).handle()
+    await Arrival(context, _StoredFiles(call.fleet.blobs, stored), incoming).handle()
     return contract.WebSent(id=message_id)
+
+
+async def _quoted(call: Call, session: SessionKey, reply_to: str | None) -> ChatEvent | None:
+    """Return the message that is quoted; None without one, or if it is no longer stored."""
+    if reply_to is None:
+        return None
+    event = await call.fleet.web.find(chat_name(session.user, session.thread), reply_to)
+    return event if event and event.kind == "message" else None
+
+
+def _incoming_file(file: Mapping[str, Any]) -> IncomingFile:
+    """Return a stored file in the form that adapters return."""
+    return IncomingFile(
+        id=file["blob"], name=file["name"], mime_type=file["mime_type"], size=file["size"]
+    )
 
 
 async def _show_in_chat(call: Call, session: SessionKey, params: contract.PageSendParams) -> str:
@@ -143,22 +160,20 @@ def _reaction_fields(session: SessionKey, params: contract.PageSendParams) -> di
 
 @dataclass(frozen=True, slots=True)
 class _StoredFiles:
-    """The files of a message, which were stored before the message was sent."""
+    """The files of a message and of the one that it quotes, which are stored already."""
 
     blobs: Blobs
-    sid: str
-    files: Mapping[str, SentFile]
+    files: Mapping[str, tuple[str, Mapping[str, Any]]]
+    """Each file's session and attachment, by the name of its blob."""
 
     async def fetch(self, file: IncomingFile) -> bytes:
         """Return the content of a file."""
-        sent = self.files[file.id]
+        sid, about = self.files[file.id]
         try:
-            stored = Attachment(
-                name=sent.name, mime_type=sent.mime_type, size=sent.size, blob=sent.blob
-            )
+            stored = Attachment.model_validate(about)
         except ValueError:
             raise PlatformRefused("its name or size is not valid.") from None
-        content = await self.blobs.get(self.sid, stored)
+        content = await self.blobs.get(sid, stored)
         if content is None:
             raise PlatformRefused("it is not kept any more: send it again.")
         return content

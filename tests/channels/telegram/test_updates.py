@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
+from remoteclaw.channels.telegram.api import upload
 from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.protocols import Choice, Incoming
 from tests.support.telegram import TelegramBot, file
@@ -108,6 +109,85 @@ async def test_a_quoted_passage_is_kept_as_the_sender_chose_it(
     assert part.quoted == "two"
 
 
+@pytest.mark.parametrize(
+    ("content", "quoted"),
+    [
+        ({"location": {"latitude": 1.5, "longitude": 2.5}}, "(a place: 1.5, 2.5)"),
+        ({"contact": {"phone_number": "+1", "first_name": "Bo"}}, "(a contact: Bo, +1)"),
+        ({"dice": {"emoji": "🎲", "value": 3}}, "(🎲 3)"),
+        (
+            {"checklist": {"title": "Trip", "tasks": [{"id": 1, "text": "tent"}]}},
+            "(a checklist: Trip tent)",
+        ),
+        ({"story": {"chat": {"id": 5, "type": "private"}, "id": 1}}, "(a story, which bots"),
+        ({"new_chat_title": "Other"}, "(A message of a kind that bots can't read.)"),
+    ],
+)
+async def test_a_quoted_message_without_text_is_described(
+    bot: TelegramBot, adapter: TelegramAdapter, content: dict[str, Any], quoted: str
+) -> None:
+    first = bot.say(chat=GROUP, by=8, **content)
+    found = await received(bot, adapter, "this?", chat=GROUP, by=9, reply_to=first)
+
+    assert found.quoted.startswith(quoted)
+    assert (found.reply_to, found.quoted_files) == (str(first), ())
+
+
+@pytest.mark.parametrize("kind", ["document", "photo", "voice", "video"])
+async def test_the_files_of_a_quoted_message_are_fetched_with_it(
+    bot: TelegramBot, adapter: TelegramAdapter, kind: str
+) -> None:
+    first = bot.say("a caption", chat=CHAT, files=[file("a.bin", b"content", kind=kind)])
+    found = await received(bot, adapter, "this?", reply_to=first)
+
+    (quoted,) = found.quoted_files
+    assert (found.files, found.quoted) == ((), "a caption")
+    assert await adapter.fetch(quoted) == b"content"
+
+
+async def test_a_file_that_the_bot_has_sent_is_fetched_when_it_is_quoted(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    await received(bot, adapter, "hello")
+    sent = await adapter._api.ask("sendDocument", chat_id="7", document=upload(b"plot", "plot.txt"))
+    found = await received(bot, adapter, "explain", reply_to=int(sent["message_id"]))
+
+    (quoted,) = found.quoted_files
+    assert (quoted.name, await adapter.fetch(quoted)) == ("plot.txt", b"plot")
+
+
+async def test_one_file_of_a_quoted_album_is_fetched_and_the_agent_knows_of_the_others(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    first = bot.say(chat=CHAT, files=[file("a", b"a", kind="photo")], media_group_id="1")
+    bot.say(chat=CHAT, files=[file("b", b"b", kind="photo")], media_group_id="1")
+    found = await received(bot, adapter, "this?", reply_to=first)
+
+    assert [one.name for one in found.quoted_files] == ["photo-1.jpg"]
+    assert found.quoted.startswith("(One of several files")
+
+
+async def test_a_message_of_another_chat_is_quoted_with_its_author_and_its_file(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    elsewhere = {"id": -100_900, "type": "channel", "title": "News"}
+    origin = {"type": "channel", "date": 1, "chat": elsewhere, "message_id": 4}
+    photo = {"file_id": "f", "file_unique_id": "f", "width": 9, "height": 9}
+    found = await received(
+        bot,
+        adapter,
+        "this?",
+        external_reply={"origin": origin, "chat": elsewhere, "message_id": 4, "photo": [photo]},
+        quote={"text": "two", "position": 4},
+    )
+    story = {"chat": {"id": 5, "type": "private"}, "id": 1}
+    of_story = await received(bot, adapter, "this?", reply_to_story=story)
+
+    assert (found.reply_to, found.quoted) == (None, "(From News, in another chat:)\ntwo")
+    assert [one.id for one in found.quoted_files] == ["f"]
+    assert of_story.quoted == "(a story, which bots can't see)"
+
+
 async def test_a_topic_is_a_thread_and_a_chain_of_replies_is_not(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
@@ -172,8 +252,11 @@ async def test_a_forwarded_message_names_its_author(
 ) -> None:
     origin = {"type": "hidden_user", "date": 1, "sender_user_name": "Bo"}
     found = await received(bot, adapter, "look", forward_origin=origin)
+    place = {"latitude": 1.5, "longitude": 2.5}
+    of_place = await received(bot, adapter, location=place, forward_origin=origin)
 
     assert found.text == "(Forwarded from Bo:)\nlook"
+    assert of_place.text == "(Forwarded from Bo:)\n(a place: 1.5, 2.5)"
 
 
 async def test_files_have_their_names_types_and_sizes(

@@ -61,6 +61,24 @@ async def test_a_person_writes_in_telegram_and_the_agent_answers(
     assert not [call for call in bot.calls() if "refused" in call]
 
 
+async def test_a_reply_to_a_picture_or_file_reaches_the_agent_with_it(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    """In a group, the agent has not received the file before; the bot's own file is a file, too."""
+    await stack.start_worker()
+    channel.start()
+    picture = bot.say(chat=GROUP, by=8, files=[file("x", b"picture", kind="photo")])
+    bot.say(f"@{bot.username} what is this?", chat=GROUP, by=9, reply_to=picture)
+    await eventually(lambda: f"I have photo-{picture}.jpg" in "".join(bot.texts(GROUP)))
+    bot.say("file", chat=ANN)
+    await eventually(lambda: bot.files(ANN))
+    (sent,) = [one["message_id"] for one in bot.chat(ANN) if "document" in one]
+    bot.say("what is in it?", chat=ANN, reply_to=sent)
+
+    await eventually(lambda: "I have hello-from-the-demo.txt" in "".join(bot.texts(ANN)))
+    await settled(stack)
+
+
 async def test_a_burst_in_a_group_is_one_turn_and_delays_no_direct_chat(
     stack: Stack, bot: TelegramBot, directory: Path
 ) -> None:

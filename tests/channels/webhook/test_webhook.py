@@ -318,6 +318,35 @@ async def test_a_stranger_gets_a_pairing_code_and_a_file_is_accepted(
         assert any("a.txt" in text for text in texts if "b.txt" not in text)
 
 
+async def test_the_files_of_a_quoted_message_reach_the_agent_from_a_webhook(
+    stack: Stack, door: Door
+) -> None:
+    files = [{"name": "plan.txt", "content": base64.b64encode(b"the plan").decode()}]
+    own = [{"name": "own.txt", "content": base64.b64encode(b"own").decode()}]
+    about: dict[str, Any] = {
+        "replyTo": "0",
+        "quoted": "see",
+        "quotedFiles": files,
+        "files": own,
+    }
+    assert (await post(door, message("1", "and this?", **about)))[0] == 200
+    # Without its text and files, the quoted message comes from the chat's history.
+    assert (await post(door, message("2", "and that?", replyTo="1")))[0] == 200
+
+    (view,) = await stack.fleet.sessions.list(limit=2)
+    client: Any = stack.fleet.scripts.client
+    found = await client.xrange(keys.inbound(view.sid))
+    first, second = (decode_entry(*entry).message for entry in found)
+    assert [(one.name, one.is_quoted) for one in first.attachments] == [
+        ("own.txt", False),
+        ("plan.txt", True),
+    ]
+    assert await stack.fleet.blobs.get(view.sid, first.attachments[1]) == b"the plan"
+    assert second.quoted is not None
+    assert "own.txt" in second.quoted
+    assert second.quoted.endswith("and this?")
+
+
 async def test_a_voice_message_to_the_webhook_is_transcribed(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:

@@ -46,6 +46,33 @@ async def test_the_next_gateway_delivers_page_messages_at_once(stack: Stack) -> 
     assert "demo agent" in texts[3]
 
 
+async def test_a_reply_to_a_message_of_the_page_reaches_the_agent_with_its_text_and_file(
+    stack: Stack,
+) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door, paged(door, await login(stack, door)) as page:
+        here = await page.call("web.open")
+        await page.call("web.send", {"messageId": "1", "text": "file"})
+        own, answer = await page.event("web.event"), await page.event("web.event")
+        of_file = {"messageId": "2", "text": "what is in it?", "replyTo": answer["id"]}
+        await page.call("web.send", of_file)
+        await page.event("web.event")
+        on_file = await page.event("web.event")
+        of_own = {"messageId": "3", "text": "and that?", "replyTo": own["id"]}
+        await page.call("web.send", of_own)
+        await page.event("web.event")
+        on_own = await page.event("web.event")
+        await page.call("web.send", {"messageId": "4", "text": "odd", "replyTo": "no id"})
+        await page.event("web.event")
+        await page.event("web.event")
+
+    assert [file["name"] for file in answer["files"]] == ["hello-from-the-demo.txt"]
+    assert "I have `hello-from-the-demo.txt`" in on_file["text"]
+    assert "I have" not in on_own["text"]
+    record = await stack.fleet.records.of(here["sid"])
+    assert record.count(b"hello-from-the-demo.txt") > 1
+
+
 async def test_a_repeated_page_message_counts_once_and_a_reconnect_resumes(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door:
