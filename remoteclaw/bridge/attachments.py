@@ -41,6 +41,8 @@ MAX_NAME_CHARS = 60
 
 NOT_GIVEN = "(Your file {name} did not reach the agent: {why}.)"
 NOT_SENT = "(The file {name} could not be sent: {why}.)"
+#: The name of the file that has the whole of an answer that is too long for the chat.
+ANSWER_NAME = "answer.md"
 TOO_MANY = "({count} more files were named; an answer can have at most {most}.)"
 
 
@@ -156,6 +158,19 @@ class TurnFiles:
         if (more := len(wanted) - MAX_ATTACHMENTS) > 0:
             problems.append(TOO_MANY.format(count=more, most=MAX_ATTACHMENTS))
         return taken, problems
+
+    async def keep_answer(self, answer: str) -> Attachment | None:
+        """Store a whole answer as a file; None if the chat or Redis takes no such file.
+
+        Raises `RedisUnavailable` and `LeaseLost`.
+        """
+        content = answer.encode(errors="replace")
+        mime_type = mime_type_of(ANSWER_NAME, content)
+        if self._store is None or refusal_of(self._channel, mime_type, len(content)):
+            return None
+        with contextlib.suppress(RedisRefused):
+            return await self._store.store(ANSWER_NAME, content)
+        return None
 
     async def _take(self, file: Path, room: int) -> Attachment:
         if self._store is None:

@@ -40,6 +40,7 @@ from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, Remo
 from remoteclaw.events import ErrorEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import AgentDeliveryResult, ChannelMessage, Entry, SessionKey, Turn
+from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
     Agents,
     AgentSpec,
@@ -250,7 +251,10 @@ class ChannelBridge:
         if setup.channel.activity == "off":
             callbacks = replace(callbacks, on_activity=None)
         messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
-        delivery = self._delivery(callbacks, first_index, messages)
+        max_messages = None
+        if turn.entries[-1].deliver == "channel":
+            max_messages = profile_of(turn.session.provider).max_messages
+        delivery = self._delivery(callbacks, first_index, messages, max_messages)
         spec = replace(
             setup.spec,
             model=model or setup.spec.model,
@@ -259,7 +263,11 @@ class ChannelBridge:
         return Run(setup, turn, spec, delivery, callbacks, messages)
 
     def _delivery(
-        self, callbacks: BridgeCallbacks, first_index: int, messages: Mapping[str, ChannelMessage]
+        self,
+        callbacks: BridgeCallbacks,
+        first_index: int,
+        messages: Mapping[str, ChannelMessage],
+        max_messages: int | None = None,
     ) -> DeliveryAdapter:
         return DeliveryAdapter(
             chunk_limit=self._setup.channel.chunk_limit,
@@ -267,6 +275,7 @@ class ChannelBridge:
             callbacks=callbacks,
             first_index=first_index,
             messages=messages,
+            max_messages=max_messages,
         )
 
     @contextlib.asynccontextmanager

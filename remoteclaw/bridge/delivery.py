@@ -38,6 +38,12 @@ MAX_ANSWER_CHARS = 1_000_000
 #: At most this many of a turn's tool calls are kept, each with at most this much of its input and
 #: output, in characters: enough for a person, and at most 2.4 million characters in memory.
 MAX_CALLS, MAX_INPUT_CHARS, MAX_OUTPUT_CHARS = 200, 4_000, 8_000
+#: The messages of a long answer after these are sent at its end, when its length is known.
+MAX_STREAMED = 4
+#: The end of an answer that is too long is shown in this many messages.
+END_MESSAGES = 2
+#: Sent before the end of an answer that is too long for the chat.
+LEFT_OUT = "(… {count:,} characters are left out here. The file {name} has the whole answer.)"
 #: Sent before text that replaces delivered text.
 BROKE_OFF = "(The text above was cut off. This replaces it:)"
 
@@ -73,6 +79,8 @@ class Listeners:
         None
     )
     """Stores the files that an answer names; returns them, and notices about rejected files."""
+    keep_answer: Callable[[str], Awaitable[Attachment | None]] | None = None
+    """Stores an answer that is too long for the chat as a file; None if that is impossible."""
     on_permission: Callable[[PermissionEvent, Callable[[], Awaitable[None]]], Awaitable[None]] | (
         None
     ) = None
@@ -99,8 +107,12 @@ class DeliveryAdapter:
         callbacks: BridgeCallbacks,
         first_index: int,
         messages: Mapping[str, ChannelMessage],
+        max_messages: int | None = None,
     ) -> None:
-        """`messages` are those that the agent may quote, by entry; it answers the last of them."""
+        """`messages` are those that the agent may quote, by entry; it answers the last of them.
+
+        A longer answer than `max_messages` is delivered as its beginning, its end and a file.
+        """
         self._listeners = Listeners()
         self._taken_up = list(messages)
         """The entries that the agent has taken up."""
@@ -114,6 +126,11 @@ class DeliveryAdapter:
         self._matched = 0
         """The number of `_chunks` that the text matches: fewer than all after a part of it was
         taken back, until the agent has written it again."""
+        self._max_messages = max_messages
+        self._held: list[str] = []
+        """The complete chunks of the current message that are delivered at its end."""
+        self._shown: list[str] = []
+        """The text of the current message, without directives."""
         self._was_silent = False
         """Whether an earlier message was the silent token."""
         self._messages = messages
@@ -262,6 +279,7 @@ class DeliveryAdapter:
     def _begin_text(self) -> None:
         self._chunker, self._directives = self._new_chunker(), Directives()
         self._text, self._matched = [], 0
+        self._held, self._shown = [], []
 
     async def flush(self) -> None:
         """Deliver the text that is in no message yet."""
@@ -270,13 +288,21 @@ class DeliveryAdapter:
     async def _finish(self, callback: Callable[[ReplyPayload], Awaitable[None]] | None) -> None:
         """Deliver the end of a message, and with it the files that it names."""
         await self._feed(self._directives.finish())
-        last = self._chunker.finish()
+        rest, self._held = [*self._held, self._chunker.finish()], []
         paths, self._directives.attached = self._directives.attached, []
         files: list[Attachment] = []
         problems: list[str] = []
         if paths and self._listeners.take_files:
             files, problems = await self._listeners.take_files(paths)
-        await self._deliver(last, callback, files)
+        if self._is_too_long(rest) and (whole := await self._keep_whole()):
+            rest, left_out = rest[-END_MESSAGES:], rest[:-END_MESSAGES]
+            files.append(whole)
+            text = LEFT_OUT.format(count=sum(map(len, left_out)), name=whole.name)
+            notice = ReplyPayload(text, index=self._next_index, is_ours=True)
+            await self._deliver_payload(notice, callback)
+        for chunk in rest[:-1]:
+            await self._deliver(chunk, callback)
+        await self._deliver(rest[-1], callback, files)
         if problems:
             notice = ReplyPayload("\n".join(problems), index=self._next_index, is_ours=True)
             await self._deliver_payload(notice, callback)
@@ -330,8 +356,24 @@ class DeliveryAdapter:
             self._callbacks.on_live_text(self._next_index, notice)
 
     async def _feed(self, text: str) -> None:
+        if self._max_messages is not None:
+            self._shown.append(text)
         for chunk in self._chunker.feed(text):
-            await self._deliver(chunk, self._callbacks.on_partial_reply)
+            if self._max_messages is not None and self._matched >= MAX_STREAMED:
+                self._held.append(chunk)
+            else:
+                await self._deliver(chunk, self._callbacks.on_partial_reply)
+
+    def _is_too_long(self, rest: Sequence[str]) -> bool:
+        """Whether the current message is too long for the chat, with `rest` still to deliver."""
+        return self._max_messages is not None and (
+            self._matched + len([*filter(None, rest)]) > self._max_messages
+        )
+
+    async def _keep_whole(self) -> Attachment | None:
+        """Store the current message as a file; None if that is impossible."""
+        keep = self._listeners.keep_answer
+        return await keep("".join(self._shown)) if keep else None
 
     @property
     def _reply_to_id(self) -> str | None:

@@ -51,6 +51,7 @@ async def ask_and_deliver(run: Run) -> None:
     )
     listeners = Listeners(
         take_files=files.take,
+        keep_answer=files.keep_answer,
         on_permission=partial(_decide, run, supervisor),
         on_withdrawn=supervisor.withdraw,
         label=lambda event: _label(run, event),

@@ -35,6 +35,8 @@ class ChannelProfile:
     chunk_limit: int = 4000
     """The maximum length of a message, in `chunk_unit`."""
     chunk_unit: Unit = "characters"
+    max_messages: int | None = None
+    """A longer answer is sent as its beginning, its end and a file; None for no limit."""
     formatting: tuple[str, ...] = ()
     """Sentences for the agent about how the channel displays messages."""
     attachment_mb: int = 20

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
 from remoteclaw.bridge.attachments import MAX_IMAGE_BYTES, MAX_IMAGES_BYTES, GivenFile, TurnFiles
+from remoteclaw.bridge.delivery import MAX_STREAMED
 from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -34,6 +35,7 @@ from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.reply import decode_reply
 from remoteclaw.host.files import UnfitFile, mime_type_of, save_file
 from remoteclaw.messages import (
     MAX_ATTACHMENT_BYTES,
@@ -47,7 +49,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import BridgeCallbacks, Part, Reply
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.notices import CONTEXT_LOST
+from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.command import run_command
@@ -740,6 +742,86 @@ async def test_a_full_redis_costs_the_file_but_not_the_answer(sender: Stack) -> 
 
     reply = said(await sender.outcome(accepted))
     assert reply.endswith("could not be sent: there is no room to keep it right now.)")
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_full", "messages"),
+    [
+        ({}, False, 7),
+        ({"attachment_mb": 0}, False, 50),
+        ({"attachment_types": ["image/*"]}, False, 50),
+        ({}, True, 50),
+    ],
+)
+async def test_a_very_long_answer_is_a_file_if_the_chat_and_redis_take_one(
+    sender: Stack, settings: dict[str, Any], is_full: bool, messages: int
+) -> None:
+    telegram = {"token": "1:x", "allow": ["7"], **settings}
+    sender.configure(sender.agent, channels={"telegram": telegram})
+    whole = "\n\n".join(f"{number} " + "word " * 199 for number in range(150)).strip()
+    accepted = await sender.append(whole, provider="telegram", channel_id="7", from_="7")
+    client: Any = sender.fleet.scripts.client
+    used = (await client.info("memory"))["used_memory"]
+    await client.config_set("maxmemory", int(used * 1.5) if is_full else 0)
+
+    await serve(sender, accepted)
+    await client.config_set("maxmemory", 0)
+
+    stream = await client.xrange(keys.reply_stream("telegram", "default"))
+    replies = [decode_reply(entry_id.decode(), fields) for entry_id, fields in stream]
+    assert len(replies) == messages
+    files = [file for reply in replies for file in reply.attachments]
+    assert len(files) == (messages == 7)
+    for file in files:
+        assert await sender.fleet.blobs.get(accepted.session.sid, file) == whole.encode()
+    if not files:
+        shown = "\n\n".join(reply.text for reply in replies)
+        assert shown.split() == whole.split()
+
+
+async def test_a_very_long_answer_is_complete_after_its_worker_was_killed(
+    stack: Stack, directory: Path
+) -> None:
+    """What the first attempt held back is lost with it; the second one delivers all, once."""
+    body = (
+        "turn(); first = not os.path.exists('begun'); open('begun', 'w')\n"
+        "for number in range(150):\n"
+        "    if first and number == 90: turn()\n"
+        "    say(type='text', text=f'{number} ' + 'word ' * 199 + '\\n\\n')\n"
+        "say(type='done'); turn()\n"
+    )
+    workspace = directory / "work"
+    workspace.mkdir()
+    command = list(script(directory, body))
+    agent = {"runtime": "demo", "command": command, "workspace": str(workspace)}
+    stack.configure(agent, lease_s=2)
+    client: Any = stack.fleet.scripts.client
+    stream = keys.reply_stream("telegram", "default")
+
+    async def replies() -> list[Reply]:
+        entries = await client.xrange(stream)
+        return [decode_reply(entry_id.decode(), fields) for entry_id, fields in entries]
+
+    async def has_streamed() -> bool:
+        return len(await replies()) == MAX_STREAMED
+
+    worker = await stack.start_worker()
+    accepted = await stack.append("go", provider="telegram", channel_id="7", from_="7")
+    await eventually(has_streamed)
+    (horse,) = children(worker.pid)
+    os.kill(horse, signal.SIGKILL)
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    outcome = await stack.outcome(accepted)
+    sweeping.cancel()
+
+    assert outcome.status == "done"
+    second = [reply for reply in await replies() if reply.attempt == 2]
+    assert [reply.index for reply in second] == [*range(8)]
+    assert second[0].text == SECOND_TRY
+    ((file,),) = (reply.attachments for reply in second if reply.attachments)
+    content = await stack.fleet.blobs.get(accepted.session.sid, file)
+    assert content is not None
+    assert content.count(b"word") == 150 * 199
 
 
 async def test_the_record_and_the_notes_for_a_new_agent_name_the_files(reader: Stack) -> None:

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge.delivery import (
     BROKE_OFF,
+    END_MESSAGES,
     MAX_ANSWER_CHARS,
     MAX_INPUT_CHARS,
     MAX_OUTPUT_CHARS,
+    MAX_STREAMED,
     Delivered,
     DeliveryAdapter,
+    Listeners,
 )
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
@@ -29,7 +32,7 @@ from remoteclaw.events import (
     ToolResultEvent,
     ToolUseEvent,
 )
-from remoteclaw.messages import ReplyPayload, ToolCall
+from remoteclaw.messages import Attachment, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.hostile import HOSTILE
 from tests.support.stack import message
@@ -225,3 +228,105 @@ async def test_text_that_replaces_undelivered_text_has_no_notice() -> None:
     payloads, _ = await sent(TextEvent("One way"), TextResetEvent(7), TextEvent("Another"), DONE)
 
     assert [payload.text for payload in payloads] == ["Another"]
+
+
+# -- long answers ----------------------------------------------------------------------------------
+
+MAX_MESSAGES = 8
+
+
+async def deliver_long(
+    *events: AgentEvent, takes_file: bool = True
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Deliver the events to a chat with a limit of messages.
+
+    Return the texts that are delivered while the agent writes, those at the end, the names of the
+    files, and the texts of the files.
+    """
+    during: list[str] = []
+    stored: list[str] = []
+
+    async def stream() -> AsyncGenerator[AgentEvent, None]:
+        for event in events:
+            yield event
+
+    async def publish(payload: ReplyPayload) -> None:
+        during.append(payload.text)
+
+    async def keep(answer: str) -> Attachment | None:
+        stored.append(answer)
+        blob = "0" * 32
+        made = Attachment(name="answer.md", mime_type="text/markdown", size=len(answer), blob=blob)
+        return made if takes_file else None
+
+    delivery = DeliveryAdapter(
+        chunk_limit=100,
+        callbacks=BridgeCallbacks(on_partial_reply=publish),
+        first_index=0,
+        messages={"1-0": message("hello")},
+        max_messages=MAX_MESSAGES,
+    )
+    await delivery.process(stream(), Listeners(keep_answer=keep))
+    at_end = [payload for payload in delivery.payloads if not payload.delivered]
+    assert [payload.index for payload in delivery.payloads] == [*range(len(delivery.payloads))]
+    files = [file.name for payload in delivery.payloads for file in payload.attachments]
+    assert not files or delivery.payloads[-1].attachments
+    return during, [payload.text for payload in at_end], files, stored
+
+
+def words(count: int) -> str:
+    return " ".join(f"word{number:04}" for number in range(count))
+
+
+@pytest.mark.parametrize("step", [7, 10_000])
+async def test_a_very_long_answer_is_its_beginning_its_end_and_a_file(step: int) -> None:
+    whole = words(500)
+    pieces = [whole[at : at + step] for at in range(0, len(whole), step)]
+    during, at_end, files, stored = await deliver_long(*map(TextEvent, pieces), DONE)
+
+    assert (len(during), len(at_end)) == (MAX_STREAMED, 1 + END_MESSAGES)
+    assert (files, stored) == (["answer.md"], [whole])
+    assert whole.startswith(" ".join(during))
+    assert whole.endswith(" ".join(at_end[1:]))
+    shown = len(" ".join(during)) + len(" ".join(at_end[1:]))
+    assert at_end[0].startswith("(… ")
+    count = int(at_end[0].split()[1].replace(",", ""))
+    assert abs(count - (len(whole) - shown)) <= 60, "white space between messages"
+    assert len(during) + len(at_end) + len(files) == MAX_MESSAGES
+
+
+@pytest.mark.parametrize(("count", "takes_file"), [(60, True), (500, False)])
+async def test_an_answer_within_the_limit_or_without_a_file_is_delivered_in_messages(
+    count: int, takes_file: bool
+) -> None:
+    whole = words(count)
+    during, at_end, files, stored = await deliver_long(
+        TextEvent(whole), DONE, takes_file=takes_file
+    )
+
+    assert len(during) == MAX_STREAMED, "the messages after these are sent at the end"
+    assert " ".join([*during, *at_end]) == whole
+    assert files == []
+    assert bool(stored) is not takes_file
+
+
+async def test_text_that_a_long_answer_takes_back_is_neither_lost_nor_in_the_file() -> None:
+    whole = words(500)
+    taken_back = (TextEvent(whole + " wrong"), TextResetEvent(len(words(300)) + 6))
+    rest = whole[len(whole) - len(words(300)) :]
+    during, at_end, files, stored = await deliver_long(*taken_back, TextEvent(rest), DONE)
+
+    assert stored == [whole]
+    assert files == ["answer.md"]
+    assert (len(during), len(at_end)) == (MAX_STREAMED, 1 + END_MESSAGES)
+
+
+async def test_each_of_two_answers_of_a_turn_has_its_own_messages_and_file() -> None:
+    first, second = words(500), words(501)
+    during, at_end, files, stored = await deliver_long(
+        TextEvent(first), AnswerEndEvent(), TextEvent(second), DONE
+    )
+
+    assert stored == [first, second]
+    assert files == ["answer.md", "answer.md"]
+    assert (len(during), len(at_end)) == (2 * MAX_STREAMED + 1 + END_MESSAGES, 1 + END_MESSAGES)

@@ -5,6 +5,7 @@ from remoteclaw.protocols import ChannelProfile
 PROFILE = ChannelProfile(
     chunk_limit=4000,  # Telegram allows 4096; the rest leaves room for a line before the text
     chunk_unit="utf16",
+    max_messages=8,  # half a minute of deliveries, and more than people read on a telephone
     formatting=(
         "The user reads in Telegram, mostly on a telephone: short paragraphs, narrow code.",
         "It shows bold, italic, strikethrough, links, quotes, lists and code; a heading is a bold "

@@ -79,6 +79,43 @@ async def test_a_reply_to_a_picture_or_file_reaches_the_agent_with_it(
     await settled(stack)
 
 
+async def test_a_very_long_answer_is_few_messages_and_a_file(
+    stack: Stack, bot: TelegramBot, directory: Path
+) -> None:
+    body = (
+        "turn()\n"
+        "for number in range(150): say(type='text', text=f'{number} ' + 'word ' * 199 + '\\n\\n')\n"
+        "say(type='done')\n"
+        "turn()\n"
+    )
+    channel = Channel(stack, bot)
+    channel.configure(agent={"runtime": "demo", "command": list(script(directory, body))})
+    await stack.start_worker()
+    process = channel.start()
+    try:
+        bot.fault("sendDocument", "held")
+        bot.say("go", chat=ANN)
+        await eventually(bot.held)
+        process.kill()
+        process.wait()
+        bot.release()
+        channel.start()
+        await eventually(lambda: bot.files(ANN))
+        await settled(stack)
+    finally:
+        channel.end()
+
+    ours = [one for one in bot.chat(ANN) if one["from"]["id"] == bot.id]
+    assert len(ours) == 8, "50 without the limit"
+    (whole,) = bot.files(ANN).values()
+    assert whole.decode().split("\n\n") == [
+        *(f"{number} " + "word " * 199 for number in range(150)),
+        "",
+    ]
+    assert bot.texts(ANN)[0].startswith("0 word")
+    assert bot.texts(ANN)[-2].split()[-200] == "149"
+
+
 async def test_a_burst_in_a_group_is_one_turn_and_delays_no_direct_chat(
     stack: Stack, bot: TelegramBot, directory: Path
 ) -> None:
