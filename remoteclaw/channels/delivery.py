@@ -31,6 +31,7 @@ from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply
 
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 FILE_GONE = "it is not kept any more"
+STOPPED = "/stop dropped the answer from its message {number} on."
 UNKNOWN = "It was perhaps sent: after {tries} tries it is unknown whether the platform has it."
 
 #: An answer replaces a preview that is at most this old, in seconds. An edit notifies nobody, and a
@@ -80,6 +81,10 @@ class _ReplyGone(Exception):
     """Raised if the reply left the stream: it was dropped, or another adapter delivered it."""
 
 
+class _ReplyStopped(Exception):
+    """Raised if people stopped the session, so that the rest of the reply is not sent."""
+
+
 class Delivery:
     """The delivery of one reply."""
 
@@ -113,6 +118,9 @@ class Delivery:
             await self._send_all()
         except _ReplyGone:
             return None
+        except _ReplyStopped:
+            letter = DeliveryFailure("stopped", STOPPED.format(number=reply.index + 1))
+            return DeliveryResult(self._ids(), self._last_text_id(), given_up=letter)
         except PlatformRefused as refusal:
             return self._give_up("refused", _without_surrogates(str(refusal)))
         except PlatformUnknown as unknown:
@@ -206,6 +214,7 @@ class Delivery:
             return None
         while is_quiet or preview.is_fresh:
             async with self._budget.attempt(reply.channel_id):
+                await self._ensure_wanted()
                 await self._reader.ensure_claim()
                 try:
                     sent = await adapter.replace(reply, part, message_id=preview.message_id)
@@ -256,7 +265,11 @@ class Delivery:
                     return sent
 
     async def _begin(self, part: Part) -> bool:
-        """Mark that `part` is about to be sent. Return False if it has already been sent."""
+        """Mark that `part` is about to be sent. Return False if it has already been sent.
+
+        Raises `_ReplyGone` and `_ReplyStopped`.
+        """
+        await self._ensure_wanted()
         if self._adapter.has_keys:
             await self._reader.ensure_claim()
             return True
@@ -275,6 +288,11 @@ class Delivery:
             self._stored, self._mark = stored, Mark.decode(stored)
             if self._mark.is_begun:
                 self._doubt()
+
+    async def _ensure_wanted(self) -> None:
+        """Raise `_ReplyStopped` if people have stopped the answer since it was written."""
+        if await self._reader.is_stopped(self._reply):
+            raise _ReplyStopped
 
     def _doubt(self) -> None:
         """Count an attempt with an unknown outcome. Raises `PlatformUnknown` at the limit."""

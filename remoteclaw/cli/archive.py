@@ -197,7 +197,14 @@ async def forget_session(fleet: "Fleet", session: str) -> None:
 @session_argument
 @with_fleet
 async def stop(fleet: "Fleet", session: str) -> None:
-    """Stop a session's running turn and its waiting messages."""
-    count = await fleet.sessions.stop(await fleet.sessions.find(session))
+    """Stop a session's running turn, its waiting messages, and replies that are not sent yet."""
+    sid = await fleet.sessions.find(session)
+    view = await fleet.sessions.view(sid)
+    unsent = await fleet.replies.unsent(view.key) if view else 0
+    count = await fleet.sessions.stop(sid)
     messages = "message" if count == 1 else "messages"
-    echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
+    if count or not unsent:
+        echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
+    if unsent:
+        messages = "message" if unsent == 1 else "messages"
+        echo(f"Dropping {unsent} {messages} of the answer, not sent yet.")

@@ -32,12 +32,19 @@ async def _help(call: CommandCall) -> CommandReply:
 
 
 async def _stop(call: CommandCall) -> CommandReply:
+    unsent = await call.fleet.replies.unsent(call.session)
     count = await call.fleet.sessions.stop(call.session.sid, call=call.id)
+    texts = []
     if call.withdrawn:
         messages = "message was" if call.withdrawn == 1 else "messages were"
-        return CommandReply(f"{call.withdrawn} {messages} withdrawn before the agent got it.")
+        texts.append(f"{call.withdrawn} {messages} withdrawn before the agent got it.")
+    if unsent:
+        messages = "message" if unsent == 1 else "messages"
+        texts.append(f"I drop what is not sent yet of my answer: {unsent} {messages}.")
+    if not texts and not count:
+        texts.append("Nothing runs here.")
     # Each stopped message gets a reply of its own that says so.
-    return CommandReply("" if count else "Nothing runs here.")
+    return CommandReply(" ".join(texts))
 
 
 async def _new(call: CommandCall) -> CommandReply:
@@ -65,7 +72,9 @@ COMMANDS: Mapping[str, CommandSpec] = {
     spec.name: spec
     for spec in (
         CommandSpec("help", "Show the commands.", _help),
-        CommandSpec("stop", "Stop the running turn, and drop the waiting messages.", _stop),
+        CommandSpec(
+            "stop", "Stop the running turn; drop waiting messages and what is not sent.", _stop
+        ),
         CommandSpec(
             "new", "Begin a new conversation; the running turn is stopped.", _new, "[TEXT]"
         ),

@@ -84,7 +84,8 @@ class DeliveryFailure:
     """The reason why a reply will not be delivered."""
 
     category: str
-    """`refused`, or `unknown` if the reply may have been delivered."""
+    """`refused`; `unknown` if the reply may have been delivered; `stopped` if people want it no
+    more."""
     why: str
     """The reason, as a sentence."""
     mark: Mark | None = None
@@ -232,6 +233,16 @@ class ReplyReader:
         """Return the content of a reply's file; None if it is no longer stored."""
         return await self._blobs.get(reply.sid, file, deadline=lambda: math.inf)
 
+    async def is_stopped(self, reply: Reply) -> bool:
+        """Whether a reply of a turn must not be sent any more: its session was stopped later."""
+        if not reply.is_stoppable:
+            return False
+        client, state = self._scripts.client, keys.state(reply.sid)
+        stopped_ms = await self._scripts.call(
+            client.hget, state, "replies_stopped_ms", deadline=math.inf
+        )
+        return stopped_ms is not None and reply.at_ms <= int(stopped_ms)
+
     async def seconds_left(self, operation: Operation) -> float:
         """Return the time that is left to begin an operation, in seconds."""
         return (operation.expires_ms - await self._scripts.now_ms(deadline=math.inf)) / 1000
@@ -341,9 +352,9 @@ class ReplyReader:
         `ids` are the platform's ids of its parts; the origin of each is stored. `shown` is the id
         of the part with the end of the text, and `preview` the id of a preview that became a part.
         The files are deleted, except for `kept`. If a call sent the reply, `answer` (JSON) is
-        stored for the caller; otherwise a reply with a `failure` becomes a dead letter. A delivered
-        reply is added to the chat's history, which is kept for `history_ms`. Raises `LeaseLost` if
-        another adapter took over.
+        stored for the caller; otherwise a reply with a `failure` becomes a dead letter, unless it
+        was stopped. A delivered reply is added to the chat's history, which is kept for
+        `history_ms`. Raises `LeaseLost` if another adapter took over.
         """
         if reply.card:  # the request still needs its file
             kept = reply.attachments
@@ -352,7 +363,7 @@ class ReplyReader:
         if failure and not entries and reply.call is None:
             entries = [reply.turn]  # this is not the turn's last message, which has the entries
         origin = {"sid": reply.sid, "turn": reply.turn, "entries": entries, "call": reply.call}
-        is_dead_letter = failure and reply.call is None
+        is_dead_letter = failure and failure.category != "stopped" and reply.call is None
         is_seen = not failure and (reply.text or reply.attachments)
         place = ChatPlace(self.provider, self.account, reply.channel_id, reply.thread_id)
         history = keys.history(self.provider, self.account, reply.channel_id)

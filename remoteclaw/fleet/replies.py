@@ -1,5 +1,6 @@
 """The reply streams of a fleet: their readers, and the replies that are not delivered yet."""
 
+import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ import orjson
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.reader import CLAIM_MS, ReplyReader
+from remoteclaw.fleet.reply import NewerReply, decode_reply
+from remoteclaw.messages import SessionKey
 
 #: The number of replies that are read or dropped at once: each may have some MB.
 PAGE = 64
@@ -112,6 +115,21 @@ class Replies:
         """Return the number of an account's undelivered replies."""
         stream = keys.reply_stream(provider, account)
         return int(await self._scripts.call(self._scripts.client.xlen, stream))
+
+    async def unsent(self, session: SessionKey) -> int:
+        """Return the number of a session's undelivered replies that `/stop` drops.
+
+        Only the newest `PAGE` replies of the account are counted.
+        """
+        stream = keys.reply_stream(session.provider, session.account)
+        client = self._scripts.client
+        entries = await self._scripts.call(client.xrevrange, stream, count=PAGE)
+        count = 0
+        for entry_id, fields in entries:
+            with contextlib.suppress(KeyError, TypeError, ValueError, NewerReply):
+                reply = decode_reply(entry_id.decode(), fields)
+                count += reply.sid == session.sid and reply.is_stoppable
+        return count
 
     async def _streams(self) -> list[tuple[str, str, str]]:
         """Return the name, provider and account of all reply streams, sorted by name."""

@@ -137,6 +137,16 @@ class Reply:
     """Whether the reply is an aside: it is sent during a turn and is no part of its answer."""
 
     @property
+    def at_ms(self) -> int:
+        """The time at which the reply was put on its stream, in milliseconds on Redis' clock."""
+        return int(self.id.partition("-")[0])
+
+    @property
+    def is_stoppable(self) -> bool:
+        """Whether the reply is a message of an answer, which `/stop` drops while it is not sent."""
+        return bool(self.turn and (self.text or self.attachments)) and not (self.call or self.card)
+
+    @property
     def is_apart(self) -> bool:
         """Whether the reply is no part of a turn's answer: an aside, or a tool's message."""
         return self.call is not None or self.is_aside

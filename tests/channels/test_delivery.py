@@ -12,14 +12,16 @@ import orjson
 import pytest
 
 from remoteclaw.channels import budget
+from remoteclaw.channels.delivery import Delivery, Preview
 from remoteclaw.channels.relay import relay
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, PlatformAway, PlatformRefused, PlatformUnknown
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.reader import CLAIM_MS, Mark, ReplyReader
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import ChatPlace, SessionKey
-from remoteclaw.protocols import Part, Reply, Sent
+from remoteclaw.protocols import Live, Part, Place, Reply, Sent
 from tests.support.cli import run
 from tests.support.leases import answered
 from tests.support.platform import Platform, PlatformAdapter, Recipient
@@ -637,6 +639,112 @@ async def test_a_keyed_send_is_not_retried_forever(
     (letter,) = await stack.fleet.dead_letters.list()
     assert (letter.text, letter.category) == ("one", "unknown")
     assert "after 60 tries it is unknown" in letter.detail
+
+
+# -- stops ----------------------------------------------------------------------------------------
+
+
+async def test_a_stop_drops_what_is_not_sent_of_an_answer_and_its_outcome_says_so(
+    stack: Stack, platform: Platform
+) -> None:
+    platform.tell(stops="send after")
+    async with platform.served(stack.fleet):
+        accepted = await answered(stack.fleet, "one", from_="bo", channel_id="chat")
+        session = accepted.session
+        texts = ("two", "three")
+        await queue_turn(stack, accepted, *texts)
+        await eventually(lambda: platform.did("held"))
+        assert await stack.fleet.replies.unsent(session) == 3, "the first one is being sent"
+        place = session.place
+        await stack.fleet.calls.send_notice(place, "a notice", name="1")
+        await stack.fleet.sessions.stop(session.sid)
+        platform.tell()
+        await wait_until_empty(stack)
+        await answered(stack.fleet, "four", from_="bo", channel_id="chat")
+        await wait_until_empty(stack)
+
+    assert platform.texts == ["one", "a notice", "four"]
+    assert not await stack.fleet.dead_letters.count()
+    outcome = await stack.outcome_so_far(accepted)
+    why = "/stop dropped the answer from its message 2 on."
+    assert [step.detail for step in outcome.steps if step.name == "undelivered"] == [why]
+    assert await stack.fleet.replies.unsent(session) == 0
+
+
+async def queue_turn(stack: Stack, accepted: Accepted, *texts: str) -> None:
+    """Queue further messages of the turn of `accepted`."""
+    client: Any = stack.fleet.scripts.client
+    for index, text in enumerate(texts, 1):
+        payload = reply_payload(
+            accepted.session.place,
+            text,
+            sid=accepted.session.sid,
+            turn=accepted.entry_id,
+            attempt=1,
+            index=index,
+        )
+        await client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
+
+
+async def test_a_stop_ends_a_reply_between_its_parts_and_drops_its_files(
+    stack: Stack, platform: Platform
+) -> None:
+    platform.tell(stops="send after")
+    file = await stack.fleet.blobs.put(SID, "plot.png", b"plot")
+    async with platform.served(stack.fleet):
+        accepted = await answered(stack.fleet, "one", file)
+        await eventually(lambda: platform.did("held"))
+        await stack.fleet.sessions.stop(accepted.session.sid)
+        platform.tell()
+        await wait_until_empty(stack)
+
+    assert platform.texts == ["one"]
+    assert not platform.did("file")
+    assert not await stack.fleet.dead_letters.count()
+    names = [step.name for step in (await stack.outcome_so_far(accepted)).steps]
+    assert "undelivered" in names
+
+
+async def test_a_stopped_answer_does_not_replace_its_preview(
+    stack: Stack, platform: Platform, directory: Path
+) -> None:
+    adapter = PlatformAdapter(directory / "platform")
+    accepted = await answered(stack.fleet, "one", channel_id="chat-1")
+    reader = stack.fleet.replies.reader("test", "default")
+    async with contextlib.aclosing(reader.replies()) as replies:
+        reply = await anext(replies)
+    place = Place("chat-1")
+    message_id = await adapter.preview(place, Live(text="o"), message_id=None)
+    await stack.fleet.sessions.stop(accepted.session.sid)
+
+    preview = Preview(place, reply.sid, message_id, since_ms=now_ms())
+    result = await Delivery(reader, adapter, budget.Budget("x"), reply, preview).run()
+
+    assert result is not None
+    assert result.given_up is not None
+    assert (result.given_up.category, platform.delivered) == ("stopped", [])
+
+
+async def test_a_stop_drops_a_reply_that_a_platform_with_keys_does_not_take(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(budget, "MAX_PAUSE_S", 0.01)
+
+    class Away(Keyed):
+        async def send(self, reply: Reply, *_: object, **__: object) -> Sent:
+            tried.append(reply.text)
+            raise PlatformAway("It is out of order.")
+
+    tried = list[str]()
+    accepted = await answered(stack.fleet, "one")
+    async with relayed(stack, Away()):
+        await eventually(lambda: tried)
+        await stack.fleet.sessions.stop(accepted.session.sid)
+        await wait_until_empty(stack)
+
+    names = [step.name for step in (await stack.outcome_so_far(accepted)).steps]
+    assert "undelivered" in names
 
 
 # -- refusals -------------------------------------------------------------------------------------

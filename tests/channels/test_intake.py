@@ -77,6 +77,37 @@ async def test_commands_are_answered_while_a_turn_runs(stack: Stack, channel: Te
     await wait_for_reply(channel, "alice", "topped")
 
 
+async def test_a_stop_drops_the_rest_of_an_answer_that_is_being_delivered(
+    stack: Stack, channel: TestChannel
+) -> None:
+    """The turn has ended, but its messages arrive one after the other."""
+    await stack.start_worker()
+    channel.start()
+    channel.platform.tell(stops="replace after")
+    channel.platform.say("alice", "alice", "long")
+    await eventually(lambda: channel.platform.did("held"))
+    (session,) = [view.key for view in await stack.fleet.sessions.list(limit=1)]
+
+    async def has_ended() -> bool:
+        view = await stack.fleet.sessions.view(session.sid)
+        return bool(view and view.status == "idle")
+
+    await eventually(has_ended)
+    unsent = await stack.fleet.replies.unsent(session)
+    channel.platform.say("alice", "alice", "/stop")
+    await eventually(lambda: len(channel.platform.did("said")) == 2)
+
+    async def is_stopped() -> bool:
+        return bool(await stack.fleet.replies.waiting("test", "default") > unsent)
+
+    await eventually(is_stopped)
+    channel.platform.tell()
+
+    await wait_for_reply(channel, "alice", f"not sent yet of my answer: {unsent} messages.")
+    assert unsent > 2
+    assert len(channel.texts("alice")) == 2, "the part that was being sent, and the reply to /stop"
+
+
 async def test_a_second_channel_process_takes_over_when_the_first_ends(
     stack: Stack, channel: TestChannel
 ) -> None:

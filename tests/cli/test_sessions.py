@@ -11,7 +11,7 @@ from remoteclaw.config.model import DropPolicy, QueueMode
 from remoteclaw.fleet import keys
 from tests.support.cli import refused, run
 from tests.support.leases import started_task
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 
 
 async def test_a_session_can_be_labelled(stack: Stack) -> None:
@@ -113,6 +113,11 @@ async def test_stop_ends_the_turn_of_a_session(stack: Stack) -> None:
 
     assert result.stdout == "Stopping 1 message.\n"
     assert (await stack.outcome(accepted)).status == "stopped"
+    # No adapter has sent its text, and the sentence that it was stopped.
+    assert run(stack, "stop", accepted.session.sid[:8]).stdout == (
+        "Dropping 2 messages of the answer, not sent yet.\n"
+    )
+    await stack.fleet.scripts.client.delete(REPLIES)
     assert run(stack, "stop", accepted.session.sid[:8]).stdout == "There was nothing to stop.\n"
 
 

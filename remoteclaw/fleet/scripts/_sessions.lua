@@ -63,10 +63,12 @@ local function add_child(children, sid, idle, known_ms)
   redis.call('PEXPIRE', children, known_ms)
 end
 
--- Stop everything that a session has accepted so far. With `is_unwanted`, its result is not reported either.
+-- Stop everything that a session has accepted so far, and the delivery of its turns' replies. With `is_unwanted`, its
+-- result is not reported either.
 -- → the number of stopped entries; 0 if nothing was unfinished, or if the turn had just finished
 local function stop_session(sid, state, inbound, is_unwanted)
   void_asks(sid, nil, 'It was stopped.')
+  if redis.call('EXISTS', state) == 1 then redis.call('HSET', state, 'replies_stopped_ms', now_ms()) end
   local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
   if not newest[1] then return 0 end
   redis.call('HSET', state, 'stop_entry', newest[1][1])
