@@ -15,6 +15,7 @@ from remoteclaw.messages import (
     MAX_TIMESTAMP_MS,
     ChannelMessage,
     SessionKey,
+    shows_nothing,
 )
 from tests.support.rows import for_each
 from tests.support.stack import message
@@ -238,3 +239,21 @@ def test_a_timeout_names_the_exceeded_limit(overdue: Overdue, beginning: str) ->
 
     assert text.startswith(beginning)
     assert f"(Limit: {overdue.setting}.)" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " \n", "\u200b", "\u2800", "\ufeff\u2060", "**\u200b**", "`\u200b`", "&#8203;"),
+        *("&nbsp; &zwnj;", "****", "> ", "- ", "# ", "```\n```", "---", "| |\n|-|\n", "~~~"),
+    ],
+)
+def test_a_text_of_markup_and_zero_width_characters_shows_nothing(text: str) -> None:
+    assert shows_nothing(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "…", "?", "👍", "[]", "`*`", "```\n---\n```", "\\*", "[a]: https://x.y", "é", "1"]
+)
+def test_a_text_with_a_visible_character_shows_something(text: str) -> None:
+    assert not shows_nothing(text)

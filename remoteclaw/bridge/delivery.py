@@ -30,7 +30,7 @@ from remoteclaw.events import (
     ToolUseEvent,
     UsageEvent,
 )
-from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
+from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall, shows_nothing
 from remoteclaw.protocols import BridgeCallbacks, Unit
 
 #: The maximum length of an answer, in characters: a runaway agent must not fill Redis.
@@ -395,7 +395,9 @@ class DeliveryAdapter:
         callback: Callable[[ReplyPayload], Awaitable[None]] | None,
         files: Sequence[Attachment] = (),
     ) -> None:
-        """Deliver a chunk and files; a chunk that was delivered before is skipped."""
+        """Deliver a chunk and files; a chunk that was delivered before, or is blank, is skipped."""
+        if shows_nothing(text):
+            text = ""
         delivered = self._chunks[self._matched : self._matched + 1]
         if text and delivered == [text]:
             text = ""

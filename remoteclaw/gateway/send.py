@@ -27,7 +27,7 @@ from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
 from remoteclaw.host.terminal import shortened
-from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name
+from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name, shows_nothing
 from remoteclaw.protocols import FILES
 from remoteclaw.tools.chats import MessageSent
 
@@ -66,8 +66,8 @@ async def send(
     """
     for place in places:
         _check_may_send(call, place)
-    if message.source is None and not message.text.strip():
-        raise CallRefused("INVALID_REQUEST", "The message is empty.")
+    if message.source is None and shows_nothing(message.text):
+        raise CallRefused("INVALID_REQUEST", "The message is empty: its text shows nothing.")
     parts = [
         _chunks(call.config.channel(place.provider), _attributed(call, place, message.text))
         or [""]  # a file needs no text

@@ -1,7 +1,9 @@
 """Messages of a chat, and their files, in the same form for every platform."""
 
+import html
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -26,6 +28,8 @@ __all__ = [
     "Reaction",
     "channel_name",
     "file_name",
+    "is_blank",
+    "shows_nothing",
 ]
 
 #: The maximum size of a message's text, in bytes of UTF-8.
@@ -106,6 +110,27 @@ def file_name(wanted: str) -> str:
 _NOT_IN_NAMES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 #: The longest ending, with its dot, that a shortened name of a file keeps, in bytes.
 MAX_ENDING_BYTES = 16
+
+
+#: The Unicode categories of characters that are not visible by themselves: control and format
+#: characters, spaces, and marks that belong to the character before them.
+_INVISIBLE = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp", "Mn", "Me"))
+#: Characters of other categories that are blank, too: fillers.
+_FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+#: Markdown's own characters, and code that consists of them and is shown.
+_MARKUP = frozenset("*_~`#>|-+")
+_CODE = re.compile(r"`[^`]*[*_~#>|+-][^`]*`")
+
+
+def is_blank(text: Iterable[str]) -> bool:
+    """Whether a text has no visible character, but for example spaces or zero-width characters."""
+    return all(c in _FILLERS or unicodedata.category(c) in _INVISIBLE for c in text)
+
+
+def shows_nothing(markdown: str) -> bool:
+    """Whether a Markdown text shows nothing, because it is blank or has only markup."""
+    shown = html.unescape(markdown) if "&" in markdown else markdown
+    return is_blank(c for c in shown if c not in _MARKUP) and not _CODE.search(markdown)
 
 
 def channel_name(value: str) -> str:

@@ -15,7 +15,7 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.methods.chats import HANDLERS
-from remoteclaw.messages import ReplyPayload
+from remoteclaw.messages import ReplyPayload, shows_nothing
 from tests.support.failpoints import Proxy
 from tests.support.hostile import HOSTILE
 from tests.support.platform import Platform
@@ -248,7 +248,9 @@ async def test_a_long_message_is_split_into_chunks(
 
 async def test_a_message_of_a_tool_is_sent_literally(served: Platform, turn: Turn) -> None:
     """Directives, which answers may contain, have no effect in a tool's message."""
-    texts = [text for text in HOSTILE if len(text) < 4000 and is_text(text) and text.strip()]
+    texts = [
+        text for text in HOSTILE if len(text) < 4000 and is_text(text) and not shows_nothing(text)
+    ]
     for number, text in enumerate(texts):
         await turn.call("message_send", target=f"chat-{number}", message=text)
 
@@ -258,11 +260,12 @@ async def test_a_message_of_a_tool_is_sent_literally(served: Platform, turn: Tur
         assert (post.quotes, post.files) == (None, {})
 
 
+@pytest.mark.parametrize("text", [" \n\t ", "\u200b", "**\u200b**"])
 async def test_an_empty_message_of_a_tool_is_refused(
-    stack: Stack, served: Platform, turn: Turn
+    stack: Stack, served: Platform, turn: Turn, text: str
 ) -> None:
     with pytest.raises(CallRefused, match="The message is empty"):
-        await turn.call("message_send", target="chat-2", message=" \n\t ")
+        await turn.call("message_send", target="chat-2", message=text)
 
     assert served.events == []
 

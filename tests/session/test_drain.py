@@ -92,7 +92,10 @@ async def test_a_reply_for_the_caller_is_not_sent_to_the_chat(stack: Stack) -> N
     assert await published(stack) == []
 
 
-@pytest.mark.parametrize(("answer", "notices"), [("", 0), ("[[attach:none.txt]]", 1)])
+@pytest.mark.parametrize(
+    ("answer", "notices"),
+    [("", 0), ("\u200b", 0), ("> **\u2060**", 0), ("[[attach:none.txt]]", 1)],
+)
 async def test_a_person_gets_a_notice_if_the_agent_replies_nothing(
     stack: Stack, directory: Path, answer: str, notices: int
 ) -> None:

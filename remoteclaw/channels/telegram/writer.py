@@ -24,6 +24,7 @@ from remoteclaw.markdown import (
     Table,
     blocks_of,
 )
+from remoteclaw.messages import is_blank, shows_nothing
 
 #: Telegram's limits for a message: its length in units of UTF-16, and the number of its entities.
 #: Further entities are ignored.
@@ -71,12 +72,12 @@ class FormattedText:
 
 
 def write(markdown: str) -> tuple[FormattedText, ...]:
-    """Return a Markdown text as messages, in order; none if it has only white space."""
+    """Return a Markdown text as messages, in order; none if it has no visible character."""
     clean = markdown.translate(_REMOVED)
     page = _Page()
     page.blocks(blocks_of(clean))
-    if not page.text.strip():  # only an empty picture or a link definition: show the Markdown
-        page = _Page([clean])
+    if is_blank(page.text):  # perhaps an empty picture or a link definition: show the Markdown
+        page = _Page([] if shows_nothing(clean) else [clean])
     return tuple(_split(page))
 
 
@@ -245,7 +246,7 @@ def _split(page: _Page) -> Iterator[FormattedText]:
         until = _cut(text, begin, _farthest(units, entities, begin, end), page.breaks)
         shown = text[begin:until].rstrip()
         stop = begin + len(shown)
-        if shown:
+        if not is_blank(shown):
             yield FormattedText(shown, tuple(_within(entities, units, begin, stop)))
         begin = until
 

@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoteclaw.channels.telegram.writer import MAX_ENTITIES, MAX_UNITS, FormattedText, write
+from remoteclaw.messages import is_blank
 
 
 def entities_of(text: FormattedText) -> list[tuple[str, str]]:
@@ -111,17 +112,27 @@ def test_characters_that_telegram_removes_shift_no_entity(character: str) -> Non
     assert entities_of(text) == [("bold", "bold")]
 
 
-@pytest.mark.parametrize("invisible", ["", " \n ", "\x00", "\u202e"])
+@pytest.mark.parametrize(
+    "invisible", ["", " \n ", "\x00", "\u202e", "\u200b", "**\u200b**", "```\n```"]
+)
 def test_text_without_visible_characters_makes_no_message(invisible: str) -> None:
     assert write(invisible) == ()
 
 
-@pytest.mark.parametrize("markdown", ["![](https://x.y/z.png)", "[a]: https://x.y", "```\n```"])
+@pytest.mark.parametrize(
+    "markdown",
+    ["![](https://x.y/z.png)", "[a]: https://x.y", "[\u200b](https://x.y)", "`---`"],
+)
 def test_every_message_has_visible_characters(markdown: str) -> None:
     texts = write(markdown)
 
     assert texts
-    assert all(text.text.strip() for text in texts)
+    assert not any(is_blank(text.text) for text in texts)
+
+
+@given(st.lists(st.sampled_from(["\u200b", "\u2800", "\n\n", "**", "> ", "x"])).map("".join))
+def test_no_message_is_blank(markdown: str) -> None:
+    assert not any(is_blank(text.text) for text in write(markdown))
 
 
 PIECES = "** * ` ~~ ``` [x](https://a.b) [ ]( 😀 word <b> é".split()
