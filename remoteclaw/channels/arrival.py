@@ -27,6 +27,11 @@ NO_TRANSCRIPTION = (
     "says what to do with the file."
 )
 HOW_TO_TRANSCRIBE = "`[channels.{channel}] transcribe` names a command that transcribes them."
+UNREAD = "Your message was not read: {problem}. Send text, or a file."
+ANONYMOUS = (
+    "This group has no access yet. I can't see who you are, because you write anonymously: if you "
+    "own me, `/pair` under your own name lets everybody in this group write to me."
+)
 FAILED = (
     "Your message was not taken: something failed here, and the log says where. It will not be "
     "tried again."
@@ -93,8 +98,25 @@ class Arrival(Report):
                 await self._offer_pairing()
             case Verdict.NEW_GROUP if incoming.is_message:
                 await self._admit(access, only_pairing=True)
+            case Verdict.IGNORED if incoming.is_message:
+                await self._ignore()
             case Verdict.NOT_FOR_US if incoming.is_message:
                 await self.note_handled(self.session_of(access, incoming), "~")
+
+    async def _ignore(self) -> None:
+        """Log why a message gets no answer. An anonymous sender may be an owner, and is told."""
+        incoming, place = self.incoming, f"{self.context.provider}/{self.context.account}"
+        if incoming.is_bot:
+            log.info("a message in chat %s of %s is ignored: a bot wrote it", incoming.chat, place)
+        elif incoming.is_group and incoming.is_for_us:
+            log.info(
+                "a message in group %s of %s is ignored: the group has no access, which an owner "
+                "gives with /pair there",
+                incoming.chat,
+                place,
+            )
+            if incoming.is_anonymous:
+                await self.reply(ANONYMOUS, call=(incoming.chat, "anonymous"))
 
     @property
     def _response(self) -> Response:
@@ -117,6 +139,8 @@ class Arrival(Report):
         if code := await self.context.fleet.pairings.ask(request):
             log.info("an unknown sender, %s, was given a pairing code", incoming.sender)
             await self.reply(STRANGER.format(code=code))
+        else:
+            log.info("a message of an unknown sender, %s, is not read", incoming.sender)
 
     async def _admit(self, access: Access, *, only_pairing: bool = False) -> None:
         """Run the message if it is a command, else queue it for the agent.
@@ -124,6 +148,10 @@ class Arrival(Report):
         With `only_pairing`, any message other than `/pair` is refused.
         """
         incoming = self.incoming
+        if incoming.problem:
+            if not await self.is_too_fast():
+                await self.reply(UNREAD.format(problem=incoming.problem))
+            return
         if not incoming.text.strip() and not incoming.files:
             return
         if incoming.replaces is not None:

@@ -130,9 +130,13 @@ class Intake:
 
     async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:
         """Handle a message, retrying while Redis is away. Return False if it was skipped."""
+        if incoming.left_out:
+            log.info("a report on %s is left out: %s", self._name, incoming.left_out)
+            return True
         if incoming.problem:
             log.warning("a message on %s is skipped: %s", self._name, incoming.problem)
-            return False
+            if not incoming.is_for_us:
+                return False
         failures = 0
         while True:
             try:
@@ -146,7 +150,7 @@ class Intake:
                 log.error("a message on %s is skipped: %s", self._name, frames_of(error))
                 return False
             else:
-                return True
+                return not incoming.problem
 
 
 @dataclass(frozen=True, slots=True)

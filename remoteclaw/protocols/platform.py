@@ -100,7 +100,13 @@ class Incoming:
     current_chat: str = ""
     """The current id of the chat, if `chat` is an earlier one. Only the intake sets it."""
     problem: str = ""
-    """Why the message can't be read. It is skipped, so that it doesn't block other messages."""
+    """Why the message can't be read. It is skipped, so that it doesn't block other messages. A
+    sender who may write is told, if the message is for us."""
+    is_anonymous: bool = False
+    """Whether the platform hides who wrote: an administrator as the group, or a channel."""
+    left_out: str = ""
+    """Why nobody expects an answer to the report, such as one of a new member. It is only
+    logged."""
 
     @classmethod
     def joined(cls, parts: Sequence["Incoming"]) -> "Incoming":

@@ -279,6 +279,57 @@ async def test_messages_of_bots_and_in_unlisted_groups_are_ignored(
     assert len(channel.texts("carol")) == 1
 
 
+async def test_a_message_that_cannot_be_read_is_told_where_a_person_waits(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(**READ_IN_FULL)
+    channel.start()
+    problem = "it is of a kind that can't be read here (hologram)"
+    channel.platform.say("alice", "alice", "", problem=problem)
+    channel.platform.say("g1", "bo", "", problem=problem)
+    channel.platform.say("g1", "bo", "", problem="it is overheard", is_for_us=False)
+    channel.platform.say("bo", "bo", "", problem=problem)
+    channel.platform.say("g1", "bo", "", left_out="a service message (new_chat_title)")
+    channel.platform.say("alice", "alice", "/whoami")
+
+    text = f"Your message was not read: {problem}. Send text, or a file."
+    await wait_for_reply(channel, "alice", "an owner")
+    await wait_for_reply(channel, "bo", "Your code is")
+    await eventually(lambda: channel.texts("g1"))
+    assert channel.texts("alice")[0] == text
+    assert channel.texts("g1") == [text]
+    log = channel.log_file.read_text()
+    assert log.count("is skipped: it is overheard") == 1
+    assert log.count("a report on test/default is left out: a service message") == 1
+
+    async def is_counted() -> bool:
+        return (await stack.fleet.accounts.view("test", "default")).skipped == 4
+
+    await eventually(is_counted)
+
+
+async def test_a_message_that_gets_no_answer_is_logged_and_an_anonymous_sender_is_told(
+    stack: Stack, channel: TestChannel
+) -> None:
+    """An owner who is an anonymous administrator would else wait for an answer to `/pair`."""
+    channel.start()
+    channel.platform.say("g1", "carol", "secret words", is_bot=True)
+    channel.platform.say("g2", "carol", "secret words")
+    channel.platform.say("g2", "carol", "secret words", is_for_us=False)
+    for _ in range(2):
+        channel.platform.say("g3", "anonymous", "/pair", is_anonymous=True)
+    channel.platform.say("alice", "alice", "/whoami")
+
+    await wait_for_reply(channel, "alice", "an owner")
+    await wait_for_reply(channel, "g3", "you write anonymously")
+    assert len(channel.texts("g3")) == 1
+    assert channel.texts("g1") == channel.texts("g2") == []
+    log = channel.log_file.read_text()
+    assert log.count("a message in chat g1 of test/default is ignored: a bot wrote it") == 1
+    assert log.count("a message in group g2 of test/default is ignored: the group has no") == 1
+    assert "secret" not in log
+
+
 async def test_files_are_received_and_one_that_is_too_large_is_refused(
     stack: Stack, channel: TestChannel
 ) -> None:

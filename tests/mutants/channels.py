@@ -486,8 +486,8 @@ MUTANTS = (
     ),
     Mutant(
         "an edit that counts as a repetition of the message",
-        before='id=f"{message_id}.{edit}" if edit else message_id',
-        after="id=message_id",
+        before='id=f"{envelope.id}.{edit}" if edit else envelope.id',
+        after="id=envelope.id",
         test="test_an_edit_is_a_message_that_names_the_one_it_replaces",
     ),
     Mutant(
@@ -546,7 +546,7 @@ MUTANTS = (
         before='sender=str(sender["id"]),',
         after='sender=str(sender["first_name"]),',
         test="test_access_depends_on_ids_and_not_on_names",
-        within="_message",
+        within="_envelope",
     ),
     Mutant(
         "a sender without a rate limit",
@@ -596,6 +596,7 @@ MUTANTS = (
         before="if incoming.problem:",
         after="if False:",
         test="test_an_unreadable_message_is_set_aside_and_blocks_no_other",
+        within="_handle",
     ),
     Mutant(
         "a command whose repetition is answered again",

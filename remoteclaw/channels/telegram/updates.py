@@ -3,6 +3,7 @@
 Updates are parsed here because the library fails a whole batch for one update of an unknown form.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -24,6 +25,35 @@ MAX_QUOTED_CHARS = 1000
 IN_ALBUM = "(One of several files that were sent together: Telegram passes on no other one.)"
 UNKNOWN_KIND = "(A message of a kind that bots can't read.)"
 
+#: The fields of messages that report an event of a chat, to which no person expects an answer.
+SERVICE_KINDS = frozenset(
+    (
+        "boost_added channel_chat_created chat_background_set chat_owner_changed chat_owner_left "
+        "chat_shared checklist_tasks_added checklist_tasks_done community_chat_added "
+        "community_chat_joined community_chat_removed connected_website delete_chat_photo "
+        "direct_message_price_changed forum_topic_closed forum_topic_created forum_topic_edited "
+        "forum_topic_reopened general_forum_topic_hidden general_forum_topic_unhidden "
+        "gift_upgrade_sent giveaway_completed giveaway_created group_chat_created left_chat_member "
+        "managed_bot_created message_auto_delete_timer_changed migrate_from_chat_id "
+        "new_chat_members new_chat_photo new_chat_title paid_message_price_changed pinned_message "
+        "poll_option_added poll_option_deleted proximity_alert_triggered refunded_payment "
+        "successful_payment suggested_post_approval_failed suggested_post_approved "
+        "suggested_post_declined suggested_post_paid suggested_post_refunded "
+        "supergroup_chat_created users_shared video_chat_ended "
+        "video_chat_participants_invited video_chat_scheduled video_chat_started web_app_data "
+        "write_access_allowed"
+    ).split()
+)
+#: The fields of messages besides their content that may occur in messages without text and file.
+ENVELOPE = frozenset(
+    (
+        "author_signature chat date effect_id external_reply forward_origin from "
+        "has_protected_content is_from_offline is_topic_message media_group_id message_id "
+        "message_thread_id quote reply_to_message reply_to_story sender_boost_count sender_chat "
+        "sender_tag via_bot"
+    ).split()
+)
+
 #: The prefix of a button press's message id, before Telegram's id of the callback query.
 PRESSED = "pressed-"
 
@@ -43,8 +73,8 @@ _FILES = {
 def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
     """Return the messages of `updates`. `me` is the bot's user.
 
-    Updates that no person sent, such as service messages, are left out. A message of an unknown
-    form becomes an `Incoming` with a `problem`.
+    An update that is no message of a person, such as a service message, becomes an `Incoming` that
+    is `left_out`, and a message of an unknown form or kind one with a `problem`.
     """
     messages: list[Incoming] = []
     previous: dict[int, _Raw] = {}
@@ -52,6 +82,8 @@ def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
     for update in updates:
         kind = next((kind for kind in UPDATE_KINDS if kind in update), None)
         if kind is None:
+            kinds = ", ".join(sorted(map(str, update.keys() - {"update_id"})))
+            messages.append(_left_out(update, f"an update of the kind {kinds}"))
             continue
         try:
             message = _parse(update, kind, me)
@@ -60,6 +92,9 @@ def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
                 before = previous.get(raw["chat"]["id"])
                 message = replace(message, continues=_gap(before, raw) if before else None)
                 previous[raw["chat"]["id"]] = raw
+        except _LeftOut as why:
+            messages.append(_left_out(update, str(why)))
+            continue
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             messages.append(_unreadable(update, kind, error))
             continue
@@ -117,14 +152,25 @@ def id_change(chat: str, to: str) -> Incoming:
     return Incoming(id=f"to {to}", chat=chat, is_group=True, sender=chat, at_ms=0, moved_to=to)
 
 
-def _unreadable(update: _Raw, kind: str, error: Exception) -> Incoming:
-    problem = f"its {kind} has a shape that is not known ({type(error).__name__})"
+class _LeftOut(Exception):
+    """Raised for an update that is no message of a person; its text is the reason."""
+
+
+def _left_out(update: _Raw, why: str) -> Incoming:
     name = f"update {update.get('update_id')}"
-    return Incoming(id=name, chat="unknown", sender="unknown", at_ms=0, problem=problem)
+    return Incoming(id=name, chat="unknown", sender="unknown", at_ms=0, left_out=why)
+
+
+def _unreadable(update: _Raw, kind: str, error: Exception) -> Incoming:
+    problem = f"it has a shape that is not known here ({kind}: {type(error).__name__})"
+    if kind == "message":
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, _LeftOut):
+            return replace(_envelope(update[kind]), problem=problem)
+    return replace(_left_out(update, ""), problem=problem, is_for_us=False)
 
 
 def _parse(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
-    """Return the message of an update; None if no person sent it."""
+    """Return the message of an update; None if it changes nothing. Raises `_LeftOut`."""
     number = int(update["update_id"])
     if kind == "message_reaction":
         return _reaction(update[kind], number)
@@ -133,11 +179,11 @@ def _parse(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
     return _message(update[kind], me, edit=number if kind == "edited_message" else 0)
 
 
-def _reaction(raw: _Raw, number: int) -> Incoming | None:
-    """Return a person's current reaction to a message; None if a chat reacts, not a person."""
+def _reaction(raw: _Raw, number: int) -> Incoming:
+    """Return a person's current reaction to a message. Raises `_LeftOut` for those of chats."""
     chat, sender = raw["chat"], raw.get("user")
     if chat["type"] == "channel" or sender is None:
-        return None
+        raise _LeftOut("a reaction of a chat")
     return Incoming(
         id=f"reaction-{number}",
         chat=str(chat["id"]),
@@ -151,11 +197,11 @@ def _reaction(raw: _Raw, number: int) -> Incoming | None:
     )
 
 
-def _press(raw: _Raw) -> Incoming | None:
-    """Return the press of a button; None if Telegram does not name the button's message."""
+def _press(raw: _Raw) -> Incoming:
+    """Return the press of a button. Raises `_LeftOut` if its message is in no chat."""
     message, sender = raw.get("message"), raw["from"]
     if message is None:
-        return None
+        raise _LeftOut("a press of a button whose message is in no chat")
     chat = message["chat"]
     request, _, verdict = str(raw.get("data", "")).partition(":")
     return Incoming(
@@ -178,40 +224,63 @@ def _emoji(raw: _Raw) -> str:
 
 
 def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
-    """Return a message, or the edit of one if `edit` is not 0; None if no person sent it.
+    """Return a message, or the edit of one if `edit` is not 0; None if the edit changes nothing.
 
-    `edit` is the id of the update, which makes the ids of a message's edits unique.
+    `edit` is the id of the update, which makes the ids of a message's edits unique. Raises
+    `_LeftOut` if no person sent the message.
     """
-    chat, message_id = raw["chat"], str(raw["message_id"])
-    if chat["type"] == "channel" or raw.get("is_automatic_forward") or "from" not in raw:
-        return None
-    sender, text, files = raw["from"], _text(raw, me), tuple(_files(raw))
+    envelope, text, files = _envelope(raw), _text(raw, me), tuple(_files(raw))
     if edit and not files and "text" not in raw:
         return None  # for example a live location, which Telegram edits every few seconds
     moved_to = raw.get("migrate_to_chat_id")
-    if not text and not files and moved_to is None:
-        return None
+    if service := ", ".join(sorted(SERVICE_KINDS & raw.keys())):
+        raise _LeftOut(f"a service message ({service})")
     answered = raw.get("reply_to_message") or {}
     if "forum_topic_created" in answered:  # each message of a topic formally answers its creation
         answered = {}
-    is_group = chat["type"] != "private"
-    return Incoming(
-        id=f"{message_id}.{edit}" if edit else message_id,
-        chat=str(chat["id"]),
-        thread=_thread(raw),
-        is_group=is_group,
-        sender=str(sender["id"]),
-        sender_name=_name(sender),
-        is_bot=bool(sender.get("is_bot")),
-        at_ms=int(raw.get("edit_date") or raw["date"]) * 1000,
+    problem = ""
+    if not text and not files and moved_to is None:
+        kinds = ", ".join(sorted(map(str, raw.keys() - ENVELOPE))) or "empty"
+        problem = f"it is of a kind that can't be read here ({kinds})"
+    return replace(
+        envelope,
+        id=f"{envelope.id}.{edit}" if edit else envelope.id,
         text=text,
+        problem=problem,
         files=files,
         reply_to=str(answered["message_id"]) if answered else None,
         quoted=_quoted(raw, answered)[:MAX_QUOTED_CHARS],
         quoted_files=tuple(_files(answered or raw.get("external_reply") or {})),
-        replaces=message_id if edit else None,
-        is_for_us=not is_group or _is_for(me, raw, answered),
+        replaces=envelope.id if edit else None,
+        is_for_us=not envelope.is_group or _is_for(me, raw, answered),
         moved_to=None if moved_to is None else str(moved_to),
+    )
+
+
+def _envelope(raw: _Raw) -> Incoming:
+    """Return a message without its content. Raises `_LeftOut` if no person sent it."""
+    chat = raw["chat"]
+    if chat["type"] == "channel" or raw.get("is_automatic_forward"):
+        raise _LeftOut("a post of a channel")
+    if "from" not in raw:
+        raise _LeftOut("a message without a sender")
+    sender, as_chat = raw["from"], raw.get("sender_chat")
+    if as_chat is not None:  # then the sender is one of Telegram's own bots
+        title = [as_chat.get("title"), raw.get("author_signature")]
+        if as_chat["id"] == chat["id"]:
+            title[0], as_chat = "an anonymous administrator", sender
+        sender = {"id": as_chat["id"], "first_name": ", ".join(filter(None, title))}
+    return Incoming(
+        id=str(raw["message_id"]),
+        chat=str(chat["id"]),
+        thread=_thread(raw),
+        is_group=chat["type"] != "private",
+        sender=str(sender["id"]),
+        sender_name=_name(sender),
+        is_bot=bool(sender.get("is_bot")),
+        is_anonymous="sender_chat" in raw,
+        is_for_us=chat["type"] == "private",
+        at_ms=int(raw.get("edit_date") or raw["date"]) * 1000,
     )
 
 

@@ -77,6 +77,13 @@ class PostedMessage(BaseModel):
     """Instead of a message: the sender's choice on a `card`."""
     files: tuple[PostedFile, ...] = ()
 
+    @model_validator(mode="after")
+    def _check_content(self) -> "PostedMessage":
+        others = (self.reaction, self.answer, self.deletes)
+        if not self.text.strip() and not self.files and all(other is None for other in others):
+            raise ValueError("needs text or files")
+        return self
+
     def incoming(self) -> Incoming:
         """Return the message in the form that adapters return."""
         files = tuple(

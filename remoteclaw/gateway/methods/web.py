@@ -65,6 +65,8 @@ def _session(call: Call, conversation: str | None) -> SessionKey:
 async def _send(call: Call, params: contract.PageSendParams) -> contract.WebSent:
     session = _session(call, params.conversation)
     message_id, chosen = params.message_id, params.answer
+    if not (params.text.strip() or params.files or chosen or params.reaction is not None):
+        raise CallRefused("INVALID_REQUEST", "The message is empty.")
     if chosen is None:
         person = session.user
         writing = Incoming(id=message_id, chat=person, sender=person, at_ms=now_ms())

@@ -209,7 +209,8 @@ async def test_the_first_message_of_a_topic_is_not_quoted(
     found = await received(bot, adapter, "hi", chat=GROUP, by=8, thread=1, reply_to=1)
 
     assert (found.text, found.reply_to, found.quoted) == ("hi", None, "")
-    assert len((await adapter.poll(None)).incoming) == 1
+    creation, _ = (await adapter.poll(None)).incoming
+    assert creation.left_out == "a service message (forum_topic_created)"
 
 
 async def test_code_and_links_of_a_message_become_markdown(
@@ -295,7 +296,8 @@ async def test_a_reaction_has_its_sender_and_current_emoji(
 
     found = (await adapter.poll(None)).incoming
     # The first reaction to a person's message is also reported as an edit of that message.
-    _, like, love, none, odd = (one for one in found if one.replaces is None)
+    _, like, love, none, odd, of_chat = (one for one in found if one.replaces is None)
+    assert of_chat.left_out == "a reaction of a chat"
     assert (like.chat, like.sender, like.reply_to, like.reaction) == ("7", "7", str(first), "👍")
     assert (love.chat, love.sender, love.sender_name, love.is_group) == (
         str(GROUP),
@@ -317,7 +319,8 @@ async def test_a_button_press_has_its_sender_and_chat(
     bot.tell({"callback_query": about | {"inline_message_id": "9"}})  # its message is in no chat
     bot.tell({"callback_query": about | {"message": gone}})  # no longer accessible
 
-    (found,) = (await adapter.poll(None)).incoming
+    elsewhere, found = (await adapter.poll(None)).incoming
+    assert elsewhere.left_out == "a press of a button whose message is in no chat"
     assert (found.chat, found.is_group, found.sender, found.sender_name) == (
         str(GROUP),
         True,
@@ -336,5 +339,50 @@ async def test_service_messages_and_channel_posts_are_left_out(
     bot.say("copied", chat=GROUP, by=8, is_automatic_forward=True)
     bot.say("by a bot", chat=GROUP, by=9, is_bot=True)
 
-    (found,) = (await adapter.poll(None)).incoming
-    assert found.is_bot
+    title, post, copy, found = (await adapter.poll(None)).incoming
+    assert title.left_out == "a service message (new_chat_title)"
+    assert {post.left_out, copy.left_out} == {"a post of a channel"}
+    assert (found.is_bot, found.left_out) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ({"hologram": {"text": "secret"}}, "hologram"),
+        ({"invoice": {"title": "secret"}}, "invoice"),
+        ({}, "empty"),
+        ({"text": 5}, "AttributeError"),
+        ({"photo": [{"file_id": "secret"}]}, "KeyError"),
+    ],
+)
+async def test_a_message_that_cannot_be_read_has_its_chat_and_the_reason(
+    bot: TelegramBot, adapter: TelegramAdapter, content: dict[str, Any], kind: str
+) -> None:
+    person = {"id": 8, "is_bot": False, "first_name": "Bo"}
+    for chat in ({"id": 8, "type": "private"}, {"id": GROUP, "type": "supergroup"}):
+        about = {"message_id": 5, "date": 1, "chat": chat, "from": person}
+        bot.tell({"message": {**about, **content}})
+
+    direct, in_group = (await adapter.poll(None)).incoming
+    assert (direct.chat, direct.sender, direct.is_for_us) == ("8", "8", True)
+    assert (in_group.chat, in_group.is_for_us) == (str(GROUP), False)
+    for found in (direct, in_group):
+        assert kind in found.problem
+        assert "secret" not in found.problem
+
+
+async def test_a_message_written_as_a_chat_is_one_of_an_anonymous_person(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    """Telegram names one of its own bots as the sender."""
+    group = {"id": GROUP, "type": "supergroup", "title": "Friends"}
+    channel = {"id": -100_900, "type": "channel", "title": "News"}
+    by_group = {"by": 1087968824, "is_bot": True, "sender_chat": group, "author_signature": "boss"}
+    by_channel = {"by": 136817688, "is_bot": True, "sender_chat": channel}
+    admin = await received(bot, adapter, "hi", chat=GROUP, **by_group)
+    other = await received(bot, adapter, "hi", chat=GROUP, **by_channel)
+
+    assert (admin.is_bot, admin.is_anonymous, admin.sender) == (False, True, "1087968824")
+    assert admin.sender_name == "an anonymous administrator, boss"
+    assert (other.is_bot, other.is_anonymous, other.sender) == (False, True, "-100900")
+    assert other.sender_name == "News"
