@@ -9,10 +9,10 @@ import contextlib
 import logging
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import resources
 from pkgutil import resolve_name
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from remoteclaw import commands
 from remoteclaw.bridge.activity import shown_of_tools
@@ -21,6 +21,7 @@ from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.report import InboundContext
+from remoteclaw.channels.unreached import notice_of
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AccountConfig
@@ -34,11 +35,11 @@ from remoteclaw.errors import (
     first_of,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import channel_of
-from remoteclaw.protocols import PlatformAdapter
+from remoteclaw.protocols import PlatformAdapter, Reply
 
 #: The interval between checks of the configuration, and of why replies wait, in seconds.
 CHECK_S = 1.0
@@ -165,6 +166,7 @@ class _Account:
                         budget,
                         history_ms=self._history_ms,
                         shows_work=self._shows_work,
+                        notice_of=self._notice_of,
                     )
                     tasks.create_task(relaying)
                     tasks.create_task(Intake(self._context, reader, adapter).run())
@@ -178,6 +180,12 @@ class _Account:
             log.error("%s: %s", self._name, frames_of(ended))
         assert ended is not None, "the tasks only end with an error"
         return ended
+
+    def _notice_of(
+        self, reply: Reply, failure: DeliveryFailure
+    ) -> tuple[ChatPlace, Mapping[str, Any]] | None:
+        place = ChatPlace(self._provider, self._account, reply.channel_id, reply.thread_id)
+        return notice_of(self._context.config(), place, reply, failure)
 
     def _history_ms(self) -> int:
         return self._context.config().record.history_ms

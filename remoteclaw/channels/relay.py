@@ -19,8 +19,9 @@ from remoteclaw.channels.live import LiveChats
 from remoteclaw.channels.task_progress import ToolDetailOf
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported, first_of
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.logs import frames_of
+from remoteclaw.messages import ChatPlace
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
     ChannelAdapter,
@@ -45,6 +46,9 @@ OWN_HISTORY = (
     "platform provides no history."
 )
 
+#: Returns the place and the payload of the notice about a reply that is given up; None for none.
+NoticeOf = Callable[[Reply, DeliveryFailure], tuple[ChatPlace, Mapping[str, Any]] | None]
+
 log = logging.getLogger(__name__)
 
 
@@ -55,13 +59,15 @@ async def relay(
     *,
     history_ms: Callable[[], int] = lambda: 0,
     shows_work: ToolDetailOf | None = None,
+    notice_of: NoticeOf | None = None,
 ) -> None:
     """Deliver replies until cancelled.
 
     While another adapter has the claim, nothing is sent. A reply gets its receipt once the platform
     has all its parts, or has refused it for good. `history_ms` returns for how long sent messages
     are kept in the chat's history. If the platform can edit messages, chats also show the progress
-    of their tasks and branches, with the tool details that `shows_work` returns.
+    of their tasks and branches, with the tool details that `shows_work` returns. `notice_of`
+    returns the place and the payload of the notice about a reply that is given up, if it has one.
     """
     budget = budget or Budget(f"{reader.provider}/{reader.account}")
     while True:
@@ -76,7 +82,10 @@ async def relay(
                     )
                     await live.load()
                     tasks.create_task(live.run())
-                await _TopicQueues(reader, adapter, budget, tasks, live, history_ms).run()
+                queues = _TopicQueues(
+                    reader, adapter, budget, tasks, live, history_ms, notice_of or _no_notice
+                )
+                await queues.run()
         except* LeaseLost as lost:
             name = f"{reader.provider}/{reader.account}"
             log.warning("%s stops sending replies: %s", name, first_of(lost))
@@ -93,6 +102,7 @@ class _TopicQueues:
         tasks: asyncio.TaskGroup,
         live: LiveChats | None,
         history_ms: Callable[[], int],
+        notice_of: NoticeOf,
     ) -> None:
         self._reader = reader
         self._adapter = adapter
@@ -100,6 +110,7 @@ class _TopicQueues:
         self._tasks = tasks
         self._live = live
         self._history_ms = history_ms
+        self._notice_of = notice_of
         self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
         self._waiting: dict[Place, deque[str]] = {}
         """By topic, the ids of its undelivered replies, in order."""
@@ -175,6 +186,7 @@ class _TopicQueues:
                 answer=result.answer,
                 preview=preview,
                 history_ms=self._history_ms(),
+                notice=self._notice_of(reply, result.given_up) if result.given_up else None,
             )
 
     async def _operate(self, operation: Operation, left_s: float) -> bytes:
@@ -210,6 +222,10 @@ class _TopicQueues:
             limit=operation.args["limit"],
         )
         return {"messages": messages, "note": OWN_HISTORY}
+
+
+def _no_notice(_reply: Reply, _failure: DeliveryFailure) -> None:
+    return None
 
 
 def _with_choices_as_text(reply: Reply) -> Reply:

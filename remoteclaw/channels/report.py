@@ -190,7 +190,12 @@ class Report:
         answered = (incoming.replaces or incoming.id) if incoming.is_group or call else None
         try:
             await context.fleet.calls.send_notice(
-                place, text, name=name, reply_to_id=answered, is_silent=is_silent
+                place,
+                text,
+                name=name,
+                reply_to_id=answered,
+                is_silent=is_silent,
+                asked_by=incoming.sender,
             )
         except CallRefused as refusal:  # no turn is involved, so only Redis can have refused it
             raise RedisRefused(str(refusal)) from None

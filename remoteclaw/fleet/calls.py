@@ -150,9 +150,11 @@ class ToolCalls:
         name: str,
         reply_to_id: str | None = None,
         is_silent: bool = False,
+        asked_by: str | None = None,
     ) -> None:
         """Send a message of RemoteClaw itself to a chat, once for each `name`.
 
+        `asked_by` is the id of the person who waits for it.
         Raises `CallRefused` if Redis has no room for it.
         """
         payload = reply_payload(
@@ -162,6 +164,7 @@ class ToolCalls:
             reply_to_id=reply_to_id,
             call=call_name(None, name),
             is_silent=is_silent,
+            asked_by=asked_by,
         )
         await self.send_messages(None, name, [(place.provider, place.account, payload)], note=None)
 

@@ -396,6 +396,13 @@ def delivery_marks(provider: str, account: str) -> str:
     return f"rc:sending:{provider}:{account}"
 
 
+def notified(place: ChatPlace) -> str:
+    """Hash: the people who had a notice that a topic of a chat refuses replies, each with the time;
+    until a reply is delivered there, at most a day."""
+    thread = "" if place.thread is None else place.thread
+    return f"rc:notified:{place.provider}:{place.account}:{place.chat}:{thread}"
+
+
 def message_origin(provider: str, account: str, chat: str, message_id: str) -> str:
     """String: the session, turn and entries to which a delivered message belongs, by the platform's
     id of the message, as JSON; 7 days."""

@@ -48,6 +48,8 @@ ORIGIN_MS = 7 * 24 * 3600 * 1000
 #: The list of requests that a chat shows for other conversations is kept for this long, in
 #: milliseconds: an hour longer than requests can be answered.
 SHOWN_MS = 25 * 3600 * 1000
+#: A person gets another notice about a chat that refuses replies after this time, in milliseconds.
+NOTIFIED_MS = 24 * 3600 * 1000
 #: The pause before the stream is read again after a reply of a newer version, in seconds. It is
 #: longer than `CLAIM_MS`, so that a newer adapter, which can deliver the reply, claims the stream.
 NEWER_S = 15.0
@@ -346,6 +348,7 @@ class ReplyReader:
         answer: bytes = b"",
         preview: str = "",
         history_ms: int = 0,
+        notice: tuple[ChatPlace, Mapping[str, Any]] | None = None,
     ) -> None:
         """Record that a reply was delivered, or can't be, and remove it from the stream.
 
@@ -354,7 +357,9 @@ class ReplyReader:
         The files are deleted, except for `kept`. If a call sent the reply, `answer` (JSON) is
         stored for the caller; otherwise a reply with a `failure` becomes a dead letter, unless it
         was stopped. A delivered reply is added to the chat's history, which is kept for
-        `history_ms`. Raises `LeaseLost` if another adapter took over.
+        `history_ms`. The `notice` about a failure, a place and a payload, is sent unless the same
+        person had one about this chat since its last delivered reply. Raises `LeaseLost` if another
+        adapter took over.
         """
         if reply.card:  # the request still needs its file
             kept = reply.attachments
@@ -374,6 +379,7 @@ class ReplyReader:
             "text": shortened(reply.text),
             "files": [file.name for file in reply.attachments],
         }
+        streams = [keys.reply_stream(to.provider, to.account) for to, _ in filter(None, [notice])]
         await self._scripts.run(
             "receipt",
             keys={
@@ -387,6 +393,8 @@ class ReplyReader:
                 "ask": keys.ask(reply.card.id) if reply.card and reply.card.choices else None,
                 "shown_asks": keys.asks_shown_in(place),
                 "history": history if history_ms and is_seen else None,
+                "notified": keys.notified(place),
+                "notice_replies": streams[0] if streams else None,
                 "outcomes": [keys.outcome_prefix(reply.sid) + entry for entry in entries],
                 "blobs": blobs,
                 "origins": [
@@ -413,6 +421,11 @@ class ReplyReader:
                 "request": reply.card.id if reply.card else None,
                 "is_agents": reply.card is None and reply.sid != keys.OPERATOR,
                 "shown_ms": SHOWN_MS,
+                "is_seen": bool(is_seen),
+                "person": reply.asked_by or "-",
+                "is_next": reply.refusal is not None,
+                "notice": orjson.dumps(notice[1]) if notice else None,
+                "notified_ms": NOTIFIED_MS,
             },
             deadline=math.inf,
         )

@@ -9,7 +9,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from remoteclaw.messages import Attachment, ChatPlace
-from remoteclaw.protocols import Card, Operation, Place, Reply
+from remoteclaw.protocols import Card, Operation, Place, Refusal, Reply
 
 #: The version of replies, and that of replies with a card, which is the newest that can be read.
 REPLY_VERSION, CARD_VERSION = 1, 2
@@ -37,12 +37,14 @@ def reply_payload(
     is_silent: bool = False,
     card: Card | None = None,
     is_aside: bool = False,
+    asked_by: str | None = None,
+    refusal: Refusal | None = None,
 ) -> dict[str, Any]:
     """Return a reply in its JSON form.
 
     The last reply of a turn has `entries`, and the script `finish` adds the turn's status and
     usage. A reply without a `turn` is a notice of RemoteClaw. Replies are numbered by `index` from
-    0 within their turn, and those of a `call` within the call.
+    0 within their turn, and those of a `call` within the call. `asked_by` is the person who waits.
     """
     return {
         "v": CARD_VERSION if card else REPLY_VERSION,
@@ -65,6 +67,8 @@ def reply_payload(
         "is_silent": is_silent,
         **({"card": asdict(card)} if card else {}),
         **({"is_beside": True} if is_aside else {}),
+        **({"asked_by": asked_by} if asked_by else {}),
+        **({"refusal": asdict(refusal)} if refusal else {}),
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from remoteclaw.messages import Attachment
+from remoteclaw.messages import Attachment, ChatPlace
 
 __all__ = [
     "Card",
@@ -16,6 +16,7 @@ __all__ = [
     "Operation",
     "Part",
     "Place",
+    "Refusal",
     "Reply",
     "Sent",
     "Unit",
@@ -49,6 +50,9 @@ class ChannelProfile:
     """Whether chats have threads or topics."""
     lacks: frozenset[str] = frozenset()
     """The tools for chats that have no effect on the channel; agents there don't get them."""
+    direct_chat_form: str | None = None
+    """A regular expression that matches ids of people whose direct chat has the same id; None if a
+    direct chat has another id."""
     id_form: str | None = None
     """A regular expression that matches ids of people and chats; None if names look the same."""
     orders_ids: bool = False
@@ -85,6 +89,20 @@ class Card:
     """The request's id (`fleet.request`)."""
     choices: tuple[tuple[str, str], ...] = ()
     """The possible answers, each as a verdict with its label; empty once it is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The subject of a notice about a reply that its chat did not get (`channels.unreached`)."""
+
+    of: ChatPlace
+    """The chat of that reply."""
+    fate: str
+    """What became of it, in words."""
+    why: str
+    """The reason, as a sentence."""
+    places: tuple[ChatPlace, ...] = ()
+    """The places that get the notice, one after the other, while each refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +151,10 @@ class Reply:
     """The usage of the turn, in its last reply, if the agent was asked (`session.outcome`)."""
     card: Card | None = None
     """The request that the message shows; without choices, the message replaces the card."""
+    asked_by: str | None = None
+    """The id of the person who waits for the reply; None if no person has asked."""
+    refusal: Refusal | None = None
+    """The subject, if the reply is a notice about another reply that its chat did not get."""
     is_aside: bool = False
     """Whether the reply is an aside: it is sent during a turn and is no part of its answer."""
 

@@ -304,6 +304,7 @@ class TurnAsides:
                 reply_to_id=message.id if number == 0 else payload.reply_to_id,
                 origin=ORIGIN,
                 is_aside=True,
+                asked_by=message.from_,
             )
             for number, payload in enumerate(aside.payloads)
         ]

@@ -246,4 +246,5 @@ class TurnReply:
             attachments=payload.attachments,
             entries=entries,
             origin=self._origin,
+            asked_by=message.from_ if self._turn.entries[-1].origin == "chat" else None,
         )

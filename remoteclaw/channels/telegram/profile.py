@@ -15,6 +15,7 @@ PROFILE = ChannelProfile(
     ),
     attachment_mb=20,  # bots may download 20 MB and send 50 MB
     live_every_s=1.0,  # Telegram allows about one message or edit per second in a chat
+    direct_chat_form=r"\d+",
     id_form=r"-?\d+",
     orders_ids=True,
 )

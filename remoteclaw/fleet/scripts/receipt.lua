@@ -3,13 +3,15 @@
 -- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request that its chat can't show,
 -- the conversation gets a notice.
 -- uses: replies
--- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, shown_asks, history?, outcomes*, blobs*,
---   origins*
+-- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, shown_asks, history?, notified,
+--   notice_replies?, outcomes*, blobs*, origins*
 -- args: token, reply, ids?, shown?, answer?, answer_ms, origin, origin_ms, category?, why?, mark?, preview?,
---   line?, max_entries, keep_ms, request?, is_agents, shown_ms
+--   line?, max_entries, keep_ms, request?, is_agents, shown_ms, is_seen, person, is_next, notice?, notified_ms
 --   ids: the platform's ids of the messages; shown: the id of the message that shows the request; answer: the receipt for
 --   the caller; origin: the session, turn and entries of the reply; category, why: of a reply that can't be delivered;
---   line: the entry for the chat's history; is_agents: whether an agent has written the reply
+--   line: the entry for the chat's history; is_agents: whether an agent has written the reply;
+--   is_seen: whether the chat has got something; notice: the payload of the notice about a failure, for `person`;
+--   is_next: whether the reply is itself such a notice, which a chat has refused
 -- → 1; 0 if the reply is gone
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
@@ -51,6 +53,12 @@ end
 if keys.history then
   redis.call('XADD', keys.history, 'MAXLEN', args.max_entries, '*', 'name', '', 'line', args.line)
   redis.call('PEXPIRE', keys.history, args.keep_ms)
+end
+if args.is_seen == '1' then
+  redis.call('UNLINK', keys.notified)
+elseif args.notice and (args.is_next == '1' or redis.call('HSETNX', keys.notified, args.person, now) == 1) then
+  redis.call('PEXPIRE', keys.notified, args.notified_ms)
+  put_reply(keys.notice_replies, args.notice)
 end
 if args.answer then
   redis.call('XADD', keys.receipts, '*', 'id', keys.replies .. ' ' .. args.reply, 'answer', args.answer)
