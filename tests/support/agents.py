@@ -56,6 +56,11 @@ class ModelServerProcess:
         with urllib.request.urlopen(f"{self.url}/bodies") as answer:
             return str(answer.read(), "utf-8")
 
+    def charged(self) -> int:
+        """Return how many requests were told what they cost, which is the same for each."""
+        with urllib.request.urlopen(f"{self.url}/charged") as answer:
+            return int(answer.read())
+
 
 def find_cli(name: str) -> str | None:
     """Return the path of the CLI that CI installed, else of the one on PATH."""
@@ -139,6 +144,7 @@ class AgentCli:
                 name.lower(): {
                     "name": name,
                     "attachment": True,
+                    "cost": {"input": 1, "output": 2},
                     "modalities": {"input": ["text", "image"], "output": ["text"]},
                 }
                 for name in ("Scripted", "Other")

@@ -37,4 +37,5 @@ What it answers stands in the last user text, as directives in capitals at the s
 Without one it answers `ECHO <the text>`.
 What a CLI asks for itself, such as titles and summaries, is answered shortly and obeys nothing.
 `GET /bodies` returns the last requests as they came, one a line.
+`GET /charged` returns how many requests were told what they cost.
 """

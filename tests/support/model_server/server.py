@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests.support.model_server.anthropic import Anthropic
 from tests.support.model_server.chat import Chat
-from tests.support.model_server.conversation import Dialect, Plan
+from tests.support.model_server.conversation import Dialect, Event, Plan
 from tests.support.model_server.gemini import Gemini
 from tests.support.model_server.responses import Responses
 from tests.support.model_server.script import Script, aside
@@ -29,6 +29,8 @@ class ModelServer:
         self._log = log.open("a", buffering=1)
         self._script = Script()
         self._bodies: deque[bytes] = deque(maxlen=KEPT_BODIES)
+        self._charged = 0
+        """How many requests were told what they cost."""
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -37,6 +39,7 @@ class ModelServer:
             for path in dialect.paths:
                 app.router.add_post(path, partial(self._model, dialect))
         app.router.add_get("/bodies", self.bodies)
+        app.router.add_get("/charged", self.charged)
         app.router.add_route("*", "/{rest:.*}", self.anything)
         app.on_cleanup.append(self._close)
         return app
@@ -48,6 +51,10 @@ class ModelServer:
     async def bodies(self, request: web.Request) -> web.Response:
         """Return the last requests as they came."""
         return web.Response(body=b"\n".join(self._bodies))
+
+    async def charged(self, request: web.Request) -> web.Response:
+        """Return how many requests were told what they cost, in whole or as a stream began."""
+        return web.json_response(self._charged)
 
     async def _close(self, app: web.Application) -> None:
         self._log.close()
@@ -77,6 +84,7 @@ class ModelServer:
             return await self._stream(dialect, request, plan, conversation.model)
         if plan.is_cut:
             raise _cut(request)
+        self._charged += 1
         return web.json_response(dialect.whole(plan, conversation.model))
 
     async def _stream(
@@ -84,9 +92,12 @@ class ModelServer:
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        pieces_left = len(plan.pieces)
+        pieces_left, is_charged = len(plan.pieces), False
         for event in dialect.overloaded() if plan.is_overloaded else dialect.stream(plan, model):
             await response.write(event.encoded())
+            if not is_charged and _has_usage(event):
+                is_charged = True
+                self._charged += 1
             if event.is_text:
                 await asyncio.sleep(plan.drip_s)
                 pieces_left -= 1
@@ -95,6 +106,13 @@ class ModelServer:
                 raise _cut(request)
         await response.write_eof()
         return response
+
+
+def _has_usage(event: Event) -> bool:
+    """Whether an event tells what the request costs."""
+    data = event.data if isinstance(event.data, dict) else {}
+    parts = (data, data.get("message", {}), data.get("response", {}))
+    return any(part.get("usage") or part.get("usageMetadata") for part in parts)
 
 
 def _cut(request: web.Request) -> ConnectionResetError:
