@@ -21,10 +21,25 @@ class AgentUsage:
         """The tokens that the model read and wrote, except those from the provider's cache."""
         return self.input_tokens + self.cache_write_tokens + self.output_tokens
 
+    @property
+    def read_tokens(self) -> int:
+        """All tokens that the model read, from a cache or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def tokens(self) -> int:
+        """All tokens."""
+        return self.read_tokens + self.output_tokens
+
     def __add__(self, other: "AgentUsage") -> "AgentUsage":
         """Return the sum, field by field."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return AgentUsage(*(left + right for left, right in pairs))
+
+    def since(self, before: "AgentUsage") -> "AgentUsage":
+        """Return the growth of a total since it was `before`; a field can't become negative."""
+        pairs = zip(astuple(self), astuple(before), strict=True)
+        return AgentUsage(*(max(0, now - then) for now, then in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,19 @@ class AgentRunResult:
             num_turns=sum(counts) if counts else None,
             permission_denials=(*self.permission_denials, *after.permission_denials),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AsideAnswer:
+    """An agent's answer to an aside, a message that arrived during its turn."""
+
+    text: str
+    usage: AgentUsage | None = None
+    """Its tokens; None if the CLI counts them with the turn, or does not report them."""
+    cost_usd: float | None = None
+    """The cost in US dollars; None if the CLI does not report it."""
+    is_estimated: bool = False
+    """Whether `usage` is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)

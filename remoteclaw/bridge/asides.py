@@ -12,6 +12,7 @@ from typing import Any, get_args
 from remoteclaw.bridge.task_lines import describe_tasks
 from remoteclaw.bridge.turn_prompt import about_entry, aside_notes_of, clock, note_of, with_header
 from remoteclaw.bridge.untrusted import clean
+from remoteclaw.events import AsideAnswer
 from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, TaskStatus
 
 #: The instructions for the agent. Each question has a new key, so that a tag which a person has
@@ -65,6 +66,8 @@ class Aside:
     verdict: AsideVerdict
     payloads: Sequence[ReplyPayload] = ()
     """Its messages for the chat."""
+    answer: AsideAnswer | None = None
+    """The whole answer, and what it used; None if the agent gave none."""
 
 
 def build_question(

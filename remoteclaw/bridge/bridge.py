@@ -234,9 +234,9 @@ class ChannelBridge:
             entry, running, key=key, zone=zone, now_ms=now_ms(), history=history
         )
         answer = await newest.agent.aside(question)
-        verdict, text = read_verdict(answer, key)
+        verdict, text = read_verdict(answer.text, key)
         delivery = self._delivery(BridgeCallbacks(), 0, {entry.id: entry.message})
-        return Aside(verdict, await delivery.deliver_whole(text))
+        return Aside(verdict, await delivery.deliver_whole(text), answer)
 
     def _new_run(
         self,

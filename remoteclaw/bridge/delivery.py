@@ -14,6 +14,7 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
+    AgentUsage,
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
@@ -149,6 +150,8 @@ class DeliveryAdapter:
         self._forms: dict[str, str] = {}
         self._error: ErrorEvent | None = None
         self._done: DoneEvent | None = None
+        self._usage = AgentUsage()
+        """The tokens that the agent has reported so far."""
 
     async def process(
         self, events: AsyncIterator[AgentEvent], listeners: Listeners | None = None
@@ -166,7 +169,7 @@ class DeliveryAdapter:
         await self.flush()
         is_silent = (self._was_silent or self._directives.is_silent) and not self._payloads
         return Delivered(
-            run=self._done.result if self._done else AgentRunResult(),
+            run=self._done.result if self._done else AgentRunResult(usage=self._usage),
             error=self._error,
             has_ended=self._done is not None,
             steered=tuple(self._steered),
@@ -213,6 +216,7 @@ class DeliveryAdapter:
                 if self._callbacks.on_plan:
                     self._callbacks.on_plan(shown_plan(steps, self._listeners.scrub))
             case UsageEvent(usage):
+                self._usage = usage
                 if self._callbacks.on_usage:
                     self._callbacks.on_usage(usage)
             case NoticeEvent(message):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 
-from remoteclaw.events import AgentEvent
+from remoteclaw.events import AgentEvent, AsideAnswer
 from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 
 if TYPE_CHECKING:
@@ -263,14 +263,15 @@ class AgentProcess(Protocol):
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Answer a `PermissionEvent` of the running turn; do nothing if it is unknown."""
 
-    async def aside(self, prompt: str) -> str:
+    async def aside(self, prompt: str) -> AsideAnswer:
         """Return the answer to a question during the running turn; the agent uses no tool for it.
 
         The question is asked in a copy of the conversation after its last finished turn, or, if the
         runtime's `asides` are "notes", in an empty conversation. The conversation itself doesn't
         change. Several asides can run at once, even in the first turn of a conversation, whose copy
         is empty. An aside may continue after the end of the turn until the next turn begins.
-        Cancelling the call ends it. Raises `AsideFailed` if there is no answer.
+        Cancelling the call ends it. Raises `AsideFailed` if there is no answer; what such an aside
+        has used counts with the turn, or with the next one.
         """
 
     async def interrupt(self) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +15,8 @@ from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, clas
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
+    AgentUsage,
+    AsideAnswer,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
@@ -137,6 +140,8 @@ class CliProcess(ABC, Generic[_M, _T]):
         """The asides that wait for an answer."""
         self._abandoned: list[CliAside[_M]] = []
         """Asides that no caller waits for, but that must still receive messages."""
+        self._unanswered = AgentRunResult()
+        """The usage of asides that ended without an answer; the next result of a turn counts it."""
         self.missing_servers: dict[str, str] = {}
         """MCP servers that the CLI could not connect, each with the reason; empty if unknown."""
 
@@ -185,15 +190,24 @@ class CliProcess(ABC, Generic[_M, _T]):
             if self._is_request(message):
                 return None
             self._observe(message)
-        return self._state() if self._pipes.is_clean else None
+        if not self._pipes.is_clean:
+            return None
+        usage, cost = self._unanswered.usage, self._unanswered.total_cost_usd
+        return {**self._state(), "unanswered": {"usage": astuple(usage), "cost": cost}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state in which another worker parked the agent."""
+        usage, cost = state["unanswered"]["usage"], state["unanswered"]["cost"]
+        self._unanswered = AgentRunResult(usage=AgentUsage(*usage), total_cost_usd=cost)
+        self._restore(state)
 
     @abstractmethod
     def _state(self) -> dict[str, Any]:
-        """Return the state for `restore()`."""
+        """Return the state for `_restore()`."""
 
     @abstractmethod
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state in which another worker parked the agent."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the CLI's own state."""
 
     @abstractmethod
     def _is_request(self, message: _M) -> bool:
@@ -230,7 +244,9 @@ class CliProcess(ABC, Generic[_M, _T]):
                     if isinstance(event, DoneEvent):
                         self._carry_over(turn)
                         self._finish(number)  # the consumer may stop after this event
-                    yield event
+                        yield self._with_unanswered(event)
+                    else:
+                        yield event
         finally:
             self._finish(number)
 
@@ -279,21 +295,34 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     # -- asides --------------------------------------------------------------------------------
 
-    async def aside(self, prompt: str) -> str:
+    async def aside(self, prompt: str) -> AsideAnswer:
         """Ask a question during the turn and return its answer. Raises `AsideFailed`."""
-        aside = self._new_aside()
+        aside, answer = self._new_aside(), None
         self._asides.append(aside)
         try:
             await aside.ask(prompt)
-            return await self._messages.answer(aside)
+            answer = await self._messages.answer(aside)
+            return answer
         finally:
             self._asides.remove(aside)
             if aside.awaits_message:
                 self._abandoned.append(aside)
+            elif answer is None:
+                self._count_unanswered(aside)
             if not aside.is_over:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_S):
                         await aside.stop()
+
+    def _with_unanswered(self, done: DoneEvent) -> DoneEvent:
+        """Return the end of a turn with the usage of the asides without an answer."""
+        run, self._unanswered = self._unanswered.followed_by(done.result), AgentRunResult()
+        return replace(done, result=run)
+
+    def _count_unanswered(self, aside: CliAside[_M]) -> None:
+        """Have the next result of a turn count what an aside without an answer has used."""
+        run = AgentRunResult(usage=aside.usage or AgentUsage(), total_cost_usd=aside.cost_usd)
+        self._unanswered = self._unanswered.followed_by(run)
 
     def _new_aside(self) -> CliAside[_M]:
         """Return a new aside. Raises `AsideFailed` if the CLI supports none."""
@@ -305,6 +334,7 @@ class CliProcess(ABC, Generic[_M, _T]):
             if await aside.take(message):
                 if not aside.awaits_message and aside in self._abandoned:
                     self._abandoned.remove(aside)
+                    self._count_unanswered(aside)
                 return True
         return False
 
@@ -321,6 +351,8 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     def _fail_asides(self, why: str) -> None:
         """Fail all asides: no further message can be read."""
+        for aside in self._abandoned:
+            self._count_unanswered(aside)
         self._abandoned.clear()
         for aside in self._asides:
             aside.fail(why)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from remoteclaw.errors import AsideFailed
+from remoteclaw.events import AgentUsage, AsideAnswer
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
 #: An aside reads at most this many messages ahead of a turn that doesn't consume them, so that
@@ -25,6 +26,12 @@ class CliAside(ABC, Generic[_M]):
         self.awaits_message = False
         """Whether the aside must still receive a message of the CLI, even if it is over or
         abandoned."""
+        self.usage: AgentUsage | None = None
+        """The tokens that the aside has used so far; None if the CLI does not report them."""
+        self.cost_usd: float | None = None
+        """Their cost in US dollars; None if the CLI does not report it."""
+        self.is_estimated = False
+        """Whether `usage` is an estimate."""
 
     @property
     def is_over(self) -> bool:
@@ -32,12 +39,12 @@ class CliAside(ABC, Generic[_M]):
         return self._answer is not None
 
     @property
-    def answer(self) -> str:
+    def answer(self) -> AsideAnswer:
         """The answer of an aside that is over. Raises `AsideFailed` if it has failed."""
         assert self._answer is not None, "the aside is over"
         if isinstance(self._answer, AsideFailed):
             raise self._answer
-        return self._answer
+        return AsideAnswer(self._answer, self.usage, self.cost_usd, self.is_estimated)
 
     @abstractmethod
     async def ask(self, prompt: str) -> None:
@@ -102,7 +109,7 @@ class SharedMessages(Generic[_M]):
             raise message
         return message
 
-    async def answer(self, aside: CliAside[_M]) -> str:
+    async def answer(self, aside: CliAside[_M]) -> AsideAnswer:
         """Wait for the answer to `aside` and return it. Raises `AsideFailed`."""
         await self._read_until(lambda: aside.is_over, self._take_between, limit=MAX_MESSAGES_AHEAD)
         return aside.answer

@@ -86,7 +86,7 @@ async def test_an_opencode_aside_runs_in_a_fork_that_the_provider_has_cached(
     ):
         assert await text_of(process.turn("my colour is green SAY:noted")) == "noted"
         async with busy(process, home.path / "work") as work:
-            assert await process.aside(f"{question} SAY:half") == "half"
+            assert (await process.aside(f"{question} SAY:half")).text == "half"
         after = await text_of(process.turn("RECALL"))
 
     *copied, last = added(asked(opencode.model, work), asked(opencode.model, question))
@@ -114,8 +114,8 @@ async def test_a_gemini_aside_runs_in_a_session_without_tools(
         assert await text_of(process.turn("my colour is green SAY:noted")) == "noted"
         async with busy(process, home.path / "work"):
             before = started_file.read_text()
-            assert await process.aside(f"{question} SAY:half") == "half"
-            assert "TOOLS []" in await process.aside("TOOLS")
+            assert (await process.aside(f"{question} SAY:half")).text == "half"
+            assert "TOOLS []" in (await process.aside("TOOLS")).text
             shell = json.dumps({"command": f"touch {marker}"})
             await process.aside(f"TOOL:run_shell_command:{shell}")
             assert started_file.read_text() == before
@@ -143,7 +143,7 @@ async def several_and_failures(process: AgentProcess) -> None:
     await anext(turn)
     reading = asyncio.create_task(events_of(turn))
     answers = await asyncio.gather(*(process.aside(f"SAY:{word}") for word in "abc"))
-    assert answers == list("abc")
+    assert [answer.text for answer in answers] == list("abc")
     for failure in ("HTTP:401", "HTTP:429", "HTTP:529"):
         with pytest.raises(AsideFailed):
             await process.aside(failure)

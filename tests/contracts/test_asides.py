@@ -117,7 +117,7 @@ async def test_asides_are_answered_or_fail_without_affecting_their_turns(
         await several_are_answered_while_a_tool_runs(process, directory)
         await is_no_command_and_reads_no_file(process, cli, directory)
         if create_cli_runtime(cli.name).capabilities.reports_cost:
-            await costs_its_turn_nothing(process, directory)
+            await is_paid_with_its_turn(process, directory)
         await runs_no_tool(process, directory)
         await is_cancelled(process, cli, directory)
         await outlives_the_stop_of_its_turn(process, cli, directory)
@@ -151,7 +151,7 @@ async def is_answered_from_a_first_turn(process: AgentProcess, directory: Path) 
     """A failing model gives no answer. Claude can't compact the conversation and retry."""
     failures = "HTTP:401", "HTTP:429", "HTTP:529", "HTTP:400:context", "DROP", "OVERLOADED"
     async with Busy(process, directory):
-        assert (await process.aside("SAY:beside")).strip() == "beside"
+        assert (await process.aside("SAY:beside")).text.strip() == "beside"
         asked = await asyncio.gather(*map(process.aside, failures), return_exceptions=True)
     assert [type(answer) for answer in asked] == [AsideFailed] * len(failures)
     assert "beside" not in await text_of(process.turn("RECALL"))
@@ -164,8 +164,8 @@ async def several_are_answered_while_a_tool_runs(process: AgentProcess, director
     words = [word("beside") for _ in range(3)]
     async with Busy(process, directory):
         answers = await asyncio.gather(*(process.aside(f"SAY:{each}") for each in words))
-        assert [answer.strip() for answer in answers] == words
-        assert colour in await process.aside("RECALL")
+        assert [answer.text.strip() for answer in answers] == words
+        assert colour in (await process.aside("RECALL")).text
     recalled = await text_of(process.turn("RECALL"))
     assert colour in recalled
     assert process.parked_state() is not None
@@ -183,13 +183,16 @@ async def is_no_command_and_reads_no_file(
     async with Busy(process, directory):
         for text in (f"@{secret}", "/help", "!ls", "-p"):
             reply = word("beside")
-            assert (await process.aside(f"{text} SAY:{reply}")).strip() == reply
+            assert (await process.aside(f"{text} SAY:{reply}")).text.strip() == reply
             assert text in cli.model.bodies()
     assert "TOP-SECRET" not in cli.model.bodies()
 
 
-async def costs_its_turn_nothing(process: AgentProcess, directory: Path) -> None:
-    """Each request of the scripted model costs the same; a turn with a tool has two."""
+async def is_paid_with_its_turn(process: AgentProcess, directory: Path) -> None:
+    """Each request of the scripted model costs the same; a turn with a tool has two.
+
+    The next turn pays for an aside that outlasts its turn.
+    """
 
     async def cost(prompt: str) -> float:
         async for event in process.turn(prompt):
@@ -202,9 +205,9 @@ async def costs_its_turn_nothing(process: AgentProcess, directory: Path) -> None
     async with Busy(process, directory) as busy:
         await asyncio.gather(*(process.aside(f"SAY:{number}") for number in range(3)))
     done = await busy.task
-    assert done.result.total_cost_usd == pytest.approx(2 * once)
+    assert done.result.total_cost_usd == pytest.approx(5 * once)
     await process.aside("SAY:behind it")
-    assert await cost("SAY:three") == pytest.approx(once)
+    assert await cost("SAY:three") == pytest.approx(2 * once)
 
 
 # -- no tool --------------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ async def runs_no_tool(process: AgentProcess, directory: Path) -> None:
                 answer = await process.aside(f"{sentence}{tool}")
             except AsideFailed:
                 continue
-            assert answer == "let me see"
+            assert answer.text == "let me see"
             assert sentence
     assert await text_of(process.turn("SAY:again")) == "again"
     assert not made.exists()
@@ -255,5 +258,5 @@ async def outlives_the_stop_of_its_turn(
     await eventually(lambda: beside in cli.model.bodies())
     await process.interrupt()
     assert (await busy.task).result.aborted
-    assert (await asking).strip() == beside
+    assert (await asking).text.strip() == beside
     assert await text_of(process.turn("SAY:again")) == "again"

@@ -137,7 +137,7 @@ async def does_what_a_rule_or_a_person_allows(agent: Agent) -> None:
     async def allow(event: PermissionEvent) -> Decision:
         asked.append(event)
         if agent.cli.name in ("claude", "codex"):  # an aside is answered while the request is open
-            assert (await agent.process.aside("SAY:beside")).strip() == "beside"
+            assert (await agent.process.aside("SAY:beside")).text.strip() == "beside"
         return Decision("allow")
 
     before = {*agent.workspace.iterdir()}
@@ -341,7 +341,7 @@ async def runs_no_tool_in_an_aside(agent: Agent, log: Path) -> None:
     abort.set()
     await turn
 
-    assert ("SAY:hello from the model" in recalled) is is_copy
+    assert ("SAY:hello from the model" in recalled.text) is is_copy
     assert not marker.exists()
     assert "a secret of the workspace" not in agent.cli.model.bodies()
     assert not log.exists() or log.read_text() == "started\n"

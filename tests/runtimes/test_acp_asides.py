@@ -96,7 +96,7 @@ async def test_an_acp_aside_runs_in_another_session_without_mcp_servers(
         answer = await process.aside("how far?")
         rest = await rest_of_text(turn)
 
-    assert answer == "beside"
+    assert answer.text == "beside"
     assert rest == " and done"
     begun, asking = recorded_requests(home)
     assert begun["params"] == {"cwd": str(home.path / "work"), "mcpServers": []}
@@ -122,7 +122,7 @@ async def test_several_acp_asides_run_at_once_and_outlast_their_turn(
         assert await rest_of_text(turn) == " done"
         assert process.parked_state() is None
         create_file(home, "go")
-        assert await asyncio.gather(*asking) == ["one?", "two?"]
+        assert [answer.text for answer in await asyncio.gather(*asking)] == ["one?", "two?"]
         assert process.parked_state() is not None
         assert await rest_of_text(process.turn("again")) == "again"
 
@@ -156,7 +156,7 @@ async def test_the_session_of_an_acp_aside_has_the_turns_model_and_a_safe_mode(
         f"asking = question(); words('t', 'ok'); answer(asking, stopReason='end_turn'){NL}{END}"
     )
     async with agent_in_turn(home, directory, body, model="large") as (process, turn, _):
-        assert await process.aside("?") == "ok"
+        assert (await process.aside("?")).text == "ok"
         await rest_of_text(turn)
 
     between = [(message["method"], message["params"]) for message in recorded_requests(home)[1:-1]]
@@ -218,7 +218,7 @@ async def test_a_failed_acp_aside_does_not_affect_the_next_one(
     async with agent_in_turn(home, directory, body) as (process, turn, _):
         with pytest.raises(AsideFailed, match=why):
             await process.aside("?")
-        assert await process.aside("?") == "ok"
+        assert (await process.aside("?")).text == "ok"
         assert await rest_of_text(turn) == " done"
 
 
@@ -294,7 +294,7 @@ async def test_the_session_of_an_acp_aside_is_deleted_or_else_closed(
         f"message = asked({method!r}); note(message); answer(message){NL}{END}"
     )
     async with agent_in_turn(home, directory, body) as (process, turn, _):
-        assert await process.aside("?") == "ok"
+        assert (await process.aside("?")).text == "ok"
         assert await rest_of_text(turn) == " done"
 
     assert recorded_requests(home)[-1]["params"] == {"sessionId": "t"}
@@ -352,7 +352,7 @@ async def test_an_opencode_aside_runs_in_a_fork_whose_mode_asks_for_every_tool(
         await rest_of_text(process.turn("one"))
         turn = process.turn("two")
         await anext(turn)
-        assert await process.aside("how far?") == "ok"
+        assert (await process.aside("how far?")).text == "ok"
         assert await rest_of_text(turn) == " done"
 
     copied, mode, asking, closed = recorded_requests(home)
@@ -373,7 +373,7 @@ async def test_an_opencode_aside_in_a_first_turn_forks_nothing(home: Home, direc
         f"asking = question(); words('t', 'ok'); answer(asking, stopReason='end_turn'){NL}{END}"
     )
     async with agent_in_turn(home, directory, body, "opencode") as (process, turn, _):
-        assert await process.aside("how far?") == "ok"
+        assert (await process.aside("how far?")).text == "ok"
         await rest_of_text(turn)
 
     _, asking = recorded_requests(home)

@@ -79,7 +79,7 @@ async def test_each_aside_gets_its_own_answer_while_the_turn_runs(
         answers = list(await asyncio.gather(process.aside("one"), process.aside("two")))
         (home.path / "work" / "go").touch()
         assert await rest_of_text(turn, "work") == "working"
-    assert answers == ["about one", "about two"]
+    assert [answer.text for answer in answers] == ["about one", "about two"]
 
 
 async def test_an_aside_reads_ahead_while_the_turns_consumer_is_busy(
@@ -95,7 +95,7 @@ async def test_an_aside_reads_ahead_while_the_turns_consumer_is_busy(
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("go")
         await first_event(turn)
-        assert await process.aside("?") == "beside"  # nothing reads the turn until then
+        assert (await process.aside("?")).text == "beside"  # nothing reads the turn until then
         assert await rest_of_text(turn, "a") == "a" + "".join(map(str, range(20)))
 
 
@@ -116,7 +116,7 @@ async def test_messages_of_an_unread_turn_are_read_ahead_up_to_a_limit(
         await eventually(lambda: len(process._messages._read_ahead) == 3)  # type: ignore[attr-defined]
         assert not asking.done()
         assert await rest_of_text(turn, "a") == "a" + "".join(map(str, range(20)))
-        assert await asking == "beside"
+        assert (await asking).text == "beside"
 
 
 # -- the end of the turn --------------------------------------------------------------------------
@@ -138,7 +138,7 @@ async def test_the_end_of_a_turn_does_not_wait_for_its_asides(home: Home, direct
         assert await rest_of_text(turn, "a") == "a"
         assert process.parked_state() is None
         (home.path / "work" / "go").touch()
-        assert list(await asyncio.gather(*asking)) == ["1", "2"]
+        assert [answer.text for answer in await asyncio.gather(*asking)] == ["1", "2"]
         state = process.parked_state()
         assert state is not None
         assert state["model"] == "m"  # the message between the two answers was processed
@@ -158,7 +158,7 @@ async def test_a_turn_that_begins_before_an_aside_is_answered_loses_nothing(
         asking = asyncio.create_task(process.aside("?"))
         await asyncio.sleep(0)
         assert await text_of(process.turn("two")) == "bc"
-        assert await asking == "late"
+        assert (await asking).text == "late"
 
 
 async def test_a_cli_request_between_turns_is_denied_while_an_aside_waits(
@@ -172,7 +172,7 @@ async def test_a_cli_request_between_turns_is_denied_while_an_aside_waits(
     )
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         await text_of(process.turn("one"))
-        assert await process.aside("?") == "deny"
+        assert (await process.aside("?")).text == "deny"
 
 
 async def test_asides_are_answered_while_a_permission_request_is_open(
@@ -186,7 +186,7 @@ async def test_asides_are_answered_while_a_permission_request_is_open(
     async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
         turn = process.turn("one")
         assert isinstance(await first_event(turn), PermissionEvent)
-        assert await process.aside("?") == "beside"
+        assert (await process.aside("?")).text == "beside"
         await turn.aclose()
 
 
@@ -206,7 +206,7 @@ async def test_the_late_answer_to_a_cancelled_aside_is_dropped(home: Home, direc
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await process.aside("one")
-        assert await process.aside("two") == "of two"
+        assert (await process.aside("two")).text == "of two"
         assert await rest_of_text(turn, "a") == "ab"
         assert process.parked_state() is not None
 
@@ -270,7 +270,7 @@ async def test_a_turn_that_is_closed_late_takes_nothing_from_the_next_turn(
         turn = process.turn("two")
         assert await first_event(turn) == TextEvent("b")
         await before.aclose()
-        assert await process.aside("?") == "beside"
+        assert (await process.aside("?")).text == "beside"
         assert await rest_of_text(turn, "b") == "bc"
 
 
@@ -328,7 +328,7 @@ async def test_a_codex_aside_runs_in_a_temporary_fork_of_the_thread(
             await text_of(process.turn("one"))
             turn = process.turn("two")
             assert await first_event(turn) == TextEvent("a")
-            assert await process.aside("?") == "beside"
+            assert (await process.aside("?")).text == "beside"
             assert await rest_of_text(turn, "a") == "a\n\nb"
             assert process.parked_state() is not None
     (fork,) = requests(home, "thread/fork")

@@ -13,7 +13,7 @@ from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, Qu
 from remoteclaw.protocols import AgentSpec, Decision
 from remoteclaw.runtimes.codex.read_only import is_read_only_request
 from remoteclaw.runtimes.codex.runtime import CodexRuntime
-from remoteclaw.runtimes.codex.turn import CodexTurn
+from remoteclaw.runtimes.codex.turn import CodexTurn, ThreadTokens
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from tests.support.rows import for_each
 from tests.support.silent import SilentPipes
@@ -85,7 +85,12 @@ async def events_of(*messages: dict[str, Any]) -> list[AgentEvent]:
     pipes = SilentPipes()
     unasked = frozenset(("configured",))
     turn = CodexTurn(
-        pipes, RpcPeer(pipes, version=None), thread="ours", request=1, used={}, unasked=unasked
+        pipes,
+        RpcPeer(pipes, version=None),
+        thread="ours",
+        request=1,
+        tokens=ThreadTokens(),
+        unasked=unasked,
     )
     return [event for message in messages for event in await turn.take(RpcMessage.of(message))]
 
@@ -101,7 +106,9 @@ async def event_and_answer(
             sent.append(orjson.loads(line))
 
     pipes = Pipes()
-    turn = CodexTurn(pipes, RpcPeer(pipes, version=None), thread="ours", request=1, used={})
+    turn = CodexTurn(
+        pipes, RpcPeer(pipes, version=None), thread="ours", request=1, tokens=ThreadTokens()
+    )
     (event,) = await turn.take(RpcMessage.of(request))
     assert isinstance(event, PermissionEvent)
     await turn.answer(event.id, decision)

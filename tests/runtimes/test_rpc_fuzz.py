@@ -13,7 +13,7 @@ from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import AcpTurn
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex.items import TOOLS
-from remoteclaw.runtimes.codex.turn import CodexTurn
+from remoteclaw.runtimes.codex.turn import CodexTurn, ThreadTokens
 from remoteclaw.runtimes.gemini.runtime import GeminiRuntime
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
@@ -65,7 +65,7 @@ async def codex() -> CliTurn[RpcMessage]:
         RpcPeer(pipes, version=None),
         thread="thread",
         request=1,
-        used={},
+        tokens=ThreadTokens(),
         readable=(Path("/w"),),
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from remoteclaw.errors import AsideFailed
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.acp.session import Request, mode_request, model_request
-from remoteclaw.runtimes.acp.turn import LogNote, classify_rpc_error, deny
+from remoteclaw.runtimes.acp.turn import LogNote, SessionUsage, classify_rpc_error, cost_of, deny
 from remoteclaw.runtimes.asides import CliAside
 from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
@@ -83,6 +83,8 @@ class AcpAside(CliAside[RpcMessage]):
         """Whether the prompt was sent."""
         self._chunks: list[str] = []
         """The answer so far, in chunks."""
+        self._usage: SessionUsage | None = None
+        """The usage in the aside's session; None until it has begun."""
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -113,7 +115,12 @@ class AcpAside(CliAside[RpcMessage]):
             return
         self.session = session
         self._sessions.session_ids.add(session)
-        runtime, model = self._sessions.runtime, self._sessions.spec.model
+        runtime, spec, model = (
+            self._sessions.runtime,
+            self._sessions.spec,
+            self._sessions.spec.model,
+        )
+        self._usage = SessionUsage(runtime, spec, session, None if self._copies else 0.0)
         mode = mode_request(session, runtime.aside_modes, result)
         if mode is None and runtime.needs_aside_mode:
             self._disable("it has no mode in which it asks for every tool")
@@ -128,7 +135,7 @@ class AcpAside(CliAside[RpcMessage]):
         if self._pending_settings:
             await self._send(self._pending_settings.pop(0), self._send_next)
             return
-        self._is_asked = True
+        self._is_asked = self.awaits_message = True
         parts = [{"type": "text", "text": self._prompt}]
         prompt = {"sessionId": self.session, "prompt": parts}
         await self._send(("session/prompt", prompt), self._answered)
@@ -145,12 +152,17 @@ class AcpAside(CliAside[RpcMessage]):
             await deny(self._peer, message)
             await self._abandon("it asked for a permission")
         elif message.method == "session/update":
+            if self._usage:
+                self._usage.cost = cost_of(message) or self._usage.cost
             await self._update(mapping(message.params.get("update")))
         return True
 
     async def _take_answer(self, message: RpcMessage) -> bool:
         if message.id != self._request:
             return False
+        if self._is_asked:
+            self.awaits_message = False
+            self._measure(message.result)
         if message.error is None:
             if not self.is_over:
                 await self._on_result(message.result)
@@ -186,6 +198,12 @@ class AcpAside(CliAside[RpcMessage]):
         else:
             self.succeed(answer)
         await self._close()
+
+    def _measure(self, result: Mapping[str, Any]) -> None:
+        """Take the usage from the answer to the prompt."""
+        if self._usage:
+            self._usage.add(result)
+            self.usage, self.cost_usd = self._usage.measure()
 
     # -- the end -------------------------------------------------------------------------------
 

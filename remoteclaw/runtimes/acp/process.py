@@ -13,7 +13,7 @@ from remoteclaw.messages import OWN_SERVER, Image
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec
 from remoteclaw.runtimes.acp.aside import AcpAside, AsideSessions
 from remoteclaw.runtimes.acp.session import model_of, model_request, server_description
-from remoteclaw.runtimes.acp.turn import AcpTurn, classify_rpc_error, commands_of, deny
+from remoteclaw.runtimes.acp.turn import AcpTurn, classify_rpc_error, commands_of, cost_of, deny
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
@@ -58,8 +58,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         self._was_replayed = False
         """Whether the agent replayed earlier messages while it loaded the session."""
         self._session = ""
-        self._cost = 0.0
-        """The cost of the session so far, in US dollars."""
+        self._cost: float | None = 0.0
+        """The cost of the session so far, in US dollars; None if it is not known."""
         self._instructions = ""
         """The system prompt, until a message has carried it."""
         self._takes_images = False
@@ -104,6 +104,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             "cwd": self._spec.workspace,
             "mcpServers": self._server_descriptions(run_dir),
         }
+        self._cost = None if session_id else 0.0
         if not session_id:
             session_info = await self._call("session/new", session_params)
         elif fork:
@@ -214,8 +215,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             "has_turns": self._has_turns,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state in which another worker parked the agent."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self._session = state["session"]
         self._peer.last_id = state["last_id"]
         self._cost = state["cost"]
@@ -236,6 +236,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
     def _observe(self, message: RpcMessage) -> None:
         if message.params.get("sessionId", self._session) == self._session or not self._session:
             self._commands = commands_of(message) or self._commands
+            if self._cost is None:
+                self._cost = cost_of(message)
 
     # -- a turn --------------------------------------------------------------------------------
 

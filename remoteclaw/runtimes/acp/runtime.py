@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.events import Intent
+from remoteclaw.events import AgentUsage, Intent
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch
 from remoteclaw.runtimes.acp.process import AcpProcess
 from remoteclaw.runtimes.acp.turn import LogNote
@@ -49,6 +49,13 @@ class AcpRuntime(BaseRuntime):
 
     def read_log(self, line: str) -> LogNote | None:
         """Return what a line of the agent's log reports about a turn; None if nothing."""
+        return None
+
+    def totals(self, spec: AgentSpec, session: str) -> tuple[AgentUsage, float] | None:
+        """Return the tokens of a session so far, and their cost in US dollars, from its record.
+
+        None if the agent keeps no such record: then its answers report the tokens.
+        """
         return None
 
     def aside_directory(self, spec: AgentSpec, run_dir: Path) -> str:

@@ -1,5 +1,6 @@
 """A turn over ACP: translates the agent's messages and requests into events."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,49 @@ class LogNote:
     """The seconds until the retry; 0 if unknown."""
 
 
+class SessionUsage:
+    """The tokens and the cost of a part of a session: of one turn, or of an aside."""
+
+    def __init__(
+        self, runtime: "AcpRuntime", spec: AgentSpec, session: str, cost_before: float | None
+    ) -> None:
+        """`cost_before` is the session's cost so far, in US dollars; None if it is not known."""
+        self._runtime = runtime
+        self._spec = spec
+        self._session = session
+        self._before = runtime.totals(spec, session)
+        self._reported = AgentUsage()
+        """The tokens that the agent has reported with its answers."""
+        self._cost_before = self.cost = cost_before
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Add the tokens of the answer to a prompt."""
+        usage = mapping(result.get("usage"))
+        quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
+        output = count(usage.get("outputTokens")) + count(usage.get("thoughtTokens"))
+        self._reported += AgentUsage(
+            input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
+            output_tokens=output or count(quota.get("output_tokens")),
+            cache_read_tokens=count(usage.get("cachedReadTokens")),
+            cache_write_tokens=count(usage.get("cachedWriteTokens")),
+        )
+
+    def measure(self) -> tuple[AgentUsage, float | None]:
+        """Return the tokens and the cost so far; the cost is None if it is not known, or nothing.
+
+        The first cost that is reported in a session of an earlier process, or in a copy, is not
+        counted: it includes everything before.
+        """
+        usage = self._reported
+        cost = self.cost - self._cost_before if self.cost and self._cost_before is not None else 0.0
+        after = self._runtime.totals(self._spec, self._session)
+        if self._before and after:
+            recorded = after[0].since(self._before[0])
+            if recorded.tokens >= usage.tokens:  # else the agent keeps no record of this session
+                usage, cost = recorded, after[1] - self._before[1]
+        return usage, cost if cost > 0 else None
+
+
 class AcpTurn(CliTurn[RpcMessage]):
     """One turn, and the messages that join it.
 
@@ -65,10 +109,10 @@ class AcpTurn(CliTurn[RpcMessage]):
         spec: AgentSpec,
         *,
         session: str,
-        cost: float = 0.0,
+        cost: float | None = 0.0,
         previous_message_id: str = "",
     ) -> None:
-        """`cost` is the cost of the session so far, in US dollars.
+        """`cost` is the cost of the session so far, in US dollars; None if it is not known.
 
         `previous_message_id` is the last message of an earlier turn, whose late chunks are ignored.
         """
@@ -78,7 +122,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         self._runtime = runtime
         self._spec = spec
         self._session = session
-        self._cost_before = self.cost = cost
+        self._usage = SessionUsage(runtime, spec, session, cost)
         self._previous_message_id = self.last_message_id = previous_message_id
         self._message_id: str | None = None
         """The id of the current message, empty if the agent gives none; None before a block."""
@@ -88,7 +132,6 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The known fields of each tool call, by its id."""
         self._reported_calls: set[str] = set()
         """The ids of the tool calls that were reported."""
-        self._usage = AgentUsage()
         self._is_cancelled = False
         self._logged_message = ""
         """The id of the latest message that began, according to the agent's log."""
@@ -98,6 +141,11 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The agent's slash commands, if it has announced them during the turn."""
         self.is_command = False
         """Whether the turn's message is a slash command of the agent."""
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of the session so far, in US dollars; None if it is not known."""
+        return self._usage.cost
 
     async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
         """Send a prompt; with a `key`, it joins the running turn."""
@@ -150,6 +198,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         is_ours = message.params.get("sessionId", self._session) == self._session
         if message.method != "session/update" or not is_ours:
             return []
+        self._usage.cost = cost_of(message) or self._usage.cost
         self.commands = commands_of(message) or self.commands
         return self._update(mapping(message.params.get("update")))
 
@@ -200,7 +249,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         if message.error and not self._is_cancelled:
             error = _error_event(message.error, ends_agent=has_unanswered)
             return [*events, error, DoneEvent(self.result())]
-        self._take_usage(message.result)
+        self._usage.add(message.result)
         is_aborted = self._is_cancelled or message.result.get("stopReason") == "cancelled"
         if is_aborted and has_unanswered:
             why = "the agent was stopped with a message still waiting"
@@ -215,16 +264,6 @@ class AcpTurn(CliTurn[RpcMessage]):
             *events,
             DoneEvent(self.result(aborted=is_aborted), ends_agent=bool(self._open_requests)),
         ]
-
-    def _take_usage(self, result: Mapping[str, Any]) -> None:
-        usage = mapping(result.get("usage"))
-        quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
-        self._usage = AgentUsage(
-            input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
-            output_tokens=count(usage.get("outputTokens")) or count(quota.get("output_tokens")),
-            cache_read_tokens=count(usage.get("cachedReadTokens")),
-            cache_write_tokens=count(usage.get("cachedWriteTokens")),
-        )
 
     def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
         content = mapping(update.get("content"))
@@ -241,10 +280,6 @@ class AcpTurn(CliTurn[RpcMessage]):
                 return self._tool_update(update)
             case "plan":
                 return [_plan(mappings(update.get("entries")))]
-            case "usage_update":
-                amount = mapping(update.get("cost")).get("amount")
-                if isinstance(amount, int | float):
-                    self.cost = float(amount)
         return []
 
     def _add_text(self, message_id: str, chunk: str) -> list[AgentEvent]:
@@ -296,13 +331,13 @@ class AcpTurn(CliTurn[RpcMessage]):
 
     def result(self, *, aborted: bool = False) -> AgentRunResult:
         """Return the result of the turn so far."""
-        cost = self.cost - self._cost_before
+        usage, cost_usd = self._usage.measure()
         return AgentRunResult(
             text=self._text.text,
             session_id=self._session,
-            usage=self._usage,
+            usage=usage,
             aborted=aborted,
-            total_cost_usd=cost if cost > 0 else None,
+            total_cost_usd=cost_usd,
             permission_denials=tuple(self._denied),
         )
 
@@ -320,6 +355,15 @@ def commands_of(message: RpcMessage) -> tuple[str, ...]:
     commands = mappings(mapping(message.params.get("update")).get("availableCommands"))
     names = (text(command.get("name")).partition(" ")[0] for command in commands)
     return tuple(f"/{name}" for name in dict.fromkeys(names) if name)
+
+
+def cost_of(message: RpcMessage) -> float | None:
+    """Return the cost of the session so far, in US dollars, if a message reports it."""
+    update = mapping(message.params.get("update"))
+    if update.get("sessionUpdate") != "usage_update":
+        return None
+    amount = mapping(update.get("cost")).get("amount")
+    return float(amount) if isinstance(amount, int | float) and math.isfinite(amount) else None
 
 
 def classify_rpc_error(error: RpcError) -> tuple[ErrorCategory, str]:

@@ -1,8 +1,8 @@
-"""The progress of a turn of claude, read from its lines: plan, tokens so far, and cost."""
+"""The progress of a turn of claude, read from its lines: plan, tokens so far, and totals."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from remoteclaw.events import AgentEvent, AgentUsage, PlanEvent, PlanStep, UsageEvent
@@ -81,11 +81,30 @@ class Plan:
 class TokensSoFar:
     """The tokens of a turn so far, summed over its requests to the model."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: AgentUsage | None = None) -> None:
+        """`before` are the tokens of the turn's earlier answers."""
+        self._before = before or AgentUsage()
         self._finished = AgentUsage()
         """The tokens of the finished requests."""
         self._request = AgentUsage()
+        """The tokens of the running or last request."""
+        self._is_running = False
+        """Whether a request is running; claude adds it to its totals when it ends."""
+
+    @property
+    def of_answer(self) -> AgentUsage:
+        """The tokens of the running answer."""
+        return self._finished + self._request
+
+    @property
+    def unfinished(self) -> AgentUsage:
         """The tokens of the running request."""
+        return self._request if self._is_running else AgentUsage()
+
+    @property
+    def context(self) -> int:
+        """The number of tokens that the last request has read; 0 before the first."""
+        return self._request.read_tokens
 
     def read(self, message: dict[str, Any]) -> list[AgentEvent]:
         """Return the sum if a line changes it; else nothing."""
@@ -96,13 +115,15 @@ class TokensSoFar:
             case "message_start":
                 self._finished += self._request
                 self._request = usage_of(mapping(mapping(event.get("message")).get("usage")))
+                self._is_running = True
             case "message_delta":
                 # Its other numbers are less complete than those of `message_start`.
                 output_tokens = count(mapping(event.get("usage")).get("output_tokens"))
                 self._request = replace(self._request, output_tokens=output_tokens)
+                self._is_running = False
             case _:
                 return []
-        return [UsageEvent(self._finished + self._request)]
+        return [UsageEvent(self._before + self.of_answer)]
 
 
 def usage_of(usage: dict[str, Any]) -> AgentUsage:
@@ -115,37 +136,69 @@ def usage_of(usage: dict[str, Any]) -> AgentUsage:
     )
 
 
-@dataclass
-class Costs:
-    """The running totals from which the cost of each turn is computed.
+class Totals:
+    """The totals of a claude process, whose growth is the usage of a turn.
 
-    Claude reports the cost of its whole process, including asides, and no cost of a single aside.
-    After an aside, a turn gets the share of the cost that matches its tokens, which claude reports
-    for turn and process; the aside's share is not counted anywhere.
+    Claude reports them with the result of each turn. They include everything that the process has
+    asked the model: also asides, subagents and summaries, of which claude reports nothing else.
     """
 
-    usd: float = 0.0
-    """The cost of the process in US dollars at the end of the last turn."""
-    weight: float = 0.0
-    """The price-weighted tokens of the process at the end of the last turn."""
-    has_asides: bool = False
-    """Whether an aside was answered since the end of the last turn."""
+    def __init__(self) -> None:
+        self._usage = AgentUsage()
+        """The tokens at the end of the last turn."""
+        self._cost_usd = 0.0
+        """The cost in US dollars at the end of the last turn."""
+        self._estimated = 0
+        """The estimated tokens of the asides since then, which the next totals include."""
 
-    def of_turn(self, result: Mapping[str, Any]) -> float | None:
-        """Return the cost of a turn in US dollars, from its final `result`; None if not reported.
+    def state(self) -> dict[str, Any]:
+        """Return the state for `restore()`."""
+        return {
+            "usage": astuple(self._usage),
+            "cost": self._cost_usd,
+            "estimated": self._estimated,
+        }
 
-        Updates the totals.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the totals of a parked process."""
+        self._usage, self._cost_usd = AgentUsage(*state["usage"]), state["cost"]
+        self._estimated = state["estimated"]
+
+    def estimate(self, context: int) -> AgentUsage:
+        """Return an estimate for an aside that was answered after the last totals.
+
+        `context` is the number of tokens that the last turn has read. The provider has most of
+        them in its cache.
         """
-        total = result.get("total_cost_usd")
-        if not isinstance(total, int | float) or not math.isfinite(total):
-            return None
+        self._estimated += context
+        return AgentUsage(cache_read_tokens=context)
+
+    def growth(self, result: Mapping[str, Any]) -> tuple[AgentUsage, float | None]:
+        """Return the tokens and the cost of a turn, from its final `result`, and keep the totals.
+
+        Without totals in the result, the tokens are those that it reports for the turn itself. The
+        cost is in US dollars; None if it is not reported.
+        """
         models = mapping(result.get("modelUsage")).values()
-        weight = sum(_weight(_of_model(mapping(model))) for model in models)
-        spent, added = max(0.0, total - self.usd), weight - self.weight
-        if self.has_asides and added > 0:
-            spent *= min(1.0, _weight(usage_of(mapping(result.get("usage")))) / added)
-        self.usd, self.weight, self.has_asides = float(total), weight, False
-        return spent
+        if not models:
+            return usage_of(mapping(result.get("usage"))), None
+        usage = sum((_of_model(mapping(model)) for model in models), AgentUsage())
+        grown, self._usage = usage.since(self._usage), usage
+        cost, spent = result.get("total_cost_usd"), None
+        if isinstance(cost, int | float) and math.isfinite(cost):
+            spent, self._cost_usd = max(0.0, cost - self._cost_usd), float(cost)
+        return self._without_estimates(grown), spent
+
+    def _without_estimates(self, usage: AgentUsage) -> AgentUsage:
+        """Return `usage` without the tokens that were counted by an estimate."""
+        cached = min(self._estimated, usage.cache_read_tokens)
+        other = min(self._estimated - cached, usage.input_tokens)
+        self._estimated = 0
+        return replace(
+            usage,
+            input_tokens=usage.input_tokens - other,
+            cache_read_tokens=usage.cache_read_tokens - cached,
+        )
 
 
 def _of_model(usage: Mapping[str, Any]) -> AgentUsage:
@@ -155,9 +208,3 @@ def _of_model(usage: Mapping[str, Any]) -> AgentUsage:
         count(usage.get("cacheReadInputTokens")),
         count(usage.get("cacheCreationInputTokens")),
     )
-
-
-def _weight(usage: AgentUsage) -> float:
-    """Return the price of tokens, in input tokens, by the price ratios of claude's models."""
-    written = usage.cache_write_tokens * 1.25 + usage.output_tokens * 5
-    return usage.input_tokens + usage.cache_read_tokens * 0.1 + written

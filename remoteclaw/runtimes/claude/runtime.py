@@ -27,7 +27,6 @@ from remoteclaw.runtimes.claude.launch import (
     environment_of,
     server_of,
 )
-from remoteclaw.runtimes.claude.progress import Costs
 from remoteclaw.runtimes.claude.terminal import ClaudeTerminal
 from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer, ClaudeTurn
 from remoteclaw.runtimes.wire import UUID, mapping, text
@@ -208,17 +207,18 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
             "is_planning": self._conversation.is_planning,
             "point": self._conversation.point,
             "last_request": self._peer.last_id,
-            "costs": vars(self._conversation.costs),
+            "totals": self._conversation.totals.state(),
+            "context": self._conversation.context,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state in which another worker parked the agent."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self._conversation.session_id = state["session_id"]
         self._conversation.model = state["model"]
         self._conversation.is_planning = state["is_planning"]
         self._conversation.point = state["point"]
         self._peer.last_id = state["last_request"]
-        self._conversation.costs = Costs(**state["costs"])
+        self._conversation.totals.restore(state["totals"])
+        self._conversation.context = state["context"]
 
     def _is_request(self, message: dict[str, Any]) -> bool:
         return message.get("type") == "control_request"
@@ -249,7 +249,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         return turn
 
     def _new_aside(self) -> ClaudeAside:
-        return ClaudeAside(self._peer, self._conversation.costs)
+        return ClaudeAside(self._peer, self._conversation)
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return the content blocks of a message."""

@@ -22,7 +22,7 @@ from remoteclaw.events import (
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude.failure import Failures
-from remoteclaw.runtimes.claude.progress import Costs, Plan, TokensSoFar, usage_of
+from remoteclaw.runtimes.claude.progress import Plan, TokensSoFar, Totals
 from remoteclaw.runtimes.claude.text import AnswerReader
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, text
@@ -91,7 +91,11 @@ class ClaudeConversation:
         self.session_id = session_id
         self.model = ""
         """The model that claude reports, with which the next process is started."""
-        self.costs = Costs()
+        self.totals = Totals()
+        self.context = 0
+        """The number of tokens that the last request has read."""
+        self.is_answering = False
+        """Whether a turn runs, whose result will have the totals."""
         self.is_planning = False
         """Whether claude is in plan mode."""
         self.point = ""
@@ -130,6 +134,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         super().__init__(pipes)
         self._peer = peer
         self._conversation = conversation
+        conversation.is_answering = True
         conversation.failures.begin()
         conversation.plan.begin()
         self._tokens = TokensSoFar()
@@ -220,6 +225,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._conversation.note(message)
         events = self._steered_events(text(message.get("uuid")))
         events += [*self._tokens.read(message), *self._conversation.plan.read(message)]
+        self._conversation.context = self._tokens.context or self._conversation.context
         match message.get("type"):
             case "control_request":
                 events += await self._take_request(message)
@@ -258,10 +264,12 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             events.append(TextEvent(answer))  # a reply of claude itself, without the model
         run = self._run(message, answer, aborted)
         if failure or not self._steered:
+            self._conversation.is_answering = False
             # With an open request, claude may still carry out the action.
             return [*events, DoneEvent(run, ends_agent=bool(self._open_requests))]
         # A message that arrived after the last tool call gets a separate answer, which comes next.
         self._earlier_answers = run
+        self._tokens = TokensSoFar(run.usage)
         self._answer = AnswerReader(next(iter(self._steered)))
         return [*events, AnswerEndEvent()]
 
@@ -282,13 +290,16 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         # For an unknown conversation, claude reports an error under a new id, which is not kept.
         if not message.get("errors"):
             self._conversation.keep_session_id(text(message.get("session_id")))
+        usage, cost_usd = self._conversation.totals.growth(message)
+        if aborted:  # the totals lack the request that was stopped
+            usage += self._tokens.unfinished
         run = AgentRunResult(
             text=answer,
             session_id=self._conversation.session_id,
             duration_ms=count(message.get("duration_ms")),
-            usage=usage_of(mapping(message.get("usage"))),
+            usage=usage,
             aborted=aborted,
-            total_cost_usd=self._conversation.costs.of_turn(message),
+            total_cost_usd=cost_usd,
             num_turns=count(message.get("num_turns")),
             stop_reason=text(message.get("stop_reason")) or None,
             permission_denials=tuple(self._denied),
@@ -300,6 +311,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         run = AgentRunResult(
             text=self._answer.text,
             session_id=self._conversation.session_id,
+            usage=self._tokens.of_answer,
             aborted=aborted,
         )
         return self._earlier_answers.followed_by(run) if self._earlier_answers else run

@@ -7,8 +7,9 @@ use them: an attempt is refused, and the aside fails.
 from collections.abc import Mapping
 from typing import Any
 
+from remoteclaw.events import AgentUsage
 from remoteclaw.runtimes.asides import CliAside
-from remoteclaw.runtimes.codex.turn import deny
+from remoteclaw.runtimes.codex.turn import ThreadTokens, deny, is_answer
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
@@ -29,6 +30,9 @@ class CodexAside(CliAside[RpcMessage]):
         self._prompt = self._thread = self._turn = ""
         self._is_stopped = False
         self._texts: list[str] = []
+        self._tokens = ThreadTokens(AgentUsage() if method == "thread/start" else None)
+        self._has_answer = False
+        """Whether the model has answered a request."""
 
     async def ask(self, prompt: str) -> None:
         """Begin the thread; the question is sent once codex has answered."""
@@ -44,9 +48,13 @@ class CodexAside(CliAside[RpcMessage]):
             return False
         params = message.params
         item = mapping(params.get("item"))
+        self._has_answer |= is_answer(message)
         if message.is_request:
             await deny(self._peer, message)
             await self._fail_and_stop("asked to use a tool")
+        elif message.method == "thread/tokenUsage/updated":
+            self._tokens.read(params, has_answer=self._has_answer)
+            self.usage = self._tokens.new
         elif message.method == "item/started" and text(item.get("type")) not in _TEXT_ITEMS:
             await self._fail_and_stop("began to use a tool")
         elif message.method == "item/completed" and item.get("type") == "agentMessage":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
+from remoteclaw.events import AgentUsage
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
@@ -27,7 +28,7 @@ from remoteclaw.runtimes.codex.thread import (
     limits_of,
     thread_of,
 )
-from remoteclaw.runtimes.codex.turn import CodexTurn, deny, tokens_of
+from remoteclaw.runtimes.codex.turn import CodexTurn, ThreadTokens, deny
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
@@ -119,8 +120,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         self._thread = ""
         self._account = 0
         """The id of the `account/read` request."""
-        self._tokens_used: dict[str, int] = {}
-        """The tokens of the whole thread so far, by kind."""
+        self._tokens = ThreadTokens()
         self._prompt = ""
         """The hash of the thread's first system prompt; empty if it was replaced by a message."""
         self._point = ""
@@ -162,6 +162,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             second = await self._peer.request(method, params)
         else:
             params[INSTRUCTIONS] = spec.system_prompt
+            self._tokens.counted = AgentUsage()
             second = await self._peer.request("thread/start", params)
         waiting = {first, second, *spec.mcp_servers}
         while second in waiting:
@@ -221,18 +222,17 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             "note": self._prompt,
             "point": self._point,
             "last_id": self._peer.last_id,
-            "used": self._tokens_used,
+            "tokens": self._tokens.state(),
             # It contains keys of MCP servers, so it is kept only in the holder's memory.
             "aside": self._aside,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state in which another worker parked the agent."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self._thread = state["thread"]
         self._prompt = state["note"]
         self._point = state["point"]
         self._peer.last_id = state["last_id"]
-        self._tokens_used = dict(state["used"])
+        self._tokens = ThreadTokens.of(state["tokens"])
         self._aside = dict(state["aside"])
 
     def _is_request(self, message: RpcMessage) -> bool:
@@ -244,7 +244,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
     def _observe(self, message: RpcMessage) -> None:
         is_ours = message.params.get("threadId", self._thread) == self._thread
         if is_ours and message.method == "thread/tokenUsage/updated":
-            self._tokens_used = tokens_of(message.params)
+            self._tokens.read(message.params, has_answer=False)
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             self._peer,
             thread=self._thread,
             request=request,
-            used=self._tokens_used,
+            tokens=self._tokens,
             readable=self._readable,
             unasked=self._unasked,
         )
@@ -270,7 +270,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         return CodexAside(self._peer, "thread/fork", {**params, **copied})
 
     def _carry_over(self, turn: CodexTurn) -> None:
-        self._tokens_used = turn.used
+        self._tokens.settle()
         self._point = turn.point or self._point
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from remoteclaw.errors import classify_error
 from remoteclaw.events import (
@@ -51,6 +51,55 @@ _NOT_NOW = "No person can be asked now."
 _EXTRA_FIELDS = ("additionalPermissions", "networkApprovalContext", "grantRoot")
 
 
+@dataclass
+class ThreadTokens:
+    """The tokens of one thread: its totals, and those of them that are counted already.
+
+    A copied thread begins with the totals of its original, and codex does not report them before
+    its first turn.
+    """
+
+    counted: AgentUsage | None = None
+    """The totals that are counted; None if they are not known yet."""
+    total: AgentUsage = field(default_factory=AgentUsage)
+    """The totals that codex has reported last."""
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Self:
+        """Return the tokens from their `state()`."""
+        counted = state["counted"]
+        return cls(AgentUsage(*counted) if counted else None, AgentUsage(*state["total"]))
+
+    def state(self) -> dict[str, Any]:
+        """Return the tokens as JSON."""
+        return {
+            "counted": astuple(self.counted) if self.counted else None,
+            "total": astuple(self.total),
+        }
+
+    def read(self, params: Mapping[str, Any], *, has_answer: bool) -> None:
+        """Read a report of the totals.
+
+        `has_answer` tells that the model has answered a request since this thread was begun or
+        resumed. Codex repeats the last report when a request breaks off.
+        """
+        usage = mapping(params.get("tokenUsage"))
+        self.total = _usage(mapping(usage.get("total")))
+        if self.counted is None:
+            last = _usage(mapping(usage.get("last"))) if has_answer else AgentUsage()
+            self.counted = self.total.since(last)
+
+    @property
+    def new(self) -> AgentUsage:
+        """The tokens that are not counted yet."""
+        return self.total.since(self.counted or self.total)
+
+    def settle(self) -> None:
+        """Note that all tokens so far are counted."""
+        if self.counted is not None:
+            self.counted = self.total
+
+
 class CodexTurn(CliTurn[RpcMessage]):
     """One turn of codex."""
 
@@ -63,11 +112,11 @@ class CodexTurn(CliTurn[RpcMessage]):
         *,
         thread: str,
         request: int,
-        used: dict[str, int],
+        tokens: ThreadTokens,
         readable: tuple[Path, ...] = (),
         unasked: frozenset[str] = frozenset(),
     ) -> None:
-        """`request` is the id of the `turn/start` request, `used` the thread's tokens so far.
+        """`request` is the id of the `turn/start` request, `tokens` are those of the thread.
 
         `readable` and `unasked` are those of `CodexProcess`.
         """
@@ -79,7 +128,9 @@ class CodexTurn(CliTurn[RpcMessage]):
         self._turn = ""
         self.point = ""
         """The turn's id, once it has succeeded."""
-        self._tokens_before = self.used = used
+        self._tokens = tokens
+        self._has_answer = False
+        """Whether the model has answered a request of the turn."""
         self._readable = readable
         self._unasked = unasked
         self._message_id = ""
@@ -138,6 +189,7 @@ class CodexTurn(CliTurn[RpcMessage]):
         if not message.method:
             return self._take_answer(message)
         params = message.params
+        self._has_answer |= is_answer(message)
         match message.method:
             case "item/agentMessage/delta":
                 self._begin_message(text(params.get("itemId")))
@@ -151,8 +203,8 @@ class CodexTurn(CliTurn[RpcMessage]):
             case "turn/plan/updated":
                 return [plan_of(mappings(params.get("plan")))]
             case "thread/tokenUsage/updated":
-                self.used = tokens_of(params)
-                return [UsageEvent(_usage(self._tokens_before, self.used))]
+                self._tokens.read(params, has_answer=self._has_answer)
+                return [UsageEvent(self._tokens.new)]
             case "account/rateLimits/updated":
                 self._limits = mapping(params.get("rateLimits"))
             case "error" if params.get("willRetry"):
@@ -300,7 +352,7 @@ class CodexTurn(CliTurn[RpcMessage]):
         return AgentRunResult(
             text=self._text.text,
             session_id=self._thread,
-            usage=_usage(self._tokens_before, self.used),
+            usage=self._tokens.new,
             aborted=aborted,
             permission_denials=tuple(self._denied),
         )
@@ -314,10 +366,12 @@ async def deny(peer: RpcPeer, message: RpcMessage) -> None:
         await peer.respond(message.id, _result_of(message, Decision("deny", _NOT_NOW)))
 
 
-def tokens_of(params: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens of the whole thread so far, by codex's names of their kinds."""
-    total = mapping(mapping(params.get("tokenUsage")).get("total"))
-    return {name: count(value) for name, value in total.items()}
+def is_answer(message: RpcMessage) -> bool:
+    """Whether a message shows that the model has answered: it reports a text or a tool call."""
+    kind = mapping(message.params.get("item")).get("type")
+    if message.method == "item/started":
+        return kind in TOOLS
+    return message.method == "item/completed" and kind != "userMessage"
 
 
 def _is_permission(message: RpcMessage) -> bool:
@@ -355,16 +409,12 @@ def _arguments_of(message: RpcMessage) -> dict[str, Any]:
     return {name: params[name] for name in names if params.get(name) is not None}
 
 
-def _usage(before: Mapping[str, int], after: Mapping[str, int]) -> AgentUsage:
-    """Return the tokens used between two token counts of the thread."""
-
-    def used(name: str) -> int:
-        return max(0, after.get(name, 0) - before.get(name, 0))
-
-    cached = used("cachedInputTokens")
+def _usage(tokens: Mapping[str, Any]) -> AgentUsage:
+    """Return codex's token counts in our terms."""
+    cached = count(tokens.get("cachedInputTokens"))
     return AgentUsage(
-        input_tokens=max(0, used("inputTokens") - cached),
-        output_tokens=used("outputTokens"),
+        input_tokens=max(0, count(tokens.get("inputTokens")) - cached),
+        output_tokens=count(tokens.get("outputTokens")),
         cache_read_tokens=cached,
-        cache_write_tokens=used("cacheWriteInputTokens"),
+        cache_write_tokens=count(tokens.get("cacheWriteInputTokens")),
     )

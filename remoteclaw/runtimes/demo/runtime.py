@@ -166,8 +166,7 @@ class DemoProcess(CliProcess[dict[str, Any], DemoTurn]):
     def _state(self) -> dict[str, Any]:
         return {"session_id": self._session_id}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state in which another worker parked the agent."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self._session_id = state["session_id"]
 
     def _is_request(self, message: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ whole conversation again with other ids: first its own description of the worksp
 all messages.
 """
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.events import AgentUsage
 from remoteclaw.protocols import TranscriptItem
 from remoteclaw.runtimes.terminal import (
     READ_BYTES,
@@ -66,6 +68,32 @@ def is_resumable(conversation: str, workspace: str, env: Mapping[str, str]) -> b
             is_here = is_of_project(record_of(line), workspace)
             return is_here and GeminiTranscript(conversation, env).is_resumable
     return False
+
+
+def tokens_of(conversation: str, env: Mapping[str, str]) -> AgentUsage:
+    """Return the tokens of a conversation so far; none if gemini keeps no file of it.
+
+    Each message of the model has those of its request: also the ones of a stopped turn, and those
+    of thoughts, which gemini does not report over ACP.
+    """
+    by_message: dict[str, AgentUsage] = {}
+    for path in chat_files(conversation, env):
+        with contextlib.suppress(OSError), path.open("rb") as lines:
+            for line in lines:
+                # A list of all messages may follow them, and is long.
+                if b'"tokens"' in line and not line.startswith(b'{"$set"'):
+                    record = record_of(line)
+                    by_message[text(record.get("id"))] = _tokens_of(mapping(record.get("tokens")))
+    return sum(by_message.values(), AgentUsage())
+
+
+def _tokens_of(tokens: Mapping[str, Any]) -> AgentUsage:
+    cached = count(tokens.get("cached"))  # a part of the input
+    return AgentUsage(
+        input_tokens=max(0, count(tokens.get("input")) - cached) + count(tokens.get("tool")),
+        output_tokens=count(tokens.get("output")) + count(tokens.get("thoughts")),
+        cache_read_tokens=cached,
+    )
 
 
 def _has_session(file: Path, conversation: str) -> bool:

@@ -22,13 +22,13 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.events import ErrorEvent, Intent
+from remoteclaw.events import AgentUsage, ErrorEvent, Intent
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
-from remoteclaw.runtimes.gemini.chats import home_directories
+from remoteclaw.runtimes.gemini.chats import home_directories, tokens_of
 from remoteclaw.runtimes.gemini.launch import common_options, environment_of
 from remoteclaw.runtimes.gemini.terminal import GeminiTerminal
 from remoteclaw.runtimes.model_wait import retry_at_ms
@@ -146,6 +146,10 @@ class GeminiRuntime(AcpRuntime):
         argv += common_options(spec, [self.server_name(name, spec) for name in spec.mcp_servers])
         env = environment_of(spec)
         return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=None)
+
+    def totals(self, spec: AgentSpec, session: str) -> tuple[AgentUsage, float] | None:
+        """Return the totals from gemini's file of the session; it reports no costs."""
+        return tokens_of(session, spec.env), 0.0
 
     def aside_directory(self, spec: AgentSpec, run_dir: Path) -> str:
         """Return a directory in the state directory, shared by all asides.

@@ -1,17 +1,19 @@
 """The runtime of OpenCode, over ACP; its configuration is passed in an environment variable."""
 
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
-from remoteclaw.events import ErrorEvent, Intent
+from remoteclaw.events import AgentUsage, ErrorEvent, Intent
 from remoteclaw.host.environment import inherit
 from remoteclaw.protocols import AgentSpec, Capabilities, Launch, Remedies, prompt_file
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
 from remoteclaw.runtimes.opencode.config import ASIDE, configuration_of, environment_with
+from remoteclaw.runtimes.opencode.store import totals_of
 from remoteclaw.runtimes.opencode.terminal import OpencodeTerminal
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
@@ -76,6 +78,15 @@ class OpencodeRuntime(AcpRuntime):
                     session,
                     failure=ErrorEvent(category, why) if category in _RETRIED else None,
                 )
+        return None
+
+    def totals(self, spec: AgentSpec, session: str) -> tuple[AgentUsage, float] | None:
+        """Return the totals from opencode's database: over ACP, it reports only the last request.
+
+        None for a database that can't be read, or has no totals, as in an older version.
+        """
+        with contextlib.suppress(OSError):
+            return totals_of(session, spec.env)
         return None
 
     def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:

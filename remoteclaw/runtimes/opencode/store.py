@@ -1,4 +1,4 @@
-"""Opencode's transcript of a conversation, in its SQLite database.
+"""Opencode's transcript and totals of a conversation, in its SQLite database.
 
 A message has parts, each of which becomes an item once it is complete. The ids of messages and
 parts grow with time, so a position consists of the last message's and the last part's id.
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from remoteclaw.events import AgentUsage
 from remoteclaw.protocols import TranscriptItem
 from remoteclaw.runtimes.terminal import main_argument, without_header
 from remoteclaw.runtimes.wire import count, mapping, text
@@ -36,6 +37,14 @@ _BEGUN_WITH = """
     JOIN message ON message.session_id = session.id JOIN part ON part.message_id = message.id
     WHERE session.time_created >= ? AND session.parent_id IS NULL
     AND json_extract(part.data, '$.text') = ? ORDER BY session.time_created LIMIT 1
+"""
+
+_TOTALS = """
+    WITH RECURSIVE tree(id) AS (
+        SELECT ? UNION SELECT session.id FROM session JOIN tree ON session.parent_id = tree.id
+    )
+    SELECT sum(tokens_input), sum(tokens_output + tokens_reasoning), sum(tokens_cache_read),
+    sum(tokens_cache_write), sum(cost) FROM session WHERE id IN tree
 """
 
 
@@ -122,6 +131,17 @@ def conversation_begun_with(prompt: str, since_ms: int, env: Mapping[str, str]) 
     with open_database(database_path(env)) as connection:
         row = connection.execute(_BEGUN_WITH, (since_ms, prompt)).fetchone()
     return text(row[0]) if row else None
+
+
+def totals_of(conversation: str, env: Mapping[str, str]) -> tuple[AgentUsage, float] | None:
+    """Return the tokens of a conversation so far, and their cost in US dollars.
+
+    They include those of its subagents, and in a copy those of its original. None if the database
+    does not have the conversation. Raises `OSError`.
+    """
+    with open_database(database_path(env)) as connection:
+        *tokens, cost = connection.execute(_TOTALS, (conversation,)).fetchone()
+    return None if cost is None else (AgentUsage(*map(count, tokens)), float(cost))
 
 
 def database_path(env: Mapping[str, str]) -> Path:
