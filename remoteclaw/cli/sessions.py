@@ -16,7 +16,7 @@ from remoteclaw.cli.output import (
     print_list,
     result_json,
 )
-from remoteclaw.cli.usage import cost_of, usage_line
+from remoteclaw.cli.usage import usage_line
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def list_sessions(fleet: "Fleet", limit: int, as_json: bool) -> None:
             "postponed" if view.postponed_until_ms else view.shown_status,
             view.waiting,
             spent.new_tokens if spent else None,
-            cost_of(spent) if spent else None,
+            spent.cost_text if spent else None,
             format_age(view.last_message_ms),
             f"{view.key}{pause_of(view)}",
         )
@@ -138,7 +138,7 @@ async def show_session(fleet: "Fleet", session: str, as_json: bool) -> None:
             "lane": view.lane,
             "turn": view.turn,
             "phase": view.phase if view.turn else None,
-            "usage": used.plain() if used.turns else None,
+            "usage": used.plain() if used else None,
             "conversations": dict(view.session_ids),
         }
         echo_json(data)
@@ -160,7 +160,7 @@ async def show_session(fleet: "Fleet", session: str, as_json: bool) -> None:
         "lane": view.lane,
         "queue": _queue_overrides(view.queue),
         "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
-        "usage": usage_line(used) if used.turns else None,
+        "usage": usage_line(used) if used else None,
         "conversation": ", ".join(_conversations(view)),
     }
     print_facts(facts)
@@ -327,6 +327,8 @@ async def trace_message(fleet: "Fleet", message: str, as_json: bool) -> None:
         echo(line.rstrip())
     if outcome.usage:
         echo(f"  {usage_line(outcome.usage)}")
+    if outcome.aside_usage and outcome.aside_usage != outcome.usage:
+        echo(f"  {usage_line(outcome.aside_usage)}")
     if outcome.error:
         error = (outcome.error.get("category"), outcome.error.get("detail"))
         echo(f"  {one_line(': '.join(str(part) for part in error if part))}")

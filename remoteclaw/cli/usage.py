@@ -1,4 +1,4 @@
-"""The command `usage`: sums the tokens, the time and the cost of turns."""
+"""The command `usage`: sums the tokens, the time and the cost of turns and asides."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: The number of days that `remoteclaw.fleet.usage` keeps, repeated here so that `--help` does not
 #: import that module.
 MAX_DAYS = 92
-COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COST")
+COLUMNS = ("TURNS", "ASIDES", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT")
 
 
 @click.command()
@@ -38,11 +38,13 @@ COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COS
 async def usage(
     fleet: "Fleet", by: Literal["agent", "session", "day"], days: int, as_json: bool
 ) -> None:
-    """Add up the tokens, the time and the cost of turns.
+    """Add up the tokens, the time and the cost of turns and asides.
 
-    INPUT counts the tokens that the model read and no cache had. Days are those of the workers'
-    time zone. COST is in US dollars, if the agent CLI reports it; under a subscription, it is the
-    price of the same tokens without one.
+    ASIDES counts the messages that were answered or judged during a turn. INPUT counts the tokens
+    that the model read and no cache had. ESTIMATED counts the tokens that the CLI does not report
+    and that are estimated; without any, it is not shown. Days are those of the workers' time zone.
+    COST is in US dollars, if the agent CLI reports it; under a subscription, it is the price of the
+    same tokens without one.
     """
     from remoteclaw.fleet.usage import sum_usage
 
@@ -51,6 +53,8 @@ async def usage(
     views = {view.sid: view for view in await fleet.sessions.views(sids)}
     labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
 
+    has_estimates = any(used.estimated_tokens for used in sums.values())
+
     def row(name: str) -> tuple[object, ...]:
         used = sums[name]
         view = views.get(name)
@@ -58,19 +62,24 @@ async def usage(
         return (
             *((name[:8], title) if by == "session" else (name,)),
             used.turns,
+            used.asides,
             used.input_tokens,
             used.cache_read_tokens,
             used.cache_write_tokens,
             used.output_tokens,
+            *((used.estimated_tokens,) if has_estimates else ()),
             _time(used.duration_ms),
-            cost_of(used) or "-",
+            used.cost_text or "-",
         )
+
+    headers = ("SESSION", "TITLE") if by == "session" else (by.upper(),)
+    estimates = ("ESTIMATED",) if has_estimates else ()
 
     print_list(
         sums,
         as_json=as_json,
         to_json=lambda name: {by: labels[name], **sums[name].plain()},
-        headers=(*(("SESSION", "TITLE") if by == "session" else (by.upper(),)), *COLUMNS),
+        headers=(*headers, *COLUMNS, *estimates, "TIME", "COST"),
         row=row,
         empty="No agent has taken a turn in these days.",
         cut_column="TITLE" if by == "session" else "",
@@ -78,11 +87,19 @@ async def usage(
 
 
 def usage_line(used: "Usage") -> str:
-    """Return usage as one line: the number of turns, if above one, and tokens, time and cost."""
+    """Return usage as one line: turns, if more than one, asides, tokens, time and cost."""
     parts = [f"{used.turns:,} turns"] if used.turns > 1 else []
+    if used.asides:
+        parts.append(f"{used.asides:,} aside{'' if used.asides == 1 else 's'}")
+    if not (used.turns or used.read_tokens):
+        return ", ".join([*parts, "counted with the turn"])
     parts.append(f"{used.read_tokens:,} tokens read ({used.cache_read_tokens:,} from the cache)")
-    parts += [f"{used.output_tokens:,} written", _time(used.duration_ms)]
-    if cost := cost_of(used):
+    parts.append(f"{used.output_tokens:,} written")
+    if used.estimated_tokens:
+        parts.append(f"{used.estimated_tokens:,} of them estimated")
+    if used.duration_ms:
+        parts.append(_time(used.duration_ms))
+    if cost := used.cost_text:
         parts.append(cost)
     return ", ".join(parts)
 
@@ -94,11 +111,3 @@ def _time(milliseconds: int) -> str:
     minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds_left:02} s"
-
-
-def cost_of(used: "Usage") -> str | None:
-    """Return the cost in US dollars; None if no CLI has reported it."""
-    cost = used.cost_usd
-    if cost is None:
-        return None
-    return f"${cost:,.2f}" if cost >= 0.1 else f"${cost:.4f}"

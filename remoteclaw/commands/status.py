@@ -125,7 +125,7 @@ async def sessions(call: CommandCall) -> CommandReply:
             view.key.provider,
             view.shown_status,
             f"{spent.new_tokens:,}",
-            "" if spent.cost_usd is None else f"${spent.cost_usd:.2f}",
+            spent.cost_text or "",
             format_duration(now_ms() - view.last_message_ms),
         )
         rows.append(f"| {' | '.join(cells)} |")
@@ -145,14 +145,19 @@ async def usage(call: CommandCall) -> CommandReply:
         (call.session.agent, agents.get(call.session.agent, Usage())),
     ]
     lines = [
-        "| | turns | tokens in | cached | tokens out | time | cost |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| | turns | tokens read | from the cache | tokens written | asides | time | cost |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     lines += [
-        f"| {name} | {each.turns} | {each.input_tokens:,} | {each.cache_read_tokens:,} "
-        f"| {each.output_tokens:,} | {format_duration(each.duration_ms)} "
-        f"| {'' if each.cost_usd is None else f'${each.cost_usd:.2f}'} |"
+        f"| {name} | {each.turns} | {each.read_tokens:,} | {each.cache_read_tokens:,} "
+        f"| {each.output_tokens:,} | {each.asides} | {format_duration(each.duration_ms)} "
+        f"| {each.cost_text or ''} |"
         for name, each in rows
+    ]
+    lines += [
+        f"\n({name}: {each.estimated_tokens:,} of the tokens are estimated.)"
+        for name, each in rows
+        if each.estimated_tokens
     ]
     return CommandReply("\n".join(lines))
 

@@ -10,6 +10,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import RawEntry
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turn import RecordAppend
+from remoteclaw.fleet.usage import Usage, usage_args, usage_keys
 from remoteclaw.messages import AsideVerdict
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class AsideEnd:
     """The note about the aside that the agent receives with its next turn; None for no note."""
     record: RecordAppend | None = None
     """The lines for the conversation's record; None if nothing is added."""
+    usage: Usage | None = None
+    """The usage of the aside; None if the agent has not answered."""
 
 
 class Asides:
@@ -72,6 +75,7 @@ class Asides:
                 "replies": keys.reply_stream(session.provider, session.account),
                 "record": keys.record(sid),
                 "aside_notes": keys.aside_notes(sid),
+                **usage_keys(),
             },
             {
                 "turn": turn,
@@ -86,6 +90,8 @@ class Asides:
                 "record": record.lines if record else None,
                 "record_bytes": record.max_bytes if record else 0,
                 "record_ms": record.keep_ms if record else 0,
+                **usage_args(end.usage, session.agent),
+                "sid": sid,
                 "payloads": [orjson.dumps(payload) for payload in end.payloads],
             },
         )

@@ -41,7 +41,7 @@ CRON_DUE = "rc:cron:due"
 #: List: how the latest runs of all cron jobs ended, and which due times had no run, newest first;
 #: 30 days.
 CRON_RUNS = "rc:cron:runs"
-#: Hash: the total tokens, time and cost of each agent's turns, as numbers.
+#: Hash: the total tokens, time and cost of each agent's turns and asides, as numbers.
 USAGE = "rc:usage"
 #: Sorted set: the turns that wait for another session's turn, scored by when they stop waiting
 #: (ms).
@@ -276,8 +276,8 @@ def cron_runs(job_id: str) -> str:
 
 
 def usage_day(day: str) -> str:
-    """Hash: the tokens, time and cost of each session's turns on a day, by agent and session id, as
-    numbers; 93 days."""
+    """Hash: the tokens, time and cost of each session's turns and asides on a day, by agent and
+    session id, as numbers; 93 days."""
     return f"{USAGE}:{day}"
 
 

@@ -10,6 +10,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS, encode_entry
 from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.state import STATE_MS
+from remoteclaw.fleet.usage import Usage, usage_args, usage_keys
 from remoteclaw.messages import Entry, MovedFrom, SessionKey
 from remoteclaw.protocols import FORK_OF
 
@@ -64,10 +65,12 @@ class Moves:
         max_children: int,
         max_below: int,
         acknowledgement: Mapping[str, Any] | None,
+        usage: Usage | None,
     ) -> Literal["moved", "full", "gone"]:
         """Move a waiting message to `branch`, a new session; send the acknowledgement.
 
-        The branch begins with a copy of the conversations `names`. The call is idempotent. Returns
+        `usage` is that of the aside that decided this; it counts for the session of the lease. The
+        branch begins with a copy of the conversations `names`. The call is idempotent. Returns
         "full" if `max_children` tasks of the session, or `max_below` tasks below it, are
         unfinished; and "gone" if the message has its outcome or is already part of a turn.
         """
@@ -90,6 +93,7 @@ class Moves:
                 "active": keys.ACTIVE,
                 "sessions": keys.SESSIONS,
                 "children": keys.children(lease.sid),
+                **usage_keys(),
                 "blobs": [keys.blob(lease.sid, file.blob) for file in files],
                 "new_blobs": [keys.blob(branch.sid, file.blob) for file in files],
             },
@@ -112,6 +116,7 @@ class Moves:
                 "mark": FORK_OF,
                 "keep_ms": STATE_MS,
                 "acknowledgement": orjson.dumps(acknowledgement) if acknowledgement else None,
+                **usage_args(usage, lease.session.agent),
                 "names": names,
             },
         )

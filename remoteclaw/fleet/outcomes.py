@@ -65,7 +65,9 @@ class Outcome:
     previous: str | None
     """The id of the session's previous entry."""
     usage: Usage | None
-    """The usage of the turn that answered the entry; None if no agent was asked."""
+    """The usage of the turn or aside that answered the entry; None if no agent was asked."""
+    aside_usage: Usage | None = None
+    """The usage of the aside about the entry, whatever its verdict; None without one."""
 
     @property
     def is_final(self) -> bool:
@@ -136,7 +138,13 @@ def _outcome(entry_id: str, raw_fields: dict[bytes, bytes]) -> Outcome:
         steps=tuple(sorted(steps, key=_sort_key)),
         previous=fields.get("previous") or None,
         usage=Usage.decode(fields["usage"]) if "usage" in fields else None,
+        aside_usage=_aside_usage(fields.get("aside_usage")),
     )
+
+
+def _aside_usage(field: str | None) -> Usage | None:
+    """Return the usage in a field of an outcome; the word before it shows that it is no step."""
+    return None if field is None else Usage.decode(field.removeprefix("used "))
 
 
 def _sort_key(step: Step) -> tuple[int, int]:

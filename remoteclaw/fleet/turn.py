@@ -4,10 +4,9 @@ Each write carries the lease's epoch. A turn's outcome, its last messages and th
 entries are written in one step.
 """
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -17,14 +16,12 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS, RawEntry
 from remoteclaw.fleet.moves import MovedEnd, home_end_args
 from remoteclaw.fleet.outcomes import OUTCOME_MS
-from remoteclaw.fleet.usage import USAGE_DAYS, Usage
+from remoteclaw.fleet.usage import Usage, usage_args, usage_keys
 from remoteclaw.messages import SessionKey
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-#: The usage of a day is kept for this long, in milliseconds.
-USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 #: Live text expires this long after the last write, in milliseconds.
 LIVE_MS = 60_000
 
@@ -68,6 +65,8 @@ class Batch:
     """False if there are no notes of asides that the agent has not received."""
     has_denials: bool = True
     """False if there are no reasons of denials that the agent has not received."""
+    spent: Usage = field(default_factory=Usage)
+    """The usage of earlier attempts that were cut off or postponed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Turns:
             return None
         verdict, turn, attempt, phase_before, entries, forgiven, recorded_left_out = reply[:7]
         busy_since, queue, resumed, tries, last_notice, model, project = reply[7:14]
-        has_tasks, has_notes, has_denials = reply[14:]
+        has_tasks, has_notes, has_denials, spent = reply[14:]
         self._lease.state = replace(
             self._lease.state,
             busy_since_ms=int(busy_since),
@@ -186,6 +185,7 @@ class Turns:
             has_tasks=bool(has_tasks),
             has_aside_notes=bool(has_notes),
             has_denials=bool(has_denials),
+            spent=Usage.decode(spent),
         )
         return self._batch
 
@@ -240,26 +240,39 @@ class Turns:
         )
 
     async def publish_live_text(
-        self, payload: dict[str, Any], *, for_chat: dict[str, Any] | None = None
+        self,
+        payload: dict[str, Any],
+        *,
+        for_chat: dict[str, Any] | None = None,
+        usage: Usage | None = None,
     ) -> None:
         """Publish the partial answer as live text, in place of the previous live text.
 
         `for_chat` is the form for the adapter of the session's chat; None publishes nothing there.
+        `usage` is that of the attempt so far, which counts if the attempt is cut off.
         """
         session = self._lease.session
         account = keys.live_of(session.provider, session.account) if for_chat else None
         await self._lease.run_fenced(
             "live",
             {"live": keys.live(self._lease.sid), "account": account},
-            {"text": _json(payload), "keep_ms": LIVE_MS, "for_chat": _json(for_chat)},
+            {
+                "turn": self._running.turn,
+                "attempt": self._running.attempt,
+                "text": _json(payload),
+                "keep_ms": LIVE_MS,
+                "usage": usage.encode() if usage else None,
+                "for_chat": _json(for_chat),
+            },
         )
 
     async def postpone(
-        self, postponement: Postponement, *, newest: str
+        self, postponement: Postponement, *, newest: str, usage: Usage | None = None
     ) -> Literal["postponed", "stopped", "news"]:
         """Release the lease until a time, after which the running turn's batch is begun again.
 
-        The agent must not have written text or used a tool. Returns "stopped" if the turn has to
+        The agent must not have written text or used a tool. `usage` is that of the attempt, which
+        counts at the turn's end. Returns "stopped" if the turn has to
         end instead, and "news" if the session has an entry after `newest`, the last entry that the
         caller knows.
         """
@@ -281,6 +294,7 @@ class Turns:
                 "outcomes": keys.outcome_prefix(self._lease.sid),
                 "done_channel": keys.outcome_channel(self._lease.sid),
                 "detail": postponement.detail,
+                "usage": usage.encode() if usage else None,
                 "notice": _json(postponement.notice),
             },
         )
@@ -316,8 +330,8 @@ class Turns:
           the entries become dead letters.
         - `task_result` is appended to the parent's stream in the same step.
         - `is_about_person` says that a person sent at least one of the entries.
-        - `usage` counts for the current day on this worker's local clock; None if the agent was not
-          asked.
+        - `usage` is that of all attempts. It counts for the current day on this worker's local
+          clock; None if the agent was not asked.
         - `last_aside_note` is the last note of an aside that the agent received; the notes up to it
           are deleted.
         - `moved` ends the entry also in the session from which it was moved.
@@ -336,8 +350,7 @@ class Turns:
                 "result_state": keys.state(task_result.to.sid) if task_result else None,
                 "active": keys.ACTIVE,
                 "sessions": keys.SESSIONS,
-                "usage": keys.USAGE,
-                "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
+                **usage_keys(),
                 "live": keys.live(self._lease.sid),
                 "account": recipients.account,
                 "aside_notes": keys.aside_notes(self._lease.sid),
@@ -369,9 +382,7 @@ class Turns:
                 "result_outcomes": keys.outcome_prefix(task_result.to.sid) if task_result else None,
                 "grace_ms": GRACE_MS,
                 "is_about_person": is_about_person,
-                "usage": usage.encode() if usage else None,
-                "agent": self._lease.session.agent,
-                "usage_ms": USAGE_MS,
+                **usage_args(usage, self._lease.session.agent),
                 "above": recipients.above,
                 "hint": recipients.hint,
                 "last_note": last_aside_note,

@@ -1,25 +1,27 @@
-"""The usage of turns: tokens, time and cost, summed by agent, session and day.
+"""The usage of turns and asides: tokens, time and cost, summed by agent, session and day.
 
-The script `finish` adds the usage of a turn in the step that ends the turn, so each turn counts
-once.
+The script that ends a turn or an aside adds its usage in the same step, so each counts once.
 """
 
+import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from datetime import date, timedelta
 from typing import Any, Literal, Self
 
-from remoteclaw.events import AgentRunResult
+from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
 #: The sums of a session are kept for this many days, a quarter, at about 150 bytes per day.
 USAGE_DAYS = 92
+#: The usage of a day is kept for this long, in milliseconds.
+USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of one or more turns."""
+    """The usage of any number of turns and asides."""
 
     turns: int = 0
     input_tokens: int = 0
@@ -31,25 +33,35 @@ class Usage:
     """The sum of the turns' durations, in milliseconds."""
     cost_micro_usd: int = 0
     """The cost in millionths of a US dollar; 0 if the CLI reports none."""
+    asides: int = 0
+    """The number of messages that the agent answered or judged during a turn."""
+    estimated_tokens: int = 0
+    """How many of the tokens are an estimate."""
 
     @classmethod
     def of(cls, run: AgentRunResult) -> Self:
         """Return the usage of one turn."""
-        usage = run.usage
-        return cls(
-            turns=1,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            duration_ms=run.duration_ms,
-            cost_micro_usd=round((run.total_cost_usd or 0) * 1_000_000),
-        )
+        return cls(turns=1, duration_ms=run.duration_ms, **_numbers(run.usage, run.total_cost_usd))
+
+    @classmethod
+    def of_tokens(cls, usage: AgentUsage) -> Self:
+        """Return the usage of a turn that goes on."""
+        return cls(**_numbers(usage, None))
+
+    @classmethod
+    def of_aside(cls, answer: AsideAnswer) -> Self:
+        """Return the usage of one aside."""
+        usage = answer.usage or AgentUsage()
+        estimated = usage.tokens if answer.is_estimated else 0
+        return cls(asides=1, estimated_tokens=estimated, **_numbers(usage, answer.cost_usd))
 
     @classmethod
     def decode(cls, numbers: bytes | str | None) -> Self:
-        """Return the usage from its stored form: the numbers in the order of the fields."""
-        return cls(*map(int, (numbers or "").split()))
+        """Return the usage from its stored form: the numbers in the order of the fields.
+
+        An older version has stored fewer numbers, and a newer one may have stored more.
+        """
+        return cls(*map(int, (numbers or "").split()[: len(fields(cls))]))
 
     def encode(self) -> str:
         """Return the stored form."""
@@ -65,6 +77,8 @@ class Usage:
             "outputTokens": self.output_tokens,
             "durationMs": self.duration_ms,
             "costUsd": self.cost_usd,
+            "asides": self.asides,
+            "estimatedTokens": self.estimated_tokens,
         }
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -72,10 +86,22 @@ class Usage:
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Usage(*(one + another for one, another in pairs))
 
+    def __bool__(self) -> bool:
+        """Whether anything was used."""
+        return any(astuple(self))
+
     @property
     def cost_usd(self) -> float | None:
         """The cost in US dollars; None if no CLI reported a cost."""
         return self.cost_micro_usd / 1_000_000 or None
+
+    @property
+    def cost_text(self) -> str | None:
+        """The cost for people; None if no CLI reported a cost."""
+        cost = self.cost_usd
+        if cost is None:
+            return None
+        return f"${cost:,.2f}" if cost >= 0.1 else f"${cost:.4f}"
 
     @property
     def new_tokens(self) -> int:
@@ -86,6 +112,25 @@ class Usage:
     def read_tokens(self) -> int:
         """All input tokens, from a cache or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+def _numbers(usage: AgentUsage, cost_usd: float | None) -> dict[str, int]:
+    """Return the fields of `Usage` for tokens and their cost in US dollars."""
+    return {**asdict(usage), "cost_micro_usd": round((cost_usd or 0) * 1_000_000)}
+
+
+def usage_keys() -> dict[str, str]:
+    """Return the keys of the sums to which a script adds usage today, on this worker's clock."""
+    return {"usage": keys.USAGE, "usage_day": keys.usage_day(time.strftime("%Y-%m-%d"))}
+
+
+def usage_args(usage: Usage | None, agent: str) -> dict[str, str | int | None]:
+    """Return the arguments of a script that adds usage of `agent`; None adds nothing."""
+    return {
+        "usage": usage.encode() if usage else None,
+        "agent": agent,
+        "usage_ms": USAGE_MS,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,12 @@ def _usage_metrics(usage: Mapping[str, Usage]) -> Iterator[str]:
         *((f"{agent}}}", used.turns) for agent, used in by_agent),
     )
     yield from _metric(
+        "agent_asides_total",
+        "counter",
+        "Messages that agents answered or judged during a turn.",
+        *((f"{agent}}}", used.asides) for agent, used in by_agent),
+    )
+    yield from _metric(
         "agent_turn_seconds_total",
         "counter",
         "Time that turns took.",
@@ -109,6 +115,12 @@ def _usage_metrics(usage: Mapping[str, Usage]) -> Iterator[str]:
                 ("output", used.output_tokens),
             )
         ),
+    )
+    yield from _metric(
+        "agent_estimated_tokens_total",
+        "counter",
+        "Those of the tokens that are estimated.",
+        *((f"{agent}}}", used.estimated_tokens) for agent, used in by_agent),
     )
     yield from _metric(
         "agent_cost_usd_total",

@@ -64,6 +64,7 @@ def message_trace(sid: str, outcome: Outcome) -> MessageTrace:
         steps=tuple(TraceStep.of(step) for step in outcome.steps),
         error=outcome.error,
         usage=outcome.usage.plain() if outcome.usage else None,
+        aside_usage=outcome.aside_usage.plain() if outcome.aside_usage else None,
     )
 
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
     AsideVerdict,
@@ -237,7 +239,7 @@ class TurnAsides:
                 return
             verdict = "later"
         if verdict == "later":
-            aside = Aside("later")
+            aside = replace(aside, verdict="later", payloads=())
         is_whole = verdict == "answered"
         payloads = aside.payloads
         lines = partial(lines_of_aside, entry, payloads, at_ms=now_ms())
@@ -246,6 +248,7 @@ class TurnAsides:
             reply=[in_outcome(payload) for payload in payloads] if is_whole else None,
             note=_note(entry, aside) if is_whole or payloads else None,
             record=added(self._config.record, lines) if is_whole else None,
+            usage=_usage_of(aside),
         )
         applied = await self._asides.end(self._turn.id, entry.id, verdict, end)
         if applied == "work" and self._steering:
@@ -263,6 +266,7 @@ class TurnAsides:
             entry,
             running=self._turn.entries,
             acknowledgement=acknowledgement if entry.deliver == "channel" else None,
+            usage=_usage_of(aside),
         )
         self._ended_count += status == "moved"
         return status != "full"
@@ -317,6 +321,10 @@ def _retrieve_exception(task: "asyncio.Task[None]") -> None:
     """Retrieve a task's exception, so that asyncio does not log it: the turn reports it, too."""
     if not task.cancelled():
         task.exception()
+
+
+def _usage_of(aside: Aside) -> Usage | None:
+    return Usage.of_aside(aside.answer) if aside.answer else None
 
 
 def _note(entry: Entry, aside: Aside) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.fleet.turn_asks import TurnAsks
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Turn
 from remoteclaw.protocols import BridgeCallbacks, TurnSources
 from remoteclaw.session.attempt import Attempt
@@ -141,7 +142,7 @@ class AgentCaller:
                 keep_noting(self._lease, attempt.batch.turn, reply, self._bridge.scrubber)
             )
             try:
-                return await bridge.handle(
+                result = await bridge.handle(
                     attempt.turn,
                     callbacks,
                     attempt.abort,
@@ -151,6 +152,8 @@ class AgentCaller:
                     model=self._lease.state.model,
                     workspace=workspace,
                 )
+                reply.count_usage(Usage.of(result.run))
+                return result
             finally:
                 showing.cancel()
                 noting.cancel()
@@ -173,7 +176,9 @@ class AgentCaller:
         await self._bridge.keeper.park()
         waiting_after = attempt.waiting_after
         while may_be_postponed(waiting_after):
-            verdict = await self._lease.turns.postpone(delay, newest=attempt.newest_known)
+            verdict = await self._lease.turns.postpone(
+                delay, newest=attempt.newest_known, usage=attempt.reply.spent
+            )
             if verdict != "news":
                 return verdict == "postponed"
             waiting_after, raw = [], await self._lease.entries_after(attempt.newest_known)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.asides import TurnAsides
@@ -89,6 +90,11 @@ class Attempt:
     permissions: Permissions | None = None
     """Asks people for permissions; None if no person can be asked."""
     began: float = field(default_factory=time.monotonic)
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage of all attempts so far; None if no agent was asked."""
+        return (self.batch.spent + self.reply.spent) or None
 
     def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:
         """Return those entries with `ids` that joined the turn while it ran."""

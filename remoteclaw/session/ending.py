@@ -1,6 +1,6 @@
 """The end of an attempt: its outcome, its last messages and its entries, in one step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from remoteclaw.clock import now_ms
@@ -8,7 +8,6 @@ from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Finished, RecordAppend
-from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt
@@ -94,7 +93,9 @@ async def finish(
     joined = attempt.joined(result.steered)
     entries = (*turn.left_out, *turn.entries, *joined)
     messages = [*reply.notices, *result.payloads]
-    usage = Usage.of(result.run) if ending.was_asked else None
+    usage = attempt.usage
+    if usage:  # however often the agent was asked, and even if the turn was stopped before the last
+        usage = replace(usage, turns=1)
     answered = answered_entries(turn)
     lines = partial(
         lines_of, turn, joined, result, at_ms=now_ms(), notices=reply.notices, plan=reply.plan

@@ -45,7 +45,10 @@ class TurnReply:
         """The tool calls by the CLI's id of the call, the last changed one last."""
         self.plan: tuple[PlanStep, ...] = ()
         """The agent's current plan."""
-        self._tokens = 0
+        self.spent = Usage()
+        """The usage of this attempt's finished calls of the agent."""
+        self._usage = AgentUsage()
+        """The tokens of the running call so far."""
         self._last_message = ""
         """The text of the last complete message."""
         self.since_ms = now_ms()
@@ -75,7 +78,9 @@ class TurnReply:
         else:  # the outcome has it only at the end; until then, followers read it in live text
             place = {"index": payload.index, "text": payload.text, "is_complete": True}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._lease.turns.publish_live_text({**self._shown(), **place})
+                await self._lease.turns.publish_live_text(
+                    {**self._shown(), **place}, usage=self._spent_now
+                )
         self._last_message = payload.text
         self.next_index = payload.index + 1
         if self._live[0] < self.next_index:
@@ -148,9 +153,18 @@ class TurnReply:
         self._live_changed.set()
 
     def show_usage(self, usage: AgentUsage) -> None:
-        """Show the tokens that the turn has used so far."""
-        self._tokens = usage.new_tokens
+        """Show the tokens that the running call of the agent has used so far."""
+        self._usage = usage
         self._live_changed.set()
+
+    def count_usage(self, usage: Usage) -> None:
+        """Add the usage of a call of the agent that has ended."""
+        self.spent += usage
+        self._usage = AgentUsage()
+
+    @property
+    def _spent_now(self) -> Usage:
+        return self.spent + Usage.of_tokens(self._usage)
 
     @property
     def last_tool(self) -> ToolCall | None:
@@ -176,7 +190,9 @@ class TurnReply:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 shown, tools = self._shown(), self._shown_tools()
                 await self._lease.turns.publish_live_text(
-                    {**shown, "tools": tools}, for_chat=shown if self._goes_to_channel else None
+                    {**shown, "tools": tools},
+                    usage=self._spent_now,
+                    for_chat=shown if self._goes_to_channel else None,
                 )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_S):
@@ -198,7 +214,7 @@ class TurnReply:
             "is_quiet": is_quiet,
             "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
             "plan": [] if is_quiet else [asdict(step) for step in self.plan],
-            "tokens": self._tokens,
+            "tokens": self._spent_now.new_tokens,
             "origin": self._origin,
             "messages": len(self._turn.left_out) + len(self._turn.entries),
         }

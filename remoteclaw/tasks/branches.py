@@ -10,6 +10,7 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.moves import Moves
 from remoteclaw.fleet.task_tree import TaskTrees
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Entry, MovedFrom, QuotedMessage
 from remoteclaw.runtimes import create_cli_runtime
@@ -57,13 +58,15 @@ async def move_to_branch(
     *,
     running: Sequence[Entry],
     acknowledgement: Mapping[str, Any] | None = None,
+    usage: Usage | None = None,
 ) -> Literal["moved", "full", "gone"]:
     """Move a person's waiting message to a branch of its conversation, which answers it at once.
 
-    `running` are the entries that the running turn answers; the `acknowledgement` is sent to the
-    chat in the same step. The call is idempotent, also across processes. Returns "full" if the
-    message has to wait, because too many tasks are unfinished, and "gone" if it has its outcome or
-    is already part of a turn. Raises `LeaseLost`.
+    `running` are the entries that the running turn answers. In the same step, the
+    `acknowledgement` is sent to the chat, and the `usage` of the aside that decided this is
+    counted. The call is idempotent, also across processes. Returns "full" if the message has to
+    wait, because too many tasks are unfinished, and "gone" if it has its outcome or is already part
+    of a turn. Raises `LeaseLost`.
     """
     name = hashlib.sha256(f"{lease.sid} {entry.id}".encode()).hexdigest()[:NAME_DIGITS]
     status = await Moves(lease).move(
@@ -74,6 +77,7 @@ async def move_to_branch(
         max_children=config.sessions.max_children,
         max_below=config.sessions.max_tree,
         acknowledgement=acknowledgement,
+        usage=usage,
     )
     if status == "moved":
         await TaskTrees(lease.scripts).announce((lease.session,))

@@ -184,6 +184,8 @@ class UsageRow(Result):
     title: str | None = None
     """The session's label or title."""
     turns: int
+    asides: int
+    """The number of messages that were answered or judged during a turn."""
     input_tokens: int
     """The tokens that the model read and that were in no cache."""
     cache_read_tokens: int
@@ -191,6 +193,8 @@ class UsageRow(Result):
     cache_write_tokens: int
     """The tokens that were written to the provider's cache."""
     output_tokens: int
+    estimated_tokens: int
+    """How many of the tokens are estimated, because the agent's CLI doesn't report them."""
     duration_ms: int
     """The duration of the turns."""
     cost_usd: float | None

@@ -103,7 +103,7 @@ class SessionDetails(SessionFacts):
     """Until when they wait, in milliseconds since 1970."""
     queue: QueueSettings
     usage: dict[str, Any] | None = None
-    """The usage of the session's turns: turns, tokens, milliseconds and US dollars."""
+    """The usage of the session: turns, asides, tokens, milliseconds and US dollars."""
 
 
 class EndedConversation(Result):
@@ -155,7 +155,9 @@ class MessageTrace(Result):
     error: dict[str, Any] | None = None
     """The `category` and the `detail` of a failure."""
     usage: dict[str, Any] | None = None
-    """The tokens, the time and the cost of the turn."""
+    """The tokens, the time and the cost of the turn or aside that answered the message."""
+    aside_usage: dict[str, Any] | None = None
+    """Those of the aside about the message, also if a turn answered it."""
 
 
 class TraceResult(Result):

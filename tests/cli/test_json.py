@@ -17,7 +17,10 @@ from tests.support.deeds import deed
 from tests.support.remote import OF_TERMINALS
 from tests.support.stack import Stack
 
-USAGE = "turns inputTokens cacheReadTokens cacheWriteTokens outputTokens durationMs costUsd"
+USAGE = (
+    "turns inputTokens cacheReadTokens cacheWriteTokens outputTokens durationMs costUsd asides "
+    "estimatedTokens"
+)
 SESSION = (
     "id key agent model label title state waiting last_message_ms postponed_until_ms postponed"
 )
@@ -45,7 +48,7 @@ FACTS = {
     "sessions list": f"{SESSION} usage",
     "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
     "usage conversations",
-    "sessions trace SID": "session reference status turn steps error usage",
+    "sessions trace SID": "session reference status turn steps error usage aside_usage",
     "sessions queue SID": "mode debounce_ms cap drop gather_ms gather_most_ms own",
     "sessions tree SID": "sessionKey atMs work leftOut",
     "sessions search hello": "id key at who text",

@@ -1,14 +1,20 @@
-"""The sums of the usage of turns."""
+"""The sums of the usage of turns and asides."""
+
+from typing import Any
 
 from remoteclaw.cli.usage import MAX_DAYS
-from remoteclaw.events import AgentRunResult, AgentUsage
+from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.turn import USAGE_MS
-from remoteclaw.fleet.usage import USAGE_DAYS, Usage
-from tests.support.leases import begun
+from remoteclaw.fleet.asides import AsideEnd, Asides
+from remoteclaw.fleet.usage import USAGE_DAYS, USAGE_MS, Usage
+from tests.support.leases import accept, acquire, begun, let_pass, postpone
 
 TURN = Usage.of(
     AgentRunResult(duration_ms=1500, usage=AgentUsage(100, 7, 5000, 30), total_cost_usd=0.0123456)
+)
+
+ASIDE = Usage.of_aside(
+    AsideAnswer("yes", AgentUsage(cache_read_tokens=300), cost_usd=0.002, is_estimated=True)
 )
 
 
@@ -49,6 +55,93 @@ async def test_a_turn_without_an_agent_has_no_usage(fleet: Fleet) -> None:
 
     assert await fleet.usage.days(days=1) == []
     assert await fleet.usage.agents() == {}
+
+
+# -- asides ---------------------------------------------------------------------------------------
+
+
+async def test_a_repeated_end_of_an_aside_counts_its_usage_once(fleet: Fleet) -> None:
+    """Whatever the verdict is, and also if the message has become part of a turn meanwhile."""
+    lease, first = await begun(fleet)
+    asides = Asides(lease)
+    for verdict in ("answered", "later"):
+        message = await accept(fleet, verdict)
+        for _ in range(2):
+            await asides.end(first.entry_id, message.entry_id, verdict, AsideEnd(usage=ASIDE))
+        outcome = await fleet.outcomes.read(lease.sid, message.entry_id)
+        assert outcome is not None
+        assert outcome.aside_usage == ASIDE
+        assert outcome.usage == (ASIDE if verdict == "answered" else None)
+    joined = await accept(fleet)
+    assert await lease.turns.join([joined.entry_id])
+    for _ in range(2):
+        end = AsideEnd(usage=ASIDE)
+        assert await asides.end(first.entry_id, joined.entry_id, "answered", end) == "gone"
+
+    assert await fleet.usage.session("main", lease.sid) == ASIDE + ASIDE + ASIDE
+    assert await fleet.usage.agents() == {"main": ASIDE + ASIDE + ASIDE}
+
+
+async def test_an_aside_adds_to_sums_of_an_older_version(fleet: Fleet) -> None:
+    """They have fewer numbers; a newer version may add more, which this one keeps."""
+    lease, first = await begun(fleet)
+    client = fleet.scripts.client
+    await client.hset(keys.USAGE, "main", "3 300 21 0 0 90 0")
+
+    await Asides(lease).end(first.entry_id, "9-9", "answered", AsideEnd(usage=ASIDE))
+
+    assert await fleet.usage.agents() == {"main": Usage(3, 300, 21, 0, 0, 90, 0) + ASIDE}
+    await client.hset(keys.USAGE, "main", f"{ASIDE.encode()} 7 8")
+    assert await fleet.usage.agents() == {"main": ASIDE}
+    await lease.turns.finish("done", reply=[], usage=TURN)
+    numbers: Any = await client.hget(keys.USAGE, "main")
+    assert numbers.decode() == f"{(ASIDE + TURN).encode()} 7 8"
+
+
+# -- attempts -------------------------------------------------------------------------------------
+
+
+async def test_the_usage_of_postponed_and_cut_off_attempts_counts_once_with_the_turn(
+    fleet: Fleet,
+) -> None:
+    """A postponed attempt leaves all of its usage, an attempt that was cut off its last report."""
+    lease, accepted = await begun(fleet)
+    await postpone(fleet, lease, 1000, usage=TURN)
+    await let_pass(fleet, 2000)
+    second = await acquire(fleet, accepted)
+    batch = await second.turns.begin([])
+    assert batch is not None
+    assert batch.spent == TURN
+    for tokens in (1, 2):
+        live = Usage(input_tokens=tokens)
+        await second.turns.publish_live_text({"text": "so far"}, usage=live)
+    await fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+
+    third = await acquire(fleet, accepted)
+    batch = await third.turns.begin([])
+    assert batch is not None
+    assert batch.spent == TURN + Usage(input_tokens=2)
+    await third.turns.finish("done", reply=[], usage=batch.spent + TURN)
+    assert await fleet.usage.agents() == {"main": TURN + TURN + Usage(input_tokens=2)}
+
+    next_message = await accept(fleet)
+    batch = await third.turns.begin([next_message.entry_id])
+    assert batch is not None
+    assert batch.spent == Usage()
+
+
+async def test_late_live_text_leaves_no_usage_for_the_next_turn(fleet: Fleet) -> None:
+    lease, _ = await begun(fleet)
+    batch = lease.turns._batch
+    await lease.turns.finish("done", reply=[], usage=TURN)
+    lease.turns._batch = batch  # the call was sent before the turn's end, and arrives after it
+
+    await lease.turns.publish_live_text({"text": "so far"}, usage=TURN)
+
+    next_message = await accept(fleet)
+    next_batch = await lease.turns.begin([next_message.entry_id])
+    assert next_batch is not None
+    assert next_batch.spent == Usage()
 
 
 def test_the_usage_command_covers_all_stored_days() -> None:

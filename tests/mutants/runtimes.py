@@ -160,10 +160,28 @@ MUTANTS = (
         test="test_asides_fail_when_their_agent_dies",
     ),
     Mutant(
-        "a claude turn whose cost includes its asides",
-        before="self._costs.has_asides = True",
+        "a claude turn without the tokens of its asides",
+        before="return self._without_estimates(grown), spent",
+        after='return usage_of(mapping(result.get("usage"))), spent',
+        test="test_usage_is_what_the_model_was_asked[claude]",
+    ),
+    Mutant(
+        "a copied codex thread whose first turn counts its original's tokens",
+        before="self.counted = self.total.since(last)",
+        after="self.counted = AgentUsage()",
+        test="test_usage_is_what_the_model_was_asked[codex]",
+    ),
+    Mutant(
+        "a copied opencode session whose first turn counts its original's tokens",
+        before="if recorded.tokens >= usage.tokens:",
+        after="if False:",
+        test="test_usage_is_what_the_model_was_asked[opencode]",
+    ),
+    Mutant(
+        "an aside without an answer whose tokens nobody counts",
+        before="self._unanswered = self._unanswered.followed_by(run)",
         after="pass",
-        test="test_asides_are_answered_or_fail_without_affecting_their_turns[claude]",
+        test="test_usage_is_what_the_model_was_asked[codex]",
     ),
     Mutant(
         "a turn that is closed late and ends the next one",

@@ -562,6 +562,24 @@ MUTANTS = (
         test="test_a_repeated_finish_counts_its_usage_once",
     ),
     Mutant(
+        "usage that a repeated end of an aside adds again",
+        before="redis.call('HSETNX', outcome, 'aside_usage', 'used ' .. args.usage) == 1",
+        after="redis.call('HSET', outcome, 'aside_usage', 'used ' .. args.usage)",
+        test="test_a_repeated_end_of_an_aside_counts_its_usage_once",
+    ),
+    Mutant(
+        "usage of an attempt that was cut off and is forgotten",
+        before="summed(unpack(redis.call('HMGET', keys.state, 'spent', 'spent_now')))",
+        after="''",
+        test="test_the_usage_of_postponed_and_cut_off_attempts_counts_once_with_the_turn",
+    ),
+    Mutant(
+        "late live text that leaves its usage to the next turn",
+        before="if args.usage and turn == args.turn and attempt == args.attempt then",
+        after="if args.usage then",
+        test="test_late_live_text_leaves_no_usage_for_the_next_turn",
+    ),
+    Mutant(
         "usage of a day that never expires",
         before="redis.call('PEXPIRE', keys.usage_day, args.usage_ms)",
         after="",

@@ -9,8 +9,10 @@ import pytest
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import Accepted, Known
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.gateway.traces import find_message, read_trace
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.inbox import decode_all
@@ -174,6 +176,25 @@ async def test_a_message_that_is_tried_alone_after_failures_cannot_be_moved(
     await _client(stack).hset(keys.state(lease.sid), "singly_entry", second.entry_id)
 
     assert await move(stack, lease, second) == "gone"
+
+
+async def test_an_aside_that_moves_a_message_counts_once_with_its_conversation(
+    working: Working,
+) -> None:
+    """Also if the message can't be moved, so that it waits after all."""
+    stack, lease, second = working
+    configure(stack, sessions={"max_children": 1})
+    used = Usage(input_tokens=100, asides=1)
+    third = await stack.append("third")
+    assert await move(stack, lease, second, usage=used) == "moved"
+    for _ in range(2):
+        assert await move(stack, lease, third, usage=used) == "full"
+    await Asides(lease).end(
+        lease.turns._running.turn, third.entry_id, "later", AsideEnd(usage=used)
+    )
+
+    assert await stack.fleet.usage.session("main", lease.sid) == used + used
+    assert await stack.fleet.usage.agents() == {"main": used + used}
 
 
 @pytest.mark.parametrize("limit", ["max_children", "max_tree"])

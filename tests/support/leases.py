@@ -7,6 +7,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey
 from tests.support.stack import message
 
@@ -86,10 +87,13 @@ async def let_pass(fleet: Fleet, milliseconds: int) -> None:
     await fleet.scripts.client.incrby("test:shift", milliseconds)
 
 
-async def postpone(fleet: Fleet, lease: Lease, milliseconds: int) -> int:
+async def postpone(
+    fleet: Fleet, lease: Lease, milliseconds: int, *, usage: Usage | None = None
+) -> int:
     """Postpone a turn; return the end of the pause, in milliseconds."""
     until_ms = await fleet.scripts.now_ms() + milliseconds
     what = Postponement(until_ms, why="retryable", tries=1, last_notice="retryable", detail="busy")
     (*_, (newest, _)) = await lease.entries()
-    assert await lease.turns.postpone(what, newest=newest.decode()) == "postponed"
+    verdict = await lease.turns.postpone(what, newest=newest.decode(), usage=usage)
+    assert verdict == "postponed"
     return until_ms

@@ -1,10 +1,11 @@
 -- Move a person's message from a session to a new branch of it, which answers the person. The message is always on
 -- exactly one stream. Its outcome in the first session names the branch, and ends with the branch's turn.
--- uses: replies, edits, asides, entries, sessions, copies
+-- uses: replies, edits, asides, entries, sessions, copies, usage
 -- keys: state, inbound, session_map, record, replies?, new_state, new_inbound, new_map, new_record, active,
---   sessions, children, blobs*, new_blobs*
+--   sessions, children, usage, usage_day, blobs*, new_blobs*
 -- args: epoch, entry_id, outcomes, sid, session_key, entry, grace_ms, new_outcomes, parent, depth, branch_of,
---   branch_depth, max_children, root, max_below, known_ms, mark, keep_ms, acknowledgement?, names*
+--   branch_depth, max_children, root, max_below, known_ms, mark, keep_ms, acknowledgement?, usage?, agent, usage_ms,
+--   names*
 -- → moved, entry id in the branch, queue if a hint is due, else nothing; full: too many sessions are unfinished; gone:
 --   the message is answered, stopped or part of a turn
 local fence = fenced(keys.state, args.epoch)
@@ -14,6 +15,7 @@ local moved = redis.call('HGET', outcome, 'moved')
 if moved then  -- a repeated call
   return {'moved', string.match(moved, '%d+%-%d+$'), queue_if_scheduled(keys.new_state)}
 end
+add_aside_usage(keys, {usage = args.usage, agent = args.agent, sid = args.root, usage_ms = args.usage_ms}, outcome)
 local stop, project, model = unpack(redis.call('HMGET', keys.state, 'stop_entry', 'turn_project', 'model'))
 if not is_untouched(keys, args.entry_id) or id_at_most(args.entry_id, stop) then return {'gone', '', ''} end
 -- The agent was asked about an earlier version of the message.

@@ -1,14 +1,15 @@
 -- Record what the next attempt is about to do, before it does anything.
 -- A batch that was recorded and never finished is begun again, exactly as it was. After two failures, each of its entries
 -- gets a turn of its own, so that an entry which kills its worker takes no other entry with it.
--- uses: edits
+-- uses: edits, usage
 -- keys: state, inbound
 -- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out
 --   left_out: the ids of entries that are only mentioned: the agent sees their beginning, and they are dropped
 -- → begun|stopped|dropped|missing, turn, attempt, latest phase of the earlier attempts, entries, number of attempts that
 --   were cut off on purpose, ids that are only mentioned, when the session became busy, its own queue settings, 1 if the
 --   attempt before was postponed, tries so far, the text of the last notice about that, its own model, project of the
---   turn, 1 if the session has started others, 1 if there are notes for the agent, 1 if there are reasons of denials for it
+--   turn, 1 if the session has started others, 1 if there are notes for the agent, 1 if there are reasons of denials for it,
+--   usage of the earlier attempts
 
 -- Of `ids`, oldest first: those up to the stop mark if it covers the first one, else all. So a stop between two messages
 -- stops only the first one.
@@ -76,6 +77,9 @@ if begun ~= args.nonce then
     mentioned = ''
   end
   attempt = attempt + 1
+  -- An attempt that was cut off or postponed has left its usage.
+  redis.call('HSET', keys.state, 'spent', summed(unpack(redis.call('HMGET', keys.state, 'spent', 'spent_now'))))
+  redis.call('HDEL', keys.state, 'spent_now')
 end
 local entries = {}
 for _, id in ipairs(split(batch)) do
@@ -125,4 +129,5 @@ return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], 
   state[3] or '0', state[4] or '0', state[5] or '', state[6] or '', state[7] or '',
   redis.call('EXISTS', 'rc:kids:' .. string.match(keys.state, '{.-}')),
   redis.call('EXISTS', 'rc:beside:' .. string.match(keys.state, '{.-}')),
-  redis.call('EXISTS', 'rc:unheard:' .. string.match(keys.state, '{.-}'))}
+  redis.call('EXISTS', 'rc:unheard:' .. string.match(keys.state, '{.-}')),
+  redis.call('HGET', keys.state, 'spent')}

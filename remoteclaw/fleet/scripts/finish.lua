@@ -1,5 +1,5 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
--- uses: replies, asks, entries, sessions, edits, record, asides, work
+-- uses: replies, asks, entries, sessions, edits, record, asides, work, usage
 -- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
 --   usage, usage_day, live, aside_notes, account?, home_record?, home_notes?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
@@ -120,19 +120,8 @@ if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 the
 end
 redis.call('DEL', keys.side_effects, keys.live)
 void_asks(args.sid, turn, 'The turn is over, and it was not done.')
--- Add the turn's numbers to the stored sums.
-local function add_usage(key, field)
-  local stored, sums = string.gmatch(redis.call('HGET', key, field) or '', '%d+'), {}
-  for number in string.gmatch(args.usage, '%d+') do
-    sums[#sums + 1] = string.format('%.0f', tonumber(number) + tonumber(stored() or 0))
-  end
-  redis.call('HSET', key, field, table.concat(sums, ' '))
-end
-if args.usage then
-  add_usage(keys.usage, args.agent)
-  add_usage(keys.usage_day, args.agent .. ' ' .. args.sid)
-  redis.call('PEXPIRE', keys.usage_day, args.usage_ms)
-end
+if args.usage then add_usage(keys, args) end
+redis.call('HDEL', keys.state, 'spent', 'spent_now')
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
 -- Entries of a failed batch, which get one turn each, count as one turn for repeated requests to start tasks.

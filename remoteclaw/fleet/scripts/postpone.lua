@@ -2,7 +2,7 @@
 -- The session keeps its host, and with it the agent that waits there.
 -- uses: replies
 -- keys: state, active, inbound, replies, live
--- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, notice?
+-- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, usage?, notice?
 --   newest: the newest entry that the caller knows; told: the text of the last notice to the person
 -- → postponed|stopped|news: an entry has arrived that the caller doesn't know and has to handle first
 local fence = fenced(keys.state, args.epoch)
@@ -17,6 +17,7 @@ if newest and not id_at_most(newest[1], args.newest) then return 'news' end
 local now = now_ms()
 redis.call('HSET', keys.state, 'status', 'scheduled', 'postponed_until_ms', args.until_ms,
   'postponed_reason', args.reason, 'tries', args.tries, 'told', args.told, 'phase', 'postponed')
+if args.usage then redis.call('HSET', keys.state, 'spent_now', args.usage) end
 redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
 redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)
 redis.call('ZADD', keys.active, args.until_ms, args.sid)

@@ -76,7 +76,7 @@ async def _show(call: Call, params: SessionParams) -> contract.SessionDetails:
         started_by=str(view.parent) if view.parent else None,
         has_started=tuple(str(child.key) for child in started),
         queue=_queue_settings(call, view, view.queue),
-        usage=used.plain() if used.turns else None,
+        usage=used.plain() if used else None,
     )
 
 

@@ -88,8 +88,9 @@ function dayTable(rows, days) {
 }
 
 function sumTable(rows, label, name) {
-  return table([label, "Turns", "Tokens read", "from the cache", "Tokens written", "Time", "Cost"], rows.map((row) => [
-    name(row), count(row.turns), count(tokensRead(row)), count(row.cacheReadTokens), count(row.outputTokens),
+  return table([label, "Turns", "Asides", "Tokens read", "from the cache", "Tokens written", "Time", "Cost"], rows.map((row) => [
+    name(row), count(row.turns), count(row.asides), count(tokensRead(row)),
+    `${count(row.cacheReadTokens)}${row.estimatedTokens ? ` (${count(row.estimatedTokens)} estimated)` : ""}`, count(row.outputTokens),
     duration(row.durationMs), row.costUsd ? dollars(row.costUsd) : "–",
   ]));
 }

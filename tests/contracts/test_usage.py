@@ -1,0 +1,244 @@
+"""The usage of the real CLIs: it equals what the model server charged, request by request."""
+
+import asyncio
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.usage import Usage
+from remoteclaw.runtimes import create_cli_runtime
+from tests.support.agents import AgentCli
+from tests.support.cli import run
+from tests.support.doors import opened
+from tests.support.kills import kill_all
+from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+#: The price of a request in US dollars, by the CLIs that report one.
+PRICES = {"claude": 0.000675, "opencode": 0.000114}
+
+
+class Work:
+    """A turn that waits in a tool."""
+
+    def __init__(self, stack: Stack, directory: Path) -> None:
+        self._stack = stack
+        self._began, self._go_on = (directory / uuid.uuid4().hex for _ in range(2))
+
+    async def begin(self) -> Accepted:
+        wait = f"touch '{self._began}'; until test -e '{self._go_on}'; do sleep 0.05; done"
+        accepted = await self._stack.append(f"SHELL:{wait}")
+        await eventually(self._began.exists)
+        return accepted
+
+    def go_on(self) -> None:
+        self._go_on.touch()
+
+
+async def stopped(stack: Stack, text: str, step: str) -> None:
+    """Send a message, and stop its turn when it has reached a step."""
+    accepted = await stack.append(text)
+    await stack.reached(accepted, step)
+    await stack.fleet.sessions.stop(accepted.session.sid)
+    assert (await stack.outcome(accepted)).status == "stopped"
+
+
+async def total(stack: Stack) -> Usage:
+    """Return the usage, which all commands, methods and metrics report alike."""
+    by_agent, by_session, by_day = (
+        json.loads(run(stack, "usage", "--by", by, "--json").stdout)
+        for by in ("agent", "session", "day")
+    )
+    (row,) = by_agent
+    ((_, used),) = (await stack.fleet.usage.agents()).items()
+    for name, value in used.plain().items():
+        if name != "costUsd":
+            assert row[name] == value, name
+            assert sum(each[name] for each in by_session) == value, name
+            assert sum(each[name] for each in by_day) == value, name
+    shown = [
+        json.loads(run(stack, "sessions", "show", each["session"], "--json").stdout)["usage"]
+        for each in by_session
+    ]
+    assert shown == [{name: each[name] for name in used.plain()} for each in by_session]
+    token, _ = await stack.fleet.tokens.create(uuid.uuid4().hex, "read", None)
+    async with opened(stack) as door:
+        metrics = (await door.get("/metrics", token)).body.decode()
+        async with door.connected(token) as client:
+            (of_page,) = (await client.call("usage"))["rows"]
+    assert {name: of_page[name] for name in used.plain()} == used.plain()
+    for kind in ("input", "cache_read", "cache_write", "output"):
+        value = getattr(used, f"{kind}_tokens")
+        assert f'agent_tokens_total{{agent="main",kind="{kind}"}} {value}\n' in metrics
+    assert f'agent_asides_total{{agent="main"}} {used.asides}\n' in metrics
+    return used
+
+
+async def settled(stack: Stack, cli: AgentCli, accepted: Accepted) -> int:
+    """Wait until nothing runs; return how many requests the model server has charged."""
+    await stack.until_idle(accepted)
+    return cli.model.charged()
+
+
+async def test_usage_is_what_the_model_was_asked(
+    cli: AgentCli, stack: Stack, directory: Path
+) -> None:
+    """With asides of every kind, a branch, forks, stops, failures, and a resumed process."""
+    capabilities = create_cli_runtime(cli.name).capabilities
+    # opencode records the tokens of a request only once its tools have ended
+    records_steps = cli.name != "opencode"
+    before = cli.model.charged()
+    stack.configure(cli.config(permissions="auto"), queue={"mode": "aside", "debounce_ms": 0})
+    await stack.start_worker()
+    await stack.start_worker()
+    first = await stack.append("SAY:noted")
+    assert said(await stack.outcome(first)) == "noted"
+
+    work = Work(stack, directory)
+    busy = await work.begin()
+    answered = [await stack.append(f"VERDICT:answered {number}") for number in range(3)]
+    for accepted in answered:
+        assert (await stack.outcome(accepted)).status == "done"
+    asked = 3
+    untagged = await stack.append("SAY:no tag")
+    await stack.reached(untagged, "verdict")
+    asked += 1
+    failing = ["HTTP:401 VERDICT:answered never"]
+    if records_steps:
+        failing.append("SHELL:echo a tool")
+        asked += cli.name == "gemini"  # which has no tools in an aside, and says so
+    failed = [await stack.append(text) for text in failing]
+    for accepted in failed:
+        await stack.reached(accepted, "verdict")
+    if capabilities.has_points:
+        moved = await stack.append("SAY:from the branch\nVERDICT:branch On it.")
+        assert "from the branch" in said(await stack.outcome(moved))
+        asked += 1
+    work.go_on()
+    assert (await stack.outcome(busy)).status == "done"
+    for accepted in (untagged, *failed):
+        await stack.outcome(accepted)
+    used = await total(stack)
+    assert used.asides == asked
+    reference = f"{first.session.sid[:8]}-{answered[0].entry_id}"
+    tokens = f"{INPUT_TOKENS} tokens read (0 from the cache), {OUTPUT_TOKENS} written"
+    shown = "counted with the turn" if cli.name == "claude" else tokens
+    assert f"  1 aside, {shown}" in run(stack, "sessions", "trace", reference).stdout
+
+    copies: list[Accepted] = []
+    if capabilities.forks:
+        fork = ("sessions", "fork", str(first.session), "--thread", "copy")
+        await asyncio.to_thread(run, stack, *fork)
+        for text in ("SAY:in the copy", "SHELL:echo in the copy"):
+            copies.append(await stack.append(text, thread_id="copy"))
+            await stack.outcome(copies[-1])
+    await stopped(stack, "DRIP:500:50", "output")
+    if records_steps:
+        await stopped(stack, "SHELL:sleep 600", "tool")
+    await stack.outcome(await stack.append("HTTP:400"))
+    stack.configure(cli.config(permissions="deny"), queue={"mode": "aside", "debounce_ms": 0})
+    for text in ("SAY:in another process", "SAY:once more"):
+        last = await stack.append(text)
+        await stack.outcome(last)
+
+    charged = await settled(stack, cli, last) - before
+    used = await total(stack)
+    assert (used.input_tokens, used.output_tokens) == (
+        charged * INPUT_TOKENS,
+        charged * OUTPUT_TOKENS,
+    )
+    assert used.cache_read_tokens == used.cache_write_tokens == used.estimated_tokens == 0
+    if price := PRICES.get(cli.name):
+        # claude reports no cost of a request that was stopped
+        paid = charged - (cli.name == "claude")
+        assert used.cost_usd == pytest.approx(paid * price, rel=0.001)
+    if copies:
+        copy = await stack.fleet.usage.session("main", copies[0].session.sid)
+        assert copy.input_tokens == 3 * INPUT_TOKENS
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
+async def test_an_aside_that_outlasts_its_turn_is_counted_at_once(
+    cli: AgentCli, stack: Stack, directory: Path
+) -> None:
+    """claude doesn't report its tokens until its next turn, so they are estimated until then."""
+    before = cli.model.charged()
+    stack.configure(cli.config(permissions="auto"), queue={"mode": "aside", "debounce_ms": 0})
+    await stack.start_worker()
+    work = Work(stack, directory)
+    busy = await work.begin()
+    late = await stack.append("SLEEP:2 VERDICT:answered late")
+    await eventually(lambda: "VERDICT:answered late" in cli.model.bodies())
+    work.go_on()
+    assert (await stack.outcome(busy)).status == "done"
+    assert said(await stack.outcome(late)) == "late"
+
+    charged = await settled(stack, cli, late) - before
+    used = await total(stack)
+    assert charged == 3
+    assert used.read_tokens == charged * INPUT_TOKENS
+    trace = run(stack, "sessions", "trace", str(late.session)).stdout
+    if cli.name == "claude":
+        assert (used.estimated_tokens, used.cache_read_tokens) == (INPUT_TOKENS, INPUT_TOKENS)
+        assert "1 aside, 100 tokens read (100 from the cache), 0 written, 100 of them" in trace
+        assert "ESTIMATED" in run(stack, "usage").stdout
+    else:
+        assert (used.estimated_tokens, used.output_tokens) == (0, charged * OUTPUT_TOKENS)
+        assert "1 aside, 100 tokens read (0 from the cache), 7 written\n" in trace
+
+    await stack.outcome(await stack.append("SAY:again"))
+    charged = await settled(stack, cli, late) - before
+    used = await total(stack)
+    assert used.read_tokens == charged * INPUT_TOKENS
+    assert used.output_tokens == charged * OUTPUT_TOKENS
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
+async def test_all_calls_of_the_agent_for_a_turn_are_counted(cli: AgentCli, stack: Stack) -> None:
+    """The model is overloaded before it has said anything; then it is asked again by RemoteClaw."""
+    before = cli.model.charged()
+    stack.configure(cli.config())
+    await stack.start_worker()
+
+    outcome = await stack.outcome(await stack.append(f"{uuid.uuid4().hex} OVERLOADED*2 SAY:ok"))
+
+    assert cli.model.charged() - before == 3
+    assert outcome.usage is not None
+    assert outcome.usage.turns == 1
+    assert outcome.usage.input_tokens == 3 * INPUT_TOKENS
+    assert (await total(stack)) == outcome.usage
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
+async def test_the_attempt_of_a_killed_worker_counts_what_it_had_reported(
+    cli: AgentCli, stack: Stack, directory: Path
+) -> None:
+    """Once: with the attempt that finishes the turn. codex reports a request when it has ended."""
+    before = cli.model.charged()
+    stack.configure(cli.config(permissions="auto"))
+    for _ in range(2):
+        await stack.start_worker()
+    work = Work(stack, directory)
+    accepted = await work.begin()
+
+    async def is_reported() -> bool:
+        name = keys.state(accepted.session.sid)
+        return bool(await stack.fleet.scripts.client.hexists(name, "spent_now"))
+
+    if cli.name == "claude":  # codex reports a request after its tools
+        await eventually(is_reported)
+    await kill_all(stack)
+    work.go_on()
+    outcome = await stack.outcome(accepted)
+
+    charged = await settled(stack, cli, accepted) - before
+    assert outcome.status == "done"
+    used = await total(stack)
+    assert used.turns == 1
+    missing = 0 if cli.name == "claude" else 1
+    assert used.input_tokens == (charged - missing) * INPUT_TOKENS
