@@ -140,8 +140,8 @@ class CliProcess(ABC, Generic[_M, _T]):
         """The asides that wait for an answer."""
         self._abandoned: list[CliAside[_M]] = []
         """Asides that no caller waits for, but that must still receive messages."""
-        self._unanswered = AgentRunResult()
-        """The usage of asides that ended without an answer; the next result of a turn counts it."""
+        self._uncounted = AgentRunResult()
+        """The usage that no result contains yet; the next result of a turn counts it."""
         self.missing_servers: dict[str, str] = {}
         """MCP servers that the CLI could not connect, each with the reason; empty if unknown."""
 
@@ -192,13 +192,13 @@ class CliProcess(ABC, Generic[_M, _T]):
             self._observe(message)
         if not self._pipes.is_clean:
             return None
-        usage, cost = self._unanswered.usage, self._unanswered.total_cost_usd
-        return {**self._state(), "unanswered": {"usage": astuple(usage), "cost": cost}}
+        usage, cost = self._uncounted.usage, self._uncounted.total_cost_usd
+        return {**self._state(), "uncounted": {"usage": astuple(usage), "cost": cost}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the state in which another worker parked the agent."""
-        usage, cost = state["unanswered"]["usage"], state["unanswered"]["cost"]
-        self._unanswered = AgentRunResult(usage=AgentUsage(*usage), total_cost_usd=cost)
+        usage, cost = state["uncounted"]["usage"], state["uncounted"]["cost"]
+        self._uncounted = AgentRunResult(usage=AgentUsage(*usage), total_cost_usd=cost)
         self._restore(state)
 
     @abstractmethod
@@ -244,7 +244,7 @@ class CliProcess(ABC, Generic[_M, _T]):
                     if isinstance(event, DoneEvent):
                         self._carry_over(turn)
                         self._finish(number)  # the consumer may stop after this event
-                        yield self._with_unanswered(event)
+                        yield self._with_uncounted(event)
                     else:
                         yield event
         finally:
@@ -308,21 +308,21 @@ class CliProcess(ABC, Generic[_M, _T]):
             if aside.awaits_message:
                 self._abandoned.append(aside)
             elif answer is None:
-                self._count_unanswered(aside)
+                self._count_later(aside.usage, aside.cost_usd)
             if not aside.is_over:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STOP_S):
                         await aside.stop()
 
-    def _with_unanswered(self, done: DoneEvent) -> DoneEvent:
-        """Return the end of a turn with the usage of the asides without an answer."""
-        run, self._unanswered = self._unanswered.followed_by(done.result), AgentRunResult()
-        return replace(done, result=run)
+    def _count_later(self, usage: AgentUsage | None, cost_usd: float | None) -> None:
+        """Have the next result of a turn count what belongs to no turn, as an aside that failed."""
+        run = AgentRunResult(usage=usage or AgentUsage(), total_cost_usd=cost_usd)
+        self._uncounted = self._uncounted.followed_by(run)
 
-    def _count_unanswered(self, aside: CliAside[_M]) -> None:
-        """Have the next result of a turn count what an aside without an answer has used."""
-        run = AgentRunResult(usage=aside.usage or AgentUsage(), total_cost_usd=aside.cost_usd)
-        self._unanswered = self._unanswered.followed_by(run)
+    def _with_uncounted(self, done: DoneEvent) -> DoneEvent:
+        """Return the end of a turn with the usage that no result contains yet."""
+        run, self._uncounted = self._uncounted.followed_by(done.result), AgentRunResult()
+        return replace(done, result=run)
 
     def _new_aside(self) -> CliAside[_M]:
         """Return a new aside. Raises `AsideFailed` if the CLI supports none."""
@@ -334,7 +334,7 @@ class CliProcess(ABC, Generic[_M, _T]):
             if await aside.take(message):
                 if not aside.awaits_message and aside in self._abandoned:
                     self._abandoned.remove(aside)
-                    self._count_unanswered(aside)
+                    self._count_later(aside.usage, aside.cost_usd)
                 return True
         return False
 
@@ -352,7 +352,7 @@ class CliProcess(ABC, Generic[_M, _T]):
     def _fail_asides(self, why: str) -> None:
         """Fail all asides: no further message can be read."""
         for aside in self._abandoned:
-            self._count_unanswered(aside)
+            self._count_later(aside.usage, aside.cost_usd)
         self._abandoned.clear()
         for aside in self._asides:
             aside.fail(why)

@@ -24,6 +24,7 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
+    AgentUsage,
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
@@ -31,6 +32,7 @@ from remoteclaw.events import (
     TextResetEvent,
     ToolResultEvent,
     ToolUseEvent,
+    UsageEvent,
 )
 from remoteclaw.messages import Attachment, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks
@@ -94,11 +96,14 @@ async def test_an_answer_of_fifty_megabytes_takes_bounded_memory_and_is_stopped(
     assert peak < 2 * step + 16_000_000
 
 
-async def test_a_stream_without_a_result_delivers_its_text() -> None:
-    payloads, delivered = await sent(TextEvent("half an ans"))
+async def test_a_stream_without_a_result_delivers_its_text_and_its_tokens() -> None:
+    payloads, delivered = await sent(
+        UsageEvent(AgentUsage(1)), TextEvent("half an ans"), UsageEvent(AgentUsage(3, 4))
+    )
 
     assert [payload.text for payload in payloads] == ["half an ans"]
     assert not delivered.has_ended
+    assert delivered.run.usage == AgentUsage(3, 4)
 
 
 async def test_text_before_and_after_an_error_is_delivered() -> None:

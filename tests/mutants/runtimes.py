@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "an aside without an answer whose tokens nobody counts",
-        before="self._unanswered = self._unanswered.followed_by(run)",
+        before="self._uncounted = self._uncounted.followed_by(run)",
         after="pass",
         test="test_usage_is_what_the_model_was_asked[codex]",
     ),

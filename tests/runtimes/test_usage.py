@@ -15,7 +15,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.errors import AsideFailed
-from remoteclaw.events import AgentUsage, DoneEvent
+from remoteclaw.events import AgentUsage, DoneEvent, UsageEvent
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.claude.progress import Totals
@@ -23,7 +23,7 @@ from remoteclaw.runtimes.codex.turn import ThreadTokens
 from remoteclaw.runtimes.gemini.chats import tokens_of
 from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 from remoteclaw.runtimes.opencode.store import database_path
-from tests.support.bridges import acp_script, agent_process
+from tests.support.bridges import acp_script, agent_process, claude_script
 from tests.support.waiting import HANG_S
 
 GEMINI_SESSION = "0d743ac0-120e-4bb3-9de2-3a0dca4e8f52"
@@ -101,6 +101,31 @@ def test_an_estimate_is_subtracted_from_the_next_growth_of_claudes_totals(
     assert estimates == [AgentUsage(cache_read_tokens=500), AgentUsage(cache_read_tokens=300)]
     assert grown == counted
     assert following == AgentUsage(5)
+
+
+async def test_a_turn_of_a_claude_that_dies_counts_what_it_has_reported(
+    home: Home, directory: Path
+) -> None:
+    """It has answered a message that joined late, with two requests, and asks a third time."""
+    body = (
+        "def ask(): say(type='stream_event', event=dict(type='message_start',\n"
+        "    message=dict(usage=dict(input_tokens=10, output_tokens=1))))\n"
+        "echo(heard()); delta('a'); joined = heard(); ask(); ask()\n"
+        "result('a', total_cost_usd=1, modelUsage=dict(m=dict(inputTokens=25)))\n"
+        "echo(joined); ask()\n"
+    )
+    command = claude_script(directory, body)
+    async with agent_process(home, "claude", command=command) as (process, _):
+        turn = process.turn("one")
+        await anext(turn)
+        await process.steer("two", "2")
+        events = [event async for event in turn]
+
+    assert [event.usage.input_tokens for event in events if isinstance(event, UsageEvent)] == [
+        *(10, 20, 35)
+    ]
+    assert isinstance(events[-1], DoneEvent)
+    assert events[-1].result.usage == AgentUsage(35, 1)
 
 
 # -- codex ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_RUNS, RESET, SECOND_TRY
 from tests.conftest import shifted
 from tests.support.agents import AgentCli
-from tests.support.bridges import script
+from tests.support.bridges import claude_script, script
 from tests.support.cli import run
 from tests.support.command import REMOTECLAW
 from tests.support.stack import REPLIES, Stack, message, said
@@ -162,6 +162,50 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     assert await chat.texts() == [notice, "hello is answered"]
     assert (await chat.stack.outcome(accepted)).status == "done"
     assert chat.starts() == 1, "its warm agent was not used again"
+
+
+#: A program with claude's protocol: a request of its model meets a limit; the next one is answered.
+LIMITED = """
+def asked(**more):
+    tokens = dict(input_tokens=100, output_tokens=1)
+    say(type='stream_event', event=dict(type='message_start', message=dict(usage=tokens)))
+    totals['inputTokens'] += 100
+    result('limit' if more else 'hello', total_cost_usd=totals['inputTokens'] / 1e6,
+        modelUsage=dict(m=totals), **more)
+totals = dict(inputTokens=0)
+echo(heard())
+say(type='rate_limit_event', rate_limit_info=dict(status='rejected', resetsAt=time.time() + 3600,
+    rateLimitType='five_hour', isUsingOverage=False))
+asked(is_error=True, api_error_status=429)
+echo(heard())
+delta('hello')
+asked()
+heard()
+"""
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_postponed_turn_counts_what_it_has_used_so_far(
+    chat: Chat, directory: Path, is_stopped: bool
+) -> None:
+    """Once, when it ends: in the attempt that answers it, or when it is stopped before."""
+    chat.stack.configure({"runtime": "claude", "command": list(claude_script(directory, LIMITED))})
+    accepted = await chat.append("hello")
+    await chat.drain(accepted)
+    assert await chat.stack.fleet.usage.agents() == {}
+
+    if is_stopped:
+        await chat.stack.fleet.sessions.stop(accepted.session.sid)
+    await chat.let_pass(HOUR_MS)
+    await chat.drain(accepted)
+
+    outcome = await chat.stack.outcome(accepted)
+    used = (await chat.stack.fleet.usage.agents())["main"]
+    assert outcome.status == ("stopped" if is_stopped else "done")
+    assert outcome.usage == used
+    asked = 1 if is_stopped else 2
+    assert (used.turns, used.input_tokens) == (1, asked * 100)
+    assert used.cost_usd == asked * 100 / 1e6
 
 
 async def test_the_console_shows_the_reason_for_a_limit(chat: Chat) -> None:
