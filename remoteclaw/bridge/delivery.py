@@ -15,6 +15,7 @@ from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AnswerEndEvent,
+    CompactionEvent,
     DoneEvent,
     ErrorEvent,
     FormEvent,
@@ -38,6 +39,8 @@ MAX_ANSWER_CHARS = 1_000_000
 #: At most this many of a turn's tool calls are kept, each with at most this much of its input and
 #: output, in characters: enough for a person, and at most 2.4 million characters in memory.
 MAX_CALLS, MAX_INPUT_CHARS, MAX_OUTPUT_CHARS = 200, 4_000, 8_000
+#: A longer summary of the conversation is cut to this length, in characters.
+MAX_SUMMARY_CHARS = 16_000
 #: Sent before text that replaces delivered text.
 BROKE_OFF = "(The text above was cut off. This replaces it:)"
 
@@ -63,6 +66,8 @@ class Delivered:
     """The questions of cancelled forms, the first one of each server, by server."""
     ends_agent: bool = False
     """Whether the process must not be used for another turn."""
+    compaction: CompactionEvent | None = None
+    """The last compaction of the conversation in this turn that is done; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,13 @@ class DeliveryAdapter:
         callbacks: BridgeCallbacks,
         first_index: int,
         messages: Mapping[str, ChannelMessage],
+        opening: str = "",
     ) -> None:
-        """`messages` are those that the agent may quote, by entry; it answers the last of them."""
+        """`messages` are those that the agent may quote, by entry; it answers the last of them.
+
+        `opening` is a notice that is delivered once the agent begins to answer or to act.
+        """
+        self._opening = opening
         self._listeners = Listeners()
         self._taken_up = list(messages)
         """The entries that the agent has taken up."""
@@ -130,6 +140,7 @@ class DeliveryAdapter:
         self._steered: list[str] = []
         self._answered: tuple[str, ...] = ()
         self._forms: dict[str, str] = {}
+        self._compaction: CompactionEvent | None = None
         self._error: ErrorEvent | None = None
         self._done: DoneEvent | None = None
 
@@ -146,6 +157,8 @@ class DeliveryAdapter:
                 why = f"more than {MAX_ANSWER_CHARS:,} characters"
                 self._error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
                 break
+        if self._done and self._error is None:
+            await self._open()  # the agent may have said nothing
         await self.flush()
         is_silent = (self._was_silent or self._directives.is_silent) and not self._payloads
         return Delivered(
@@ -158,6 +171,7 @@ class DeliveryAdapter:
             answered=self._answered,
             forms=self._forms,
             ends_agent=self._done is not None and self._done.ends_agent,
+            compaction=self._compaction,
         )
 
     async def _take(self, event: AgentEvent) -> None:
@@ -200,6 +214,10 @@ class DeliveryAdapter:
                     self._callbacks.on_usage(usage)
             case NoticeEvent(message):
                 self.show(f"({message})")
+            case CompactionEvent(phase, summary=summary):
+                if phase == "done":
+                    summary = self._listeners.scrub(summary, MAX_SUMMARY_CHARS)
+                    self._compaction = replace(event, summary=summary)
             case ErrorEvent():
                 self._error = event
             case DoneEvent():
@@ -342,10 +360,24 @@ class DeliveryAdapter:
         seen = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
         return quoted if quoted in seen else None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the agent has begun to answer or to act."""
+        return bool(self._phases)
+
     async def _reach(self, phase: str, detail: str) -> None:
-        if phase not in self._phases and self._callbacks.on_phase:
-            self._phases.add(phase)
+        if phase in self._phases:
+            return
+        self._phases.add(phase)
+        if self._callbacks.on_phase:
             await self._callbacks.on_phase(phase, detail)
+        await self._open()
+
+    async def _open(self) -> None:
+        """Deliver the opening notice, once."""
+        opening, self._opening = self._opening, ""
+        if opening:
+            await self.deliver_notice(ReplyPayload(opening, is_ours=True), is_last=False)
 
     async def _deliver(
         self,

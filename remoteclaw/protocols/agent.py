@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 
-from remoteclaw.events import AgentEvent
+from remoteclaw.events import AgentEvent, CompactionEvent
 from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class Capabilities:
     asides: Literal["", "copy", "notes"] = ""
     """How the agent answers asides: in a copy of the conversation, or in an empty conversation with
     notes; empty if it can't."""
+    compacts: bool = False
+    """Whether the CLI summarizes its conversation on request, to make room."""
     takes_commands: bool = False
     """Whether the CLI takes a text such as `/compact` for a command."""
     chooses_model: bool = True
@@ -271,6 +273,12 @@ class AgentProcess(Protocol):
         change. Several asides can run at once, even in the first turn of a conversation, whose copy
         is empty. An aside may continue after the end of the turn until the next turn begins.
         Cancelling the call ends it. Raises `AsideFailed` if there is no answer.
+        """
+
+    async def compact(self) -> CompactionEvent | None:
+        """Have the CLI replace its conversation by a summary, between turns; None if it fails.
+
+        Only for a runtime that `compacts`. Cancelling the call leaves the CLI in an unknown state.
         """
 
     async def interrupt(self) -> None:

@@ -14,6 +14,7 @@ from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, clas
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
+    CompactionEvent,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
@@ -26,6 +27,8 @@ from remoteclaw.runtimes.model_wait import ModelWait
 from remoteclaw.runtimes.turn_text import TurnText
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
+#: The command that has a CLI summarize its conversation.
+COMPACT = "/compact"
 #: The time limit for stopping an aside, in seconds: a CLI that does not read blocks the request.
 STOP_S = 1.0
 
@@ -233,6 +236,18 @@ class CliProcess(ABC, Generic[_M, _T]):
                     yield event
         finally:
             self._finish(number)
+
+    async def compact(self) -> CompactionEvent | None:
+        """Have the CLI summarize its conversation; None if it does not."""
+        done = None
+        async with contextlib.aclosing(self.turn(COMPACT, is_command=True)) as events:
+            async for event in events:
+                match event:
+                    case CompactionEvent(phase):
+                        done = event if phase == "done" else None
+                    case ErrorEvent():
+                        done = None
+        return done
 
     def _finish(self, number: int) -> None:
         """End turn `number`, unless a later one runs: its generator may be closed late."""

@@ -161,7 +161,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claude turn whose cost includes its asides",
-        before="self._costs.has_asides = True",
+        before="self._conversation.costs.has_asides = True",
         after="pass",
         test="test_asides_are_answered_or_fail_without_affecting_their_turns[claude]",
     ),
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         "an internal summary of opencode that is sent to the person",
-        before="if message_id in self._internal_messages:",
+        before="if message_id in self._summaries:",
         after="if False:",
         test="test_text_of_an_opencode_compaction_is_recognized_by_the_log_and_dropped",
     ),

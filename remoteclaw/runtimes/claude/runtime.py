@@ -58,6 +58,7 @@ class ClaudeRuntime(BaseRuntime):
         forks=True,
         has_points=True,
         asides="copy",
+        compacts=True,
         rules=frozenset(
             ("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch", "mcp")
         ),

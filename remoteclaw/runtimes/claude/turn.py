@@ -21,6 +21,7 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.claude.compaction import Compactions
 from remoteclaw.runtimes.claude.failure import Failures
 from remoteclaw.runtimes.claude.progress import Costs, Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude.text import AnswerReader
@@ -133,6 +134,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         conversation.failures.begin()
         conversation.plan.begin()
         self._tokens = TokensSoFar()
+        self._compactions = Compactions()
         self._answer = AnswerReader(str(uuid.uuid4()))
         self._earlier_answers: AgentRunResult | None = None
         """The merged result of the earlier answers of this turn; None before the first ends."""
@@ -220,6 +222,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._conversation.note(message)
         events = self._steered_events(text(message.get("uuid")))
         events += [*self._tokens.read(message), *self._conversation.plan.read(message)]
+        events += self._compactions.read(message)
         match message.get("type"):
             case "control_request":
                 events += await self._take_request(message)

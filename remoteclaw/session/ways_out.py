@@ -1,0 +1,84 @@
+"""Ways out of a refusal that the model repeats if the message is only asked again.
+
+A conversation that is too long, or that the model's API refuses for its content, would otherwise
+fail with each further message (docs/decisions/0050-ways-out-of-a-refusal.md).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from remoteclaw.bridge import ChannelBridge
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import CompactionEvent
+from remoteclaw.messages import AgentDeliveryResult
+from remoteclaw.session.notices import CONTEXT_LOST, SUMMARIZED
+
+#: After this many refused turns in a row, no further message is also asked in a new conversation:
+#: the cause is none that a new conversation removes, such as a schema of a tool.
+MAX_REFUSALS = 2
+
+
+class WaysOut:
+    """The ways out that one turn has left. Each is taken at most once, in their order."""
+
+    def __init__(
+        self,
+        channel: ChannelBridge | None,
+        abort: asyncio.Event,
+        *,
+        count_refusals: Callable[[], Awaitable[int]],
+    ) -> None:
+        """`count_refusals` returns the number of the session's refused turns in a row."""
+        self._channel = channel
+        self._abort = abort
+        self._count_refusals = count_refusals
+        self._left = ["repeat", "compact"]
+        """The ways within the conversation, for one that is too long."""
+        self.begins_anew = False
+        """Whether the turn is asked in a new conversation, with notes of the earlier one."""
+        self.opening = ""
+        """The notice before the agent's first words."""
+        self._compaction: CompactionEvent | None = None
+
+    async def prepare(self, result: AgentDeliveryResult) -> bool:
+        """Prepare another ask after a failure before any output; False if no way out is left."""
+        self._note(result)
+        if self._channel is None or not result.is_stuck:
+            return False
+        if result.error_category is ErrorCategory.CONTEXT_OVERFLOW:
+            if await self._has_more_room(self._channel, result):
+                self.opening = SUMMARIZED
+                return True
+        elif await self._count_refusals() >= MAX_REFUSALS:
+            return False
+        self.begins_anew, self.opening = not self._abort.is_set(), CONTEXT_LOST
+        return True
+
+    async def _has_more_room(self, channel: ChannelBridge, result: AgentDeliveryResult) -> bool:
+        """Whether the conversation was summarized: by the CLI during the turn, or now."""
+        while self._left:
+            match self._left.pop(0):
+                case "repeat" if result.compaction:
+                    return True
+                case "compact" if done := await channel.compact(self._abort):
+                    self._compaction = done
+                    return True
+        return False
+
+    async def settle(self, result: AgentDeliveryResult, *, is_silent: bool) -> AgentDeliveryResult:
+        """Make room for the next turn if this one broke off because it became too long.
+
+        Returns the result with the turn's last compaction.
+        """
+        self._note(result)
+        is_too_long = result.error_category is ErrorCategory.CONTEXT_OVERFLOW
+        if self._channel and is_too_long and not is_silent and not result.compaction:
+            if done := await self._channel.compact(self._abort):
+                self._compaction = done
+            elif not self._abort.is_set():
+                await self._channel.give_up_conversation()
+        return replace(result, compaction=self._compaction)
+
+    def _note(self, result: AgentDeliveryResult) -> None:
+        self._compaction = result.compaction or self._compaction
