@@ -52,6 +52,8 @@ class CliTurn(ABC, Generic[_M]):
         """The failure for which RemoteClaw stops the turn; None unless it does."""
         self.has_failed = False
         """Whether the turn has reported a failure."""
+        self.has_compacted = False
+        """Whether a compaction of the conversation has begun in the turn."""
 
     async def events(self, messages: Messages[_M]) -> AsyncGenerator[AgentEvent, None]:
         """Yield events until the turn has ended, with exactly one `DoneEvent`, last."""
@@ -74,6 +76,7 @@ class CliTurn(ABC, Generic[_M]):
             for event in await self.take(message):
                 self._model_wait.note(event)
                 self.has_failed |= isinstance(event, ErrorEvent)
+                self.has_compacted |= isinstance(event, CompactionEvent)
                 yield event
                 if isinstance(event, DoneEvent):
                     return

@@ -7,8 +7,7 @@ import re
 from typing import Any
 
 from remoteclaw.runtimes.asides import CliAside
-from remoteclaw.runtimes.claude.progress import Costs
-from remoteclaw.runtimes.claude.turn import ClaudePeer
+from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer
 from remoteclaw.runtimes.wire import mapping, text
 
 #: The texts with which claude itself replaces an answer that the model has not given.
@@ -22,10 +21,10 @@ _NO_ANSWER = re.compile(
 class ClaudeAside(CliAside[dict[str, Any]]):
     """One question. Claude can't cancel it, so the answer to an abandoned one is dropped."""
 
-    def __init__(self, peer: ClaudePeer, costs: Costs) -> None:
+    def __init__(self, peer: ClaudePeer, conversation: ClaudeConversation) -> None:
         super().__init__()
         self._peer = peer
-        self._costs = costs
+        self._conversation = conversation
         self._id = peer.reserve()
 
     async def ask(self, prompt: str) -> None:
@@ -39,9 +38,11 @@ class ClaudeAside(CliAside[dict[str, Any]]):
         if message.get("type") != "control_response" or response.get("request_id") != self._id:
             return False
         self.awaits_message = False
-        self._costs.has_asides = True
+        self._conversation.costs.has_asides = True
         answered = mapping(response.get("response"))
         answer = text(answered.get("response"))
+        for copy in self._conversation.last_answer:  # after a compaction, claude repeats it
+            answer = answer.removeprefix(f"{copy}\n\n")
         is_of_model = response.get("subtype") == "success" and not answered.get("synthetic")
         if is_of_model and answer and not _NO_ANSWER.match(answer):
             self.succeed(answer)

@@ -87,6 +87,12 @@ class TokensSoFar:
         self._request = AgentUsage()
         """The tokens of the running request."""
 
+    @property
+    def context(self) -> int:
+        """The number of tokens that the last request has read; 0 before the first."""
+        read = self._request
+        return read.input_tokens + read.cache_read_tokens + read.cache_write_tokens
+
     def read(self, message: dict[str, Any]) -> list[AgentEvent]:
         """Return the sum if a line changes it; else nothing."""
         if message.get("type") != "stream_event" or message.get("parent_tool_use_id"):

@@ -1,5 +1,6 @@
 """A turn of claude: translates its messages and requests into events."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ QUESTION_TOOL = "AskUserQuestion"
 #: The tool with which claude presents its plan in order to leave plan mode.
 PLAN_TOOL = "ExitPlanMode"
 
+#: The types of lines that claude prints only once the model has begun to answer.
+_OF_ANSWER = ("stream_event", "assistant", "control_request", "result")
 #: The denial of a permission that is requested outside of a turn.
 _BETWEEN_TURNS = "No permission can be asked for now: continue without it."
 
@@ -93,6 +96,10 @@ class ClaudeConversation:
         self.model = ""
         """The model that claude reports, with which the next process is started."""
         self.costs = Costs()
+        self.context = 0
+        """The number of tokens that the last request has read; 0 if unknown."""
+        self.last_answer: tuple[str, ...] = ()
+        """The text of the last finished answer, and its last block."""
         self.is_planning = False
         """Whether claude is in plan mode."""
         self.point = ""
@@ -140,6 +147,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         """The merged result of the earlier answers of this turn; None before the first ends."""
         self._steered: dict[str, str] = {}
         """The keys of the joining messages that claude has not taken up yet, by message id."""
+        self.has_answer = asyncio.Event()
+        """Set once the model has begun to answer, claude summarizes, or the turn is over."""
         self._last_message_id = conversation.point
         """The id of claude's last message."""
 
@@ -222,7 +231,9 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._conversation.note(message)
         events = self._steered_events(text(message.get("uuid")))
         events += [*self._tokens.read(message), *self._conversation.plan.read(message)]
-        events += self._compactions.read(message)
+        events += (compactions := self._compactions.read(message))
+        if compactions or message.get("type") in _OF_ANSWER:
+            self.has_answer.set()
         match message.get("type"):
             case "control_request":
                 events += await self._take_request(message)
@@ -253,12 +264,15 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         events = self._steered_events(self._answer.message_id)
         aborted = text(message.get("terminal_reason")).startswith("aborted")
         failure, answer = self._failure(message, aborted), self._answer.text
+        self._conversation.context = self._tokens.context or self._conversation.context
         if not (failure or aborted):
             self._conversation.point = self._last_message_id
         if failure:
             events.append(failure)
         elif not answer and not aborted and (answer := text(message.get("result"))):
             events.append(TextEvent(answer))  # a reply of claude itself, without the model
+        if not (failure or aborted):
+            self._conversation.last_answer = tuple(filter(None, (answer, self._answer.last_text)))
         run = self._run(message, answer, aborted)
         if failure or not self._steered:
             # With an open request, claude may still carry out the action.
