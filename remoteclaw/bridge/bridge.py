@@ -278,7 +278,9 @@ class ChannelBridge:
             model=model or setup.spec.model,
             workspace=workspace or setup.spec.workspace,
         )
-        return Run(setup, turn, spec, delivery, callbacks, messages)
+        return Run(
+            setup, turn, spec, delivery, callbacks, messages, has_chosen_model=model is not None
+        )
 
     def _delivery(
         self,

@@ -41,11 +41,16 @@ async def classify_error(run: Run) -> None:
     subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
     aborted = run.result.aborted or is_stop
     run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
-    remedy = None
+    remedy, chosen_model = None, run.spec.model if run.has_chosen_model else None
     if run.is_local:
         run.reason = run.scrubber.line(run.error.detail, MAX_REASON_CHARS)
         remedy = remedy_of(
-            run.error, run.turn, reason=run.reason, spec=run.spec, runtime=run.setup.runtime
+            run.error,
+            run.turn,
+            reason=run.reason,
+            spec=run.spec,
+            runtime=run.setup.runtime,
+            chosen_model=chosen_model,
         )
     text = failure_text(
         run.error,
@@ -54,6 +59,7 @@ async def classify_error(run: Run) -> None:
         zone=run.setup.zone,
         remedy=remedy,
         has_begun=run.delivery.has_begun,
+        chosen_model=chosen_model,
     )
     # The CLI's message may quote people's messages, so it is in the outcome, but not in the log.
     log.warning("turn %s: %s", run.turn.reference, category)

@@ -35,10 +35,12 @@ def failure_text(
     zone: str | None,
     remedy: Remedy | None = None,
     has_begun: bool = False,
+    chosen_model: str | None = None,
 ) -> str:
     """Return the sentence about a failure; `remedy` is for a person who can fix it.
 
-    `has_begun` tells that the agent has said or done something before it failed.
+    `has_begun` tells that the agent has said or done something before it failed. `chosen_model` is
+    the model that a person has chosen for the session.
     """
     return sentence(
         error.category,
@@ -48,15 +50,23 @@ def failure_text(
         overdue=overdue,
         remedy=remedy,
         has_begun=has_begun,
+        chosen_model=as_code(chosen_model) if chosen_model else "",
     )
 
 
 def remedy_of(
-    error: ErrorEvent, turn: Turn, *, reason: str, spec: AgentSpec, runtime: Runtime
+    error: ErrorEvent,
+    turn: Turn,
+    *,
+    reason: str,
+    spec: AgentSpec,
+    runtime: Runtime,
+    chosen_model: str | None = None,
 ) -> Remedy:
     """Return the remedy of a failure, for a person who can change settings and start programs.
 
-    `reason` is the CLI's error message, on one line and without secrets.
+    `reason` is the CLI's error message, on one line and without secrets. `chosen_model` is the
+    model that a person has chosen for the session.
     """
     agent, ways, then = turn.session.agent, runtime.remedies, "then send your message again."
     says = f"{runtime.name}: {as_code(reason)}" if reason else ""
@@ -75,7 +85,7 @@ def remedy_of(
             )
         case ErrorCategory.AUTH:
             fix = f"{sign_in[0].upper()}{sign_in[1:]}, {on}; {then}"
-        case ErrorCategory.UNKNOWN_MODEL:
+        case ErrorCategory.UNKNOWN_MODEL if not chosen_model:
             known = f" ({ways.models}, lists the available models)" if ways.models else ""
             what = f"{agent}'s account can't use its model"
             choose = f"`model` under [agents.{agent}], or in this session with /model{known}"

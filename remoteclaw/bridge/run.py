@@ -80,6 +80,8 @@ class Run:
     begins_anew: bool = False
     """Whether the agent begins a conversation although there is one, which the new one replaces
     once the model has answered in it."""
+    has_chosen_model: bool = False
+    """Whether the model was chosen for the session, not in the agent's configuration."""
     scrubber: Scrubber = field(default_factory=Scrubber)
     """Hides the secrets of the turn's agent."""
     agent: AgentProcess | None = None

@@ -54,6 +54,11 @@ _UNTIL = {
     ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows until {until}. "
     "Your message was not answered: send it again then.",
 }
+#: The sentence about a model that a person has chosen for the session; in it, the model is code.
+_CHOSEN_MODEL = (
+    "{agent}'s account can't use the model {model}, which was chosen here with /model. "
+    "`/model default` goes back to the usual one; then send your message again."
+)
 #: The sentences about an agent that had said or done something before it failed.
 _BROKE_OFF = {
     ErrorCategory.CONTEXT_OVERFLOW: "{agent} broke off: this conversation has become too long for "
@@ -118,23 +123,27 @@ def sentence(
     overdue: Overdue | None = None,
     remedy: Remedy | None = None,
     has_begun: bool = False,
+    chosen_model: str = "",
 ) -> str:
     """Return the message about a failed turn for the person in the chat.
 
     `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out if
     nothing went wrong (a turn that the person stopped). `until` is the time at which the provider
     accepts requests again, as text. A `remedy` is given if the person can fix the failure.
-    `has_begun` tells that the agent has said or done something before it failed.
+    `has_begun` tells that the agent has said or done something before it failed. `chosen_model` is
+    the model that a person has chosen for the session, as code; empty if none was chosen.
     """
     template = _SENTENCES[category]
     if has_begun:
         template = _BROKE_OFF.get(category, template)
+    if category is ErrorCategory.UNKNOWN_MODEL and chosen_model:
+        template = _CHOSEN_MODEL
     if category is ErrorCategory.TIMEOUT and overdue:
         template = _OVERDUE[overdue.setting]
     elif until:
         template = _UNTIL.get(category, template)
     span = _span(overdue.limit_s) if overdue else ""
-    text = template.format(agent=agent, until=until, span=span)
+    text = template.format(agent=agent, until=until, span=span, model=chosen_model)
     if remedy and category not in _WITHOUT_REASON:
         what, _, fix = text.partition(". ")
         reason = f" ({remedy.reason})" if remedy.reason else ""
