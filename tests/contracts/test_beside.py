@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.runtimes import CLIS, create_cli_runtime
+from remoteclaw.session.asides import WAITS
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.prefixes import asked
-from tests.support.stack import Stack, said
+from tests.support.stack import REPLIES, Stack, said
 from tests.support.waiting import eventually
 
 #: opencode takes as long as the others together; `test_conversation.py` tests its asides.
@@ -54,6 +55,9 @@ async def test_a_conversation_continues_while_its_agent_works(
     more = await stack.append("and the tests too VERDICT:work I take them in.")
     if create_cli_runtime(cli.name).capabilities.steers:
         await stack.reached(more, "steered")
+    else:
+        await stack.reached(more, "verdict")
+        assert WAITS in str(await stack.fleet.scripts.client.xrange(REPLIES))
     lost = await stack.append("say nothing useful SAY:Let me check that.")
     await stack.reached(lost, "verdict")
     go_on.touch()

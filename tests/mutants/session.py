@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's aside that stops the turn",
-        before='if not may_change or (verdict == "work"',
+        before='if not self._may_change(entry) or (verdict == "work"',
         after='if False or (verdict == "work"',
         test="test_a_message_from_a_stranger_neither_stops_nor_joins_the_turn",
     ),
