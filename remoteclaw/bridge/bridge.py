@@ -181,10 +181,11 @@ class ChannelBridge:
         self._begin_exit_hooks(run)  # 10
         return run.outcome()
 
-    async def compact(self, abort: asyncio.Event) -> CompactionEvent | None:
-        """Have the agent summarize the last turn's conversation; None if it has not.
+    async def compact(self, abort: asyncio.Event) -> CompactionEvent | ErrorEvent | None:
+        """Have the agent summarize the last turn's conversation.
 
-        Setting `abort` stops it.
+        Returns the finished compaction, else the agent's failure; None if it can't. Setting `abort`
+        stops it.
         """
         return await compact(self._newest, abort) if self._newest else None
 

@@ -8,7 +8,7 @@ from remoteclaw.bridge.delivery import MAX_SUMMARY_CHARS
 from remoteclaw.bridge.run import Run
 from remoteclaw.bridge.start import with_program
 from remoteclaw.errors import AgentUnavailable, RemoteClawError
-from remoteclaw.events import CompactionEvent
+from remoteclaw.events import CompactionEvent, ErrorEvent
 from remoteclaw.host.logs import frames_of
 
 #: The longest wait for a compaction, in seconds. A summary of 150,000 tokens takes a minute or two,
@@ -18,10 +18,11 @@ COMPACTION_S = 600.0
 log = logging.getLogger(__name__)
 
 
-async def compact(run: Run, abort: asyncio.Event) -> CompactionEvent | None:
+async def compact(run: Run, abort: asyncio.Event) -> CompactionEvent | ErrorEvent | None:
     """Have the agent of an ended turn summarize the conversation, unless `abort` is set meanwhile.
 
-    Returns None if it has not, which ends an agent that was interrupted.
+    Returns the finished compaction, else the agent's failure; None if it can't, or was stopped,
+    which ends the agent.
     """
     if not run.setup.runtime.capabilities.compacts or run.session_id is None:
         return None
@@ -40,16 +41,17 @@ async def compact(run: Run, abort: asyncio.Event) -> CompactionEvent | None:
     if not is_done:
         await run.setup.agents.discard()
         return None
-    if (done := compacting.result()) is None:
-        return None
-    return replace(done, summary=run.scrubber.text(done.summary, MAX_SUMMARY_CHARS))
+    end = compacting.result()
+    if isinstance(end, CompactionEvent):
+        return replace(end, summary=run.scrubber.text(end.summary, MAX_SUMMARY_CHARS))
+    return end
 
 
-async def _compact(run: Run) -> CompactionEvent | None:
+async def _compact(run: Run) -> CompactionEvent | ErrorEvent | None:
     """Compact with the turn's agent, or with a new one if that has ended."""
     try:
         agent = await run.setup.agents.obtain(with_program(run), session_id=run.session_id)
-        done = await agent.compact()
+        end = await agent.compact()
     except AgentUnavailable as failure:
         log.warning("turn %s: no agent for a compaction: %s", run.turn.reference, failure.category)
     except RemoteClawError:
@@ -58,7 +60,8 @@ async def _compact(run: Run) -> CompactionEvent | None:
         log.error("turn %s: no compaction: %s", run.turn.reference, frames_of(error))
         await run.setup.agents.discard()
     else:
-        if done and agent.session_id:  # a fork begins where the conversation has ended now
+        if isinstance(end, CompactionEvent) and agent.session_id:
+            # A fork begins where the conversation ends now.
             await run.setup.session_map.set(run.map_name, agent.session_id, agent.note)
-        return done
+        return end
     return None

@@ -133,6 +133,7 @@ class Run:
             answered=self.delivered.answered,
             is_stuck=error is not None
             and not self.begins_conversation
+            and not self.is_command
             and may_be_of_conversation(error),
             compaction=self.delivered.compaction,
         )

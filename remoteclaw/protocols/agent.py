@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 
-from remoteclaw.events import AgentEvent, CompactionEvent
+from remoteclaw.events import AgentEvent, CompactionEvent, ErrorEvent
 from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 
 if TYPE_CHECKING:
@@ -275,9 +275,10 @@ class AgentProcess(Protocol):
         Cancelling the call ends it. Raises `AsideFailed` if there is no answer.
         """
 
-    async def compact(self) -> CompactionEvent | None:
-        """Have the CLI replace its conversation by a summary, between turns; None if it fails.
+    async def compact(self) -> CompactionEvent | ErrorEvent | None:
+        """Have the CLI replace its conversation by a summary, between turns.
 
+        Returns the finished compaction, else the failure that the CLI reports; None without one.
         Only for a runtime that `compacts`. Cancelling the call leaves the CLI in an unknown state.
         """
 

@@ -240,17 +240,17 @@ class CliProcess(ABC, Generic[_M, _T]):
         finally:
             self._finish(number)
 
-    async def compact(self) -> CompactionEvent | None:
-        """Have the CLI summarize its conversation; None if it does not."""
-        done = None
+    async def compact(self) -> CompactionEvent | ErrorEvent | None:
+        """Have the CLI summarize its conversation; return how that ended, None if it did not."""
+        end: CompactionEvent | ErrorEvent | None = None
         async with contextlib.aclosing(self.turn(COMPACT, is_command=True)) as events:
             async for event in events:
                 match event:
-                    case CompactionEvent(phase):
-                        done = event if phase == "done" else None
-                    case ErrorEvent():
-                        done = None
-        return done
+                    case CompactionEvent("done") | ErrorEvent():
+                        end = event
+                    case CompactionEvent():
+                        end = None
+        return end
 
     def _finish(self, number: int) -> None:
         """End turn `number`, unless a later one runs: its generator may be closed late."""

@@ -88,7 +88,11 @@ class AgentCaller:
             result = await self._handle(attempt, ways)
             category, progress = result.error_category, attempt.progress
             may_repeat = category in RETRIED_AT_ONCE and category not in repeated
-            is_repeated = progress.is_silent and (may_repeat or await ways.prepare(result))
+            is_repeated = may_repeat and progress.is_silent
+            if progress.is_silent and not is_repeated:
+                index = attempt.reply.next_index
+                final = await ways.prepare(result, attempt.turn, index=index)
+                is_repeated, result = final is None, final or result
             if not is_repeated:
                 result = await ways.settle(result, is_silent=progress.is_silent)
             has_lost = bool(conversations - set(self._lease.session_map))

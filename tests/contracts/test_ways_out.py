@@ -80,6 +80,22 @@ async def test_a_conversation_that_is_too_long_is_summarized_and_continues(
     assert await conversation(stack) == before
 
 
+async def test_a_model_that_is_too_busy_for_a_summary_costs_no_memory(
+    stack: Stack, codex: AgentCli
+) -> None:
+    """The message is asked again later; then codex itself begins with a summary."""
+    size = await started(stack, codex)
+    before = await conversation(stack)
+
+    with codex.model.limited(size=size + 20_000, busy=2):  # codex itself repeats it once
+        accepted = await stack.append("SAY:short")
+        outcome = await stack.outcome(accepted)
+
+    assert said(outcome) == "short"
+    assert "postponed" in [step.name for step in outcome.steps]
+    assert await conversation(stack) == before
+
+
 @pytest.mark.thorough("before")
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_worker_that_dies_after_a_compaction_costs_no_message(

@@ -275,8 +275,10 @@ async def test_opencode_has_compacted_only_with_a_whole_summary(
         await bridge.handle(message("hello"))
         compacted = await bridge.compact(asyncio.Event())
 
-    assert (compacted and compacted.summary) == done
-    assert compacted is None or compacted.trigger == "manual"
+    if done:
+        assert compacted == CompactionEvent("done", "manual", summary=done)
+    else:
+        assert not isinstance(compacted, CompactionEvent)
 
 
 async def test_log_lines_are_not_reported_as_the_reason_of_an_exit(

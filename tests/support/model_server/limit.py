@@ -20,9 +20,14 @@ class Limit:
     summaries: int = 0
     """How many requests for a summary are refused; further ones are answered, whatever their size.
     """
+    busy: int = 0
+    """For how many requests for a summary the model is busy, before any is refused or answered."""
 
     def refuse(self, conversation: Conversation, size: int, *, is_summary: bool) -> Plan | None:
         """Return the refusal of a request of `size` bytes; None if it is within the limit."""
+        if is_summary and self.busy:
+            self.busy -= 1
+            return Plan(status=503)
         if is_summary:
             is_refused = self.summaries > 0
             self.summaries -= is_refused
