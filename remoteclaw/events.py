@@ -269,6 +269,19 @@ class NoticeEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionEvent:
+    """The CLI replaces the beginning of its conversation by a summary, to make room."""
+
+    phase: Literal["began", "done", "failed"]
+    trigger: Literal["auto", "manual"] = "auto"
+    before: int | None = None
+    """The tokens of the conversation before; None if the CLI does not report them, as `after`."""
+    after: int | None = None
+    summary: str = ""
+    """The summary, once it is done; empty if the CLI does not report it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorEvent:
     """The turn has failed. `detail` is the CLI's message, for logs and operators only."""
 
@@ -305,6 +318,7 @@ AgentEvent = (
     | PlanEvent
     | UsageEvent
     | NoticeEvent
+    | CompactionEvent
     | ErrorEvent
     | DoneEvent
 )

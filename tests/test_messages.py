@@ -199,6 +199,11 @@ def test_a_timestamp_out_of_range_is_clamped(at: int, kept: int) -> None:
         ("the tool was terminated", None, ErrorCategory.FATAL),
         ("No conversation found with session ID: x", None, ErrorCategory.SESSION_EXPIRED),
         ("it used 42911 tokens in 401k steps", None, ErrorCategory.FATAL),
+        ("`tool_use` ids were found without `tool_result`", 400, ErrorCategory.INVALID_REQUEST),
+        ('{"type":"invalid_request_error","code":null}', None, ErrorCategory.INVALID_REQUEST),
+        ('{"type":"invalid_request_error","code":null}', 404, ErrorCategory.FATAL),
+        ("The image data does not represent a valid image.", 400, ErrorCategory.UNFIT_IMAGE),
+        ("Unable to process input image. Please retry.", 400, ErrorCategory.UNFIT_IMAGE),
         ("", None, ErrorCategory.FATAL),
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from remoteclaw.bridge.asides import Aside, RunningTurn, build_question, read_verdict
+from remoteclaw.bridge.compaction import compact
 from remoteclaw.bridge.delivery import DeliveryAdapter
 from remoteclaw.bridge.end import (
     classify_error,
@@ -37,7 +38,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, RemoteClawError
-from remoteclaw.events import ErrorEvent
+from remoteclaw.events import CompactionEvent, ErrorEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import AgentDeliveryResult, ChannelMessage, Entry, SessionKey, Turn
 from remoteclaw.profiles import profile_of
@@ -146,17 +147,24 @@ class ChannelBridge:
         used_s: float = 0.0,
         model: str | None = None,
         workspace: str | None = None,
+        begins_anew: bool = False,
+        opening: str = "",
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
         Setting `abort` stops it. The result names the newcomers of `sources` that the agent has
         taken up. `used_s` is the part of the turn's time limit that earlier tries have used, in
-        seconds. `model` and `workspace` replace those of the agent's configuration.
+        seconds. `model` and `workspace` replace those of the agent's configuration. With
+        `begins_anew`, the agent gets the turn in a new conversation, which replaces the earlier one
+        once the model has answered. `opening` is a notice before the agent's first words.
         The payloads are numbered from `first_index`; those that were passed to a callback are
         marked as delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
-        run = self._new_run(turn, callbacks, first_index, model=model, workspace=workspace)
+        run = self._new_run(
+            turn, callbacks, first_index, model=model, workspace=workspace, opening=opening
+        )
+        run.begins_anew = begins_anew
         run.abort = abort or run.abort
         run.sources, run.used_s = sources or run.sources, used_s
         self._newest = run
@@ -173,6 +181,20 @@ class ChannelBridge:
         await update_session(run)  # 9
         self._begin_exit_hooks(run)  # 10
         return run.outcome()
+
+    async def compact(self, abort: asyncio.Event) -> CompactionEvent | ErrorEvent | None:
+        """Have the agent summarize the last turn's conversation.
+
+        Returns the finished compaction, else the agent's failure; None if it can't. Setting `abort`
+        stops it.
+        """
+        return await compact(self._newest, abort) if self._newest else None
+
+    async def give_up_conversation(self) -> None:
+        """Forget the last turn's conversation: the next turn begins one with notes of it."""
+        if self._newest:
+            await self._setup.session_map.delete(self._newest.map_name)
+            await self._setup.agents.discard()
 
     async def warm_up(
         self, turn: Turn, *, model: str | None = None, workspace: str | None = None
@@ -246,6 +268,7 @@ class ChannelBridge:
         *,
         model: str | None,
         workspace: str | None,
+        opening: str = "",
     ) -> Run:
         setup, callbacks = self._setup, callbacks or BridgeCallbacks()
         if setup.channel.activity == "off":
@@ -254,13 +277,15 @@ class ChannelBridge:
         max_messages = None
         if turn.entries[-1].deliver == "channel":
             max_messages = profile_of(turn.session.provider).max_messages
-        delivery = self._delivery(callbacks, first_index, messages, max_messages)
+        delivery = self._delivery(callbacks, first_index, messages, max_messages, opening)
         spec = replace(
             setup.spec,
             model=model or setup.spec.model,
             workspace=workspace or setup.spec.workspace,
         )
-        return Run(setup, turn, spec, delivery, callbacks, messages)
+        return Run(
+            setup, turn, spec, delivery, callbacks, messages, has_chosen_model=model is not None
+        )
 
     def _delivery(
         self,
@@ -268,6 +293,7 @@ class ChannelBridge:
         first_index: int,
         messages: Mapping[str, ChannelMessage],
         max_messages: int | None = None,
+        opening: str = "",
     ) -> DeliveryAdapter:
         return DeliveryAdapter(
             chunk_limit=self._setup.channel.chunk_limit,
@@ -276,6 +302,7 @@ class ChannelBridge:
             first_index=first_index,
             messages=messages,
             max_messages=max_messages,
+            opening=opening,
         )
 
     @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from remoteclaw.events import (
     AgentRunResult,
     AgentUsage,
     AnswerEndEvent,
+    CompactionEvent,
     DoneEvent,
     ErrorEvent,
     FormEvent,
@@ -45,6 +46,8 @@ MAX_STREAMED = 4
 END_MESSAGES = 2
 #: Sent before the end of an answer that is too long for the chat.
 LEFT_OUT = "(… {count:,} characters are left out here. The file {name} has the whole answer.)"
+#: A longer summary of the conversation is cut to this length, in characters.
+MAX_SUMMARY_CHARS = 16_000
 #: Sent before text that replaces delivered text.
 BROKE_OFF = "(The text above was cut off. This replaces it:)"
 
@@ -70,6 +73,8 @@ class Delivered:
     """The questions of cancelled forms, the first one of each server, by server."""
     ends_agent: bool = False
     """Whether the process must not be used for another turn."""
+    compaction: CompactionEvent | None = None
+    """The last compaction of the conversation in this turn that is done; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +114,14 @@ class DeliveryAdapter:
         first_index: int,
         messages: Mapping[str, ChannelMessage],
         max_messages: int | None = None,
+        opening: str = "",
     ) -> None:
         """`messages` are those that the agent may quote, by entry; it answers the last of them.
 
         A longer answer than `max_messages` is delivered as its beginning, its end and a file.
+        `opening` is a notice that is delivered once the agent begins to answer or to act.
         """
+        self._opening = opening
         self._listeners = Listeners()
         self._taken_up = list(messages)
         """The entries that the agent has taken up."""
@@ -148,6 +156,7 @@ class DeliveryAdapter:
         self._steered: list[str] = []
         self._answered: tuple[str, ...] = ()
         self._forms: dict[str, str] = {}
+        self._compaction: CompactionEvent | None = None
         self._error: ErrorEvent | None = None
         self._done: DoneEvent | None = None
         self._usage = AgentUsage()
@@ -166,6 +175,8 @@ class DeliveryAdapter:
                 why = f"more than {MAX_ANSWER_CHARS:,} characters"
                 self._error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
                 break
+        if self._done and self._error is None:
+            await self._open()  # the agent may have said nothing
         await self.flush()
         is_silent = (self._was_silent or self._directives.is_silent) and not self._payloads
         return Delivered(
@@ -178,6 +189,7 @@ class DeliveryAdapter:
             answered=self._answered,
             forms=self._forms,
             ends_agent=self._done is not None and self._done.ends_agent,
+            compaction=self._compaction,
         )
 
     async def _take(self, event: AgentEvent) -> None:
@@ -221,6 +233,10 @@ class DeliveryAdapter:
                     self._callbacks.on_usage(usage)
             case NoticeEvent(message):
                 self.show(f"({message})")
+            case CompactionEvent(phase, summary=summary):
+                if phase == "done":
+                    summary = self._listeners.scrub(summary, MAX_SUMMARY_CHARS)
+                    self._compaction = replace(event, summary=summary)
             case ErrorEvent():
                 self._error = event
             case DoneEvent():
@@ -388,10 +404,24 @@ class DeliveryAdapter:
         seen = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
         return quoted if quoted in seen else None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the agent has begun to answer or to act."""
+        return bool(self._phases)
+
     async def _reach(self, phase: str, detail: str) -> None:
-        if phase not in self._phases and self._callbacks.on_phase:
-            self._phases.add(phase)
+        if phase in self._phases:
+            return
+        self._phases.add(phase)
+        if self._callbacks.on_phase:
             await self._callbacks.on_phase(phase, detail)
+        await self._open()
+
+    async def _open(self) -> None:
+        """Deliver the opening notice, once."""
+        opening, self._opening = self._opening, ""
+        if opening:
+            await self.deliver_notice(ReplyPayload(opening, is_ours=True), is_last=False)
 
     async def _deliver(
         self,

@@ -8,13 +8,7 @@ import logging
 import time
 from dataclasses import replace
 
-from remoteclaw.bridge.failures import (
-    MAX_REASON_CHARS,
-    error_of,
-    failure_text,
-    is_fatal_to_conversation,
-    remedy_of,
-)
+from remoteclaw.bridge.failures import MAX_REASON_CHARS, error_of, failure_text, remedy_of
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd
 from remoteclaw.bridge.run import Run
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
@@ -47,14 +41,25 @@ async def classify_error(run: Run) -> None:
     subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
     aborted = run.result.aborted or is_stop
     run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
-    remedy = None
+    remedy, chosen_model = None, run.spec.model if run.has_chosen_model else None
     if run.is_local:
         run.reason = run.scrubber.line(run.error.detail, MAX_REASON_CHARS)
         remedy = remedy_of(
-            run.error, run.turn, reason=run.reason, spec=run.spec, runtime=run.setup.runtime
+            run.error,
+            run.turn,
+            reason=run.reason,
+            spec=run.spec,
+            runtime=run.setup.runtime,
+            chosen_model=chosen_model,
         )
     text = failure_text(
-        run.error, run.turn, overdue=run.overdue, zone=run.setup.zone, remedy=remedy
+        run.error,
+        run.turn,
+        overdue=run.overdue,
+        zone=run.setup.zone,
+        remedy=remedy,
+        has_begun=run.delivery.has_begun,
+        chosen_model=chosen_model,
     )
     # The CLI's message may quote people's messages, so it is in the outcome, but not in the log.
     log.warning("turn %s: %s", run.turn.reference, category)
@@ -79,12 +84,15 @@ async def collect_side_effects(run: Run) -> None:
 
 
 async def update_session(run: Run) -> None:
-    """Store the conversation's id, also after a stop; delete the id of a broken conversation."""
+    """Store the conversation's id, also after a stop; delete the id of an unknown conversation."""
     session_map = run.setup.session_map
-    if run.error and is_fatal_to_conversation(run.error, run.turn):
+    is_answered = not run.error or run.result.text or run.delivered.tool_calls
+    if run.begins_anew and not is_answered:
+        await run.setup.agents.discard()  # the earlier conversation stays
+    elif run.error and run.error.category is ErrorCategory.SESSION_EXPIRED:
         await session_map.delete(run.map_name)
         await run.setup.agents.discard()
-    elif run.fork_of and run.error and not run.result.text and not run.delivered.tool_calls:
+    elif run.fork_of and not is_answered:
         pass  # the CLI may not have saved the fork: the next turn forks again
     elif session_id := run.result.session_id:
         note = run.agent.note if run.agent else ""

@@ -9,8 +9,6 @@ from remoteclaw.protocols import AgentSpec, Runtime
 
 #: The maximum length of a CLI's reason for a failure in a reply, in characters.
 MAX_REASON_CHARS = 300
-#: A message of this many characters or more may by itself be too long for the model.
-LONG_MESSAGE_CHARS = 50_000
 #: The end of a limit is not mentioned if it is less than this many seconds away.
 SOON_S = 120
 
@@ -36,8 +34,14 @@ def failure_text(
     overdue: Overdue | None,
     zone: str | None,
     remedy: Remedy | None = None,
+    has_begun: bool = False,
+    chosen_model: str | None = None,
 ) -> str:
-    """Return the sentence about a failure; `remedy` is for a person who can fix it."""
+    """Return the sentence about a failure; `remedy` is for a person who can fix it.
+
+    `has_begun` tells that the agent has said or done something before it failed. `chosen_model` is
+    the model that a person has chosen for the session.
+    """
     return sentence(
         error.category,
         agent=turn.session.agent,
@@ -45,15 +49,24 @@ def failure_text(
         until=_until(error.retry_at_ms, zone),
         overdue=overdue,
         remedy=remedy,
+        has_begun=has_begun,
+        chosen_model=as_code(chosen_model) if chosen_model else "",
     )
 
 
 def remedy_of(
-    error: ErrorEvent, turn: Turn, *, reason: str, spec: AgentSpec, runtime: Runtime
+    error: ErrorEvent,
+    turn: Turn,
+    *,
+    reason: str,
+    spec: AgentSpec,
+    runtime: Runtime,
+    chosen_model: str | None = None,
 ) -> Remedy:
     """Return the remedy of a failure, for a person who can change settings and start programs.
 
-    `reason` is the CLI's error message, on one line and without secrets.
+    `reason` is the CLI's error message, on one line and without secrets. `chosen_model` is the
+    model that a person has chosen for the session.
     """
     agent, ways, then = turn.session.agent, runtime.remedies, "then send your message again."
     says = f"{runtime.name}: {as_code(reason)}" if reason else ""
@@ -72,7 +85,7 @@ def remedy_of(
             )
         case ErrorCategory.AUTH:
             fix = f"{sign_in[0].upper()}{sign_in[1:]}, {on}; {then}"
-        case ErrorCategory.UNKNOWN_MODEL:
+        case ErrorCategory.UNKNOWN_MODEL if not chosen_model:
             known = f" ({ways.models}, lists the available models)" if ways.models else ""
             what = f"{agent}'s account can't use its model"
             choose = f"`model` under [agents.{agent}], or in this session with /model{known}"
@@ -123,18 +136,13 @@ def _until(at_ms: int | None, zone: str | None) -> str:
     return at.strftime("%H:%M %Z" if at.date() == now.date() else "%A, %d %B, %H:%M %Z")
 
 
-def is_fatal_to_conversation(error: ErrorEvent, turn: Turn) -> bool:
-    """Whether a CLI's conversation can't be continued.
+def may_be_of_conversation(error: ErrorEvent) -> bool:
+    """Whether a failure may be due to what the conversation contains, such as too much text.
 
-    An unreadable picture, or too much text, stays in the conversation and fails each further turn,
-    unless the CLI has repaired it. After a long message, the conversation is kept: the message
-    alone may have been too long, and otherwise the next turn fails as well.
+    Then it recurs with each further message, unless the CLI has removed the cause.
     """
     match error.category:
-        case ErrorCategory.CONTEXT_OVERFLOW:
-            length = sum(len(entry.message.text) for entry in turn.entries)
-            return length < LONG_MESSAGE_CHARS and not error.is_repaired
         case ErrorCategory.UNFIT_IMAGE:
             return not error.is_repaired
         case category:
-            return category is ErrorCategory.SESSION_EXPIRED
+            return category in (ErrorCategory.CONTEXT_OVERFLOW, ErrorCategory.INVALID_REQUEST)

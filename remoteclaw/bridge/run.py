@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from remoteclaw.bridge.attachments import GivenFile
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
+from remoteclaw.bridge.failures import may_be_of_conversation
 from remoteclaw.bridge.hooks import Hooks
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.bridge.side_effects import SideEffectsReader
@@ -76,6 +77,11 @@ class Run:
     """The CLI's id of the conversation that this one begins as a copy of; None if it is no copy."""
     begins_conversation: bool = False
     """Whether the agent begins a conversation with this turn."""
+    begins_anew: bool = False
+    """Whether the agent begins a conversation although there is one, which the new one replaces
+    once the model has answered in it."""
+    has_chosen_model: bool = False
+    """Whether the model was chosen for the session, not in the agent's configuration."""
     scrubber: Scrubber = field(default_factory=Scrubber)
     """Hides the secrets of the turn's agent."""
     agent: AgentProcess | None = None
@@ -112,17 +118,22 @@ class Run:
 
     def outcome(self) -> AgentDeliveryResult:
         """Return the result of the turn."""
-        payloads = self.delivery.payloads
+        payloads, error = self.delivery.payloads, self.error
         return AgentDeliveryResult(
             payloads=tuple(p for p in payloads if p.index not in self.repeated_by_tool),
             run=self.result,
             mcp=self.tool_effects,
-            error=self.error.detail if self.error else None,
+            error=error.detail if error else None,
             reason=self.reason,
-            error_category=self.error.category if self.error else None,
-            retry_at_ms=self.error.retry_at_ms if self.error else None,
+            error_category=error.category if error else None,
+            retry_at_ms=error.retry_at_ms if error else None,
             steered=self.delivered.steered,
             is_silent=self.delivered.is_silent or bool(self.repeated_by_tool),
             tool_calls=self.delivered.tool_calls,
             answered=self.delivered.answered,
+            is_stuck=error is not None
+            and not self.begins_conversation
+            and not self.is_command
+            and may_be_of_conversation(error),
+            compaction=self.delivered.compaction,
         )

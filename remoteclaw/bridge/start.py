@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 async def look_up_session(run: Run) -> None:
     """Look up the conversation that the agent continues."""
     name, session_map = run.map_name, run.setup.session_map
-    known = await session_map.get(name)
+    known = None if run.begins_anew else await session_map.get(name)
     note = await session_map.note(name) if known else ""
     run.spec = replace(run.spec, note=note)
     run.begins_conversation = known is None
@@ -130,7 +130,8 @@ async def _obtain_agent(run: Run) -> AgentProcess:
         await setup.hooks.run("session_resumed", resumed)
     run.side_effects = SideEffectsReader(agents.run_dir)
     # A fork's id is stored only after its first turn, because the CLI may not save it earlier.
-    if agent.session_id and agent.session_id != run.session_id and not run.fork_of:
+    is_tried = run.fork_of is not None or run.begins_anew
+    if agent.session_id and agent.session_id != run.session_id and not is_tried:
         await setup.session_map.set(run.map_name, agent.session_id, agent.note)
         run.session_id, run.spec = agent.session_id, replace(run.spec, note=agent.note)
     if run.callbacks.on_phase:

@@ -12,6 +12,7 @@ from remoteclaw.errors import Overdue
 from remoteclaw.events import (
     AgentEvent,
     AnswerEndEvent,
+    CompactionEvent,
     PermissionEvent,
     PermissionWithdrawnEvent,
     TextEvent,
@@ -24,6 +25,8 @@ from remoteclaw.protocols import Decision
 SILENCE_S = 20.0
 #: The maximum pause between two checks of the limits, in seconds.
 CHECK_S = 1.0
+#: A compaction among the running tools; no CLI has such an id.
+_COMPACTION = "compaction of the conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,10 @@ class TurnTimer:
                 self._tools.add(tool_id)
             case ToolResultEvent(tool_id):
                 self._tools.discard(tool_id)
+            case CompactionEvent("began"):  # a summary of a long conversation takes minutes
+                self._tools.add(_COMPACTION)
+            case CompactionEvent():
+                self._tools.discard(_COMPACTION)
             case PermissionEvent():
                 self._questions += 1
             case PermissionWithdrawnEvent():

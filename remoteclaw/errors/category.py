@@ -15,6 +15,7 @@ class ErrorCategory(StrEnum):
     UNKNOWN_MODEL = "unknown_model"
     CONTEXT_OVERFLOW = "context_overflow"
     UNFIT_IMAGE = "unfit_image"
+    INVALID_REQUEST = "invalid_request"
     AUTH = "auth"
     BILLING = "billing"
     SESSION_EXPIRED = "session_expired"
@@ -50,8 +51,8 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
         ),
         (
             ErrorCategory.UNFIT_IMAGE,
-            r"could not process image|image.{0,60}(exceed|too large|unsupported|not be processed)"
-            r"|unsupported image|invalid image",
+            r"process (input )?image|\b(in)?valid image|unsupported image"
+            r"|image.{0,60}(exceed|too large|unsupported|not be processed)",
         ),
         (
             ErrorCategory.UNKNOWN_MODEL,
@@ -98,6 +99,9 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
 )
 
 
+#: The names that APIs give to a failure with status 400, for a CLI that reports no status.
+_INVALID_REQUEST = re.compile(r"invalid_request_error|INVALID_ARGUMENT")
+
 #: A longer error text is searched only in this many characters at its beginning and at its end: a
 #: CLI may quote a whole conversation.
 MAX_SEARCHED_CHARS = 5000
@@ -107,7 +111,8 @@ def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
     """Return the category of a failure that a CLI reported.
 
     `status` is the HTTP status of the model's API, if the CLI reports one. It takes precedence over
-    `text`, which may quote any number. A 400 is too general, so there the text decides.
+    `text`, which may quote any number. A 400 is too general, so there the text decides; without a
+    known reason, it is INVALID_REQUEST.
     """
     if len(text) > 2 * MAX_SEARCHED_CHARS:
         text = f"{text[:MAX_SEARCHED_CHARS]}\n{text[-MAX_SEARCHED_CHARS:]}"
@@ -121,6 +126,9 @@ def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
         return _BY_STATUS[status]
     if status is not None and status >= 500:
         return ErrorCategory.RETRYABLE
+    is_invalid = status == 400 or (status is None and _INVALID_REQUEST.search(text))
+    if by_text is ErrorCategory.FATAL and is_invalid:
+        return ErrorCategory.INVALID_REQUEST
     return by_text
 
 

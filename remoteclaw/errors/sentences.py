@@ -15,10 +15,14 @@ _SENTENCES = {
     "Your message was not answered: send it again when the limit is lifted.",
     ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
     "Its operator has to correct `model` under [agents.{agent}]; then send your message again.",
-    ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
-    "model. If your message was long, send it again in parts.",
+    ErrorCategory.CONTEXT_OVERFLOW: "Your message is too long for {agent}'s model. "
+    "Send it again in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
-    "Send your message again, without the picture or with another one.",
+    "Send your message again, without the picture or with another one; /new begins an empty "
+    "conversation.",
+    ErrorCategory.INVALID_REQUEST: "{agent}'s model refuses this conversation, and sending your "
+    "message again won't change that. /new begins an empty one; if that fails, too, its operator "
+    "can look up the reason.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
     "Its operator has to sign in again on its computer; then send your message again.",
     ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
@@ -49,6 +53,20 @@ _UNTIL = {
     "Your message was not answered: send it again after {until}.",
     ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows until {until}. "
     "Your message was not answered: send it again then.",
+}
+#: The sentence about a model that a person has chosen for the session; in it, the model is code.
+_CHOSEN_MODEL = (
+    "{agent}'s account can't use the model {model}, which was chosen here with /model. "
+    "`/model default` goes back to the usual one; then send your message again."
+)
+#: The sentences about an agent that had said or done something before it failed.
+_BROKE_OFF = {
+    ErrorCategory.CONTEXT_OVERFLOW: "{agent} broke off: this conversation has become too long for "
+    'its model. Part of the work may be done: write "go on" to continue.',
+    ErrorCategory.UNFIT_IMAGE: "{agent} broke off: its model can't read a picture. "
+    'Part of the work may be done: write "go on" to continue without it.',
+    ErrorCategory.INVALID_REQUEST: "{agent} broke off: its model refuses to continue this "
+    'conversation as it is. Part of the work may be done: write "go on" to continue.',
 }
 #: The sentences about an agent that exceeded a time limit, by the name of the limit's setting.
 _OVERDUE = {
@@ -104,20 +122,28 @@ def sentence(
     until: str = "",
     overdue: Overdue | None = None,
     remedy: Remedy | None = None,
+    has_begun: bool = False,
+    chosen_model: str = "",
 ) -> str:
     """Return the message about a failed turn for the person in the chat.
 
     `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out if
     nothing went wrong (a turn that the person stopped). `until` is the time at which the provider
     accepts requests again, as text. A `remedy` is given if the person can fix the failure.
+    `has_begun` tells that the agent has said or done something before it failed. `chosen_model` is
+    the model that a person has chosen for the session, as code; empty if none was chosen.
     """
     template = _SENTENCES[category]
+    if has_begun:
+        template = _BROKE_OFF.get(category, template)
+    if category is ErrorCategory.UNKNOWN_MODEL and chosen_model:
+        template = _CHOSEN_MODEL
     if category is ErrorCategory.TIMEOUT and overdue:
         template = _OVERDUE[overdue.setting]
     elif until:
         template = _UNTIL.get(category, template)
     span = _span(overdue.limit_s) if overdue else ""
-    text = template.format(agent=agent, until=until, span=span)
+    text = template.format(agent=agent, until=until, span=span, model=chosen_model)
     if remedy and category not in _WITHOUT_REASON:
         what, _, fix = text.partition(". ")
         reason = f" ({remedy.reason})" if remedy.reason else ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.events import AgentRunResult
+from remoteclaw.events import AgentRunResult, CompactionEvent
 from remoteclaw.messages.chat import Attachment
 
 __all__ = ["AgentDeliveryResult", "McpSideEffects", "ReplyPayload", "SentTarget", "ToolCall"]
@@ -93,3 +93,8 @@ class AgentDeliveryResult:
     """Whether the agent chose not to reply."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The turn's tool calls in order, at most the last 200."""
+    is_stuck: bool = False
+    """Whether the failure may be due to the earlier conversation, so that it would recur if the
+    message were asked again."""
+    compaction: CompactionEvent | None = None
+    """The last compaction of the conversation in this turn that is done; None if there is none."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
 
-from remoteclaw.events import AgentEvent, AsideAnswer
+from remoteclaw.events import AgentEvent, AsideAnswer, CompactionEvent, ErrorEvent
 from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class Capabilities:
     asides: Literal["", "copy", "notes"] = ""
     """How the agent answers asides: in a copy of the conversation, or in an empty conversation with
     notes; empty if it can't."""
+    compacts: bool = False
+    """Whether the CLI summarizes its conversation on request, to make room."""
     takes_commands: bool = False
     """Whether the CLI takes a text such as `/compact` for a command."""
     chooses_model: bool = True
@@ -272,6 +274,13 @@ class AgentProcess(Protocol):
         is empty. An aside may continue after the end of the turn until the next turn begins.
         Cancelling the call ends it. Raises `AsideFailed` if there is no answer; what such an aside
         has used counts with the turn, or with the next one.
+        """
+
+    async def compact(self) -> CompactionEvent | ErrorEvent | None:
+        """Have the CLI replace its conversation by a summary, between turns.
+
+        Returns the finished compaction, else the failure that the CLI reports; None without one.
+        Only for a runtime that `compacts`. Cancelling the call leaves the CLI in an unknown state.
         """
 
     async def interrupt(self) -> None:

@@ -17,6 +17,7 @@ from remoteclaw.events import (
     AgentRunResult,
     AgentUsage,
     AsideAnswer,
+    CompactionEvent,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
@@ -29,6 +30,8 @@ from remoteclaw.runtimes.model_wait import ModelWait
 from remoteclaw.runtimes.turn_text import TurnText
 from remoteclaw.runtimes.wire import Messages, UnreadableLine
 
+#: The command that has a CLI summarize its conversation.
+COMPACT = "/compact"
 #: The time limit for stopping an aside, in seconds: a CLI that does not read blocks the request.
 STOP_S = 1.0
 
@@ -52,6 +55,8 @@ class CliTurn(ABC, Generic[_M]):
         """The failure for which RemoteClaw stops the turn; None unless it does."""
         self.has_failed = False
         """Whether the turn has reported a failure."""
+        self.has_compacted = False
+        """Whether a compaction of the conversation has begun in the turn."""
 
     async def events(self, messages: Messages[_M]) -> AsyncGenerator[AgentEvent, None]:
         """Yield events until the turn has ended, with exactly one `DoneEvent`, last."""
@@ -74,6 +79,7 @@ class CliTurn(ABC, Generic[_M]):
             for event in await self.take(message):
                 self._model_wait.note(event)
                 self.has_failed |= isinstance(event, ErrorEvent)
+                self.has_compacted |= isinstance(event, CompactionEvent)
                 yield event
                 if isinstance(event, DoneEvent):
                     return
@@ -249,6 +255,20 @@ class CliProcess(ABC, Generic[_M, _T]):
                         yield event
         finally:
             self._finish(number)
+
+    async def compact(self) -> CompactionEvent | ErrorEvent | None:
+        """Have the CLI summarize its conversation; return how that ended, None if it did not."""
+        end: CompactionEvent | ErrorEvent | None = None
+        async with contextlib.aclosing(self.turn(COMPACT, is_command=True)) as events:
+            async for event in events:
+                match event:
+                    case CompactionEvent("done") | ErrorEvent():
+                        end = event
+                    case CompactionEvent():
+                        end = None
+                    case DoneEvent(run):
+                        self._count_later(run.usage, run.total_cost_usd)
+        return end
 
     def _finish(self, number: int) -> None:
         """End turn `number`, unless a later one runs: its generator may be closed late."""

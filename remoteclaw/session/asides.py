@@ -52,6 +52,12 @@ MAX_ASIDES = 20
 SETTLE_S = 10.0
 #: The `origin` of an aside's messages on the reply stream.
 ORIGIN = "beside"
+#: The notices to a person whose message waits although the agent has decided something else.
+WAITS = "(Your message waits until I have finished the running work.)"
+NOT_YOURS = (
+    "(Only whoever asked for the running work, or an owner, can add to it or stop it: your message "
+    "waits until it is done.)"
+)
 #: The acknowledgement of a message that moves to a branch, unless the agent has written one.
 ON_IT = "On it, alongside the other work."
 
@@ -239,14 +245,14 @@ class TurnAsides:
                 return
             verdict = "later"
         if verdict == "later":
-            aside = replace(aside, verdict="later", payloads=())
+            aside = replace(aside, verdict="later", payloads=self._waiting_notice(entry, aside))
         is_whole = verdict == "answered"
         payloads = aside.payloads
         lines = partial(lines_of_aside, entry, payloads, at_ms=now_ms())
         end = AsideEnd(
             payloads=self._stream_payloads(entry, aside, is_whole=is_whole),
             reply=[in_outcome(payload) for payload in payloads] if is_whole else None,
-            note=_note(entry, aside) if is_whole or payloads else None,
+            note=_note(entry, aside) if is_whole or (payloads and verdict != "later") else None,
             record=added(self._config.record, lines) if is_whole else None,
             usage=_usage_of(aside),
         )
@@ -283,12 +289,26 @@ class TurnAsides:
             return verdict if aside.payloads and not entry.message.attachments else "later"
         if verdict not in ("work", "stop"):
             return verdict
-        sender = person(entry.message.provider, entry.message.from_)
-        is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
-        may_change = is_owner or sender in people_of(self._turn.entries)
-        if not may_change or (verdict == "work" and self._steering is None):
+        if not self._may_change(entry) or (verdict == "work" and self._steering is None):
             return "later"
         return verdict
+
+    def _may_change(self, entry: Entry) -> bool:
+        """Whether the sender may have the turn stopped or add work to it."""
+        sender = person(entry.message.provider, entry.message.from_)
+        is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
+        return is_owner or sender in people_of(self._turn.entries)
+
+    def _waiting_notice(self, entry: Entry, aside: Aside) -> tuple[ReplyPayload, ...]:
+        """Return the notice about a verdict that is not carried out; none if the agent waits, too.
+
+        An answer without a text is no verdict.
+        """
+        is_decided = aside.verdict != "later" and (aside.verdict != "answered" or aside.payloads)
+        if not is_decided or entry.deliver != "channel":
+            return ()
+        is_refused = aside.verdict in ("work", "stop") and not self._may_change(entry)
+        return (ReplyPayload(NOT_YOURS if is_refused else WAITS, is_ours=True),)
 
     def _stream_payloads(
         self, entry: Entry, aside: Aside, *, is_whole: bool

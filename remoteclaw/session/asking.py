@@ -25,9 +25,10 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.queue import may_be_postponed
-from remoteclaw.session.record import digest
+from remoteclaw.session.record import count_refusals, digest
 from remoteclaw.session.retry import RETRIED_AT_ONCE, SHORT_MS, next_try_ms, postponement
 from remoteclaw.session.task_notes import keep_noting
+from remoteclaw.session.ways_out import WaysOut
 
 
 class AgentCaller:
@@ -57,8 +58,9 @@ class AgentCaller:
         The turn is asked again later only if the agent has neither written text nor used a tool.
         """
         tries = attempt.batch.tries
+        ways = WaysOut(self._bridge.channel, attempt.abort, count_refusals=self._count_refusals)
         while True:
-            result, now = await self._ask_once(attempt), now_ms()
+            result, now = await self._ask_once(attempt, ways), now_ms()
             category = result.error_category
             tries += category is not ErrorCategory.USAGE_LIMIT  # a limit is waited for without end
             at_ms = next_try_ms(category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now)
@@ -79,16 +81,22 @@ class AgentCaller:
                 index = attempt.reply.next_index
                 return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
 
-    async def _ask_once(self, attempt: Attempt) -> AgentDeliveryResult:
-        """Ask once; if the agent process itself failed, ask another process at once."""
+    async def _ask_once(self, attempt: Attempt, ways: WaysOut) -> AgentDeliveryResult:
+        """Ask once; if the process or the conversation failed, ask at once another way."""
         repeated: set[ErrorCategory | None] = set()
         while True:
             conversations = set(self._lease.session_map)
-            result = await self._handle(attempt)
-            has_lost = bool(conversations - set(self._lease.session_map))
+            result = await self._handle(attempt, ways)
             category, progress = result.error_category, attempt.progress
             may_repeat = category in RETRIED_AT_ONCE and category not in repeated
             is_repeated = may_repeat and progress.is_silent
+            if progress.is_silent and not is_repeated:
+                index = attempt.reply.next_index
+                final = await ways.prepare(result, attempt.turn, index=index)
+                is_repeated, result = final is None, final or result
+            if not is_repeated:
+                result = await ways.settle(result, is_silent=progress.is_silent)
+            has_lost = bool(conversations - set(self._lease.session_map))
             if not is_repeated and has_lost:
                 return with_notice(result, CONTEXT_LOST, index=attempt.reply.next_index)
             if not is_repeated:
@@ -100,7 +108,7 @@ class AgentCaller:
             if has_lost:
                 await attempt.reply.send_notice(CONTEXT_LOST)
 
-    async def _handle(self, attempt: Attempt) -> AgentDeliveryResult:
+    async def _handle(self, attempt: Attempt, ways: WaysOut) -> AgentDeliveryResult:
         """Run the turn through the bridge once, and publish its live text."""
         reply, bridge = attempt.reply, self._bridge.channel
         attempt.progress.restart()
@@ -151,6 +159,8 @@ class AgentCaller:
                     used_s=time.monotonic() - attempt.began,
                     model=self._lease.state.model,
                     workspace=workspace,
+                    begins_anew=ways.begins_anew,
+                    opening=ways.opening,
                 )
                 reply.count_usage(Usage.of(result.run))
                 return result
@@ -193,6 +203,9 @@ class AgentCaller:
         notes = await Asides(self._lease).notes()
         attempt.told_beside = notes[-1] if notes else None
         return [orjson.loads(note) for note in notes]
+
+    async def _count_refusals(self) -> int:
+        return count_refusals(await self._lease.read_record())
 
     async def history(self) -> list[dict[str, str]]:
         """Return the digest of the conversation's record for a new agent process."""

@@ -11,6 +11,7 @@ from remoteclaw.profiles import profile_of
 
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation. I go on from notes of it.)"
+SUMMARIZED = "(This conversation had become too long. I go on from a summary of it.)"
 NOTHING_RUNS = "Nothing is running now."
 COMMAND_DONE = "Done."
 NOTHING_SAID = "(The agent finished without saying anything.)"

@@ -11,6 +11,7 @@ The record is lines of JSON, oldest first, each with `at` (milliseconds since 19
 - `tool`: `name`, `argument`, shortened `input` and `output`, `is_error`, `since_ms`, `seconds`, and
   the CLI's `id` of the call
 - `notice`: RemoteClaw's own `text`
+- `summary`: the CLI's own summary of the conversation before this line, as `text`
 - `error`: `category`, and the `text` that the person read, with its reference
 
 All lines but `user` have the id of their turn as `turn`.
@@ -24,6 +25,7 @@ import orjson
 
 from remoteclaw.clock import local_time
 from remoteclaw.config.model import RecordConfig
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PlanStep
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.host.terminal import one_line
@@ -40,8 +42,15 @@ TOOLS_SHARE = 8
 #: The input and output of any further call are cut to this length, in characters. A digest has no
 #: more of any call.
 MAX_TOOL_CHARS = 300
-#: The maximum length of a digest, in characters: the end of the conversation.
+#: The CLI's summary may fill 1 / `SUMMARY_SHARE` of a turn's lines (16 KB with the default size).
+SUMMARY_SHARE = 8
+#: The maximum length of a digest, in characters.
 MAX_DIGEST_CHARS = 24_000
+#: The part of a digest that is for the beginning of the conversation, in characters; the rest is
+#: for its end. A summary takes the place of the beginning.
+MAX_BEGINNING_CHARS = 2_000
+#: The failures that count as refusals of the conversation by the model's API.
+_REFUSALS = (ErrorCategory.INVALID_REQUEST, ErrorCategory.UNFIT_IMAGE)
 
 
 def lines_of(
@@ -61,8 +70,12 @@ def lines_of(
     of a whole record, the oldest ones are left out; no text takes more than half of that.
     """
     max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)  # a character takes up to 6 bytes of JSON
-    lines = [_user_line(entry, max_chars) for entry in (*turn.left_out, *turn.entries, *joined)]
     of_turn = {"at": at_ms, "turn": turn.id}
+    lines: list[dict[str, Any]] = []
+    if result.compaction and (summary := result.compaction.summary):
+        summary = _shortened(summary, max_bytes // SUMMARY_SHARE)
+        lines.append({**of_turn, "role": "summary", "text": summary})
+    lines += [_user_line(entry, max_chars) for entry in (*turn.left_out, *turn.entries, *joined)]
     lines += [{**of_turn, "role": "notice", "text": payload.text} for payload in notices]
     if plan:
         lines.append({**of_turn, "role": "plan", "steps": [asdict(step) for step in plan]})
@@ -170,16 +183,30 @@ def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
     """Return notes of a conversation for a new agent process, oldest first.
 
     The keys of a note tell its speaker, so that no text can pretend to be another's. Lines from
-    before `since_ms`, and the oldest notes beyond `MAX_DIGEST_CHARS`, are left out.
+    before `since_ms`, and all lines before the CLI's last summary, are left out. If the rest has
+    more than `MAX_DIGEST_CHARS`, notes after its beginning are left out.
     """
-    notes: list[dict[str, str]] = []
-    length = 0
-    for note in reversed([*_notes(record, since_ms)]):
-        length += sum(map(len, note.values()))
-        if length > MAX_DIGEST_CHARS:
+    notes = [*_notes(record, since_ms)]
+    summary_at = max((at for at, note in enumerate(notes) if "summary" in note), default=0)
+    notes = notes[summary_at:]
+    if sum(map(_length, notes)) <= MAX_DIGEST_CHARS:
+        return notes
+    beginning = notes[:1] if "summary" in notes[0] else _beginning(notes)
+    left, end = MAX_DIGEST_CHARS - sum(map(_length, beginning)), len(notes)
+    while end > len(beginning) and (left := left - _length(notes[end - 1])) >= 0:
+        end -= 1
+    left_out = {"left_out": f"{end - len(beginning)} notes"}
+    return [*beginning, left_out, *notes[end:]]
+
+
+def count_refusals(record: bytes) -> int:
+    """Return how many turns the model's API has refused since the agent's last answer."""
+    count = 0
+    for line in reversed([*read_lines(record)]):
+        if line.get("role") == "agent":
             break
-        notes.append(note)
-    return notes[::-1]
+        count += line.get("role") == "error" and line.get("category") in _REFUSALS
+    return count
 
 
 def count_messages(record: bytes) -> int:
@@ -202,6 +229,8 @@ def as_markdown(record: bytes) -> str:
                 parts.append(f"- used {one_line(str(line['name']))}")
             case "error":
                 parts.append(f"- it failed: {one_line(str(line['category']))}")
+            case "summary":
+                parts += [f"## Summary of what was said, {at:%Y-%m-%d %H:%M}", str(line["text"])]
         if line.get("attachments"):
             parts.append("\n".join(f"- file {one_line(str(name))}" for name in line["attachments"]))
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n" if parts else ""
@@ -232,6 +261,23 @@ def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
                 yield {"you_used": line["name"], "with": line["input"][:MAX_TOOL_CHARS]}
             case "error":
                 yield {"error": line["category"]}
+            case "summary":
+                yield {"summary": line["text"]}
+
+
+def _beginning(notes: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the first notes, `MAX_BEGINNING_CHARS` of them; the last one is cut."""
+    beginning: list[dict[str, str]] = []
+    left = MAX_BEGINNING_CHARS
+    for note in notes:
+        beginning.append({name: text[:left] for name, text in note.items()})
+        if (left := left - _length(note)) <= 0:
+            break
+    return beginning
+
+
+def _length(note: dict[str, str]) -> int:
+    return sum(map(len, note.values()))
 
 
 def _files(line: dict[str, Any], key: str) -> dict[str, str]:

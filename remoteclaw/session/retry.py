@@ -14,11 +14,9 @@ from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.reply import TurnReply
 
-#: Failures after which another agent process is asked at once: the process has died, it has lost
-#: the conversation, or the conversation has become too long.
-RETRIED_AT_ONCE = frozenset(
-    (ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED, ErrorCategory.CONTEXT_OVERFLOW)
-)
+#: Failures after which another agent process is asked at once: the process has died, or it has lost
+#: the conversation.
+RETRIED_AT_ONCE = frozenset((ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED))
 #: Temporary failures of the provider or the network, after which the turn is asked again later, and
 #: the sentence for the person.
 REASONS = {

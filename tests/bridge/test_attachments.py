@@ -915,15 +915,17 @@ async def test_a_picture_that_the_model_cannot_read_does_not_end_the_conversatio
 async def test_a_conversation_that_a_picture_has_broken_is_replaced(
     stack: Stack, directory: Path
 ) -> None:
+    """By the next message: the message with the picture is refused in a new conversation, too."""
     body = (
-        "message = heard()\n"
-        "echo(message)\n"
-        "while message['message']['content'][-2]['text'].endswith('\\n\\nhello'):\n"
-        "    result('hi'); message = heard(); echo(message)\n"
-        "is_spoilt = 'look at this' in message['message']['content'][-2]['text'].split('\\n\\n')\n"
-        "why = 'API Error: 400 Could not process image'\n"
-        "result(why if is_spoilt else 'fresh', is_error=is_spoilt)\n"
-        "heard()\n"
+        "names = ('--resume', '--session-id')\n"
+        "own = next(a.partition('=')[2] for a in sys.argv if a.partition('=')[0] in names)\n"
+        "while True:\n"
+        "    message = heard(); echo(message)\n"
+        "    if message['message']['content'][-2]['text'].endswith('look at this'):\n"
+        "        open(own, 'w')\n"
+        "    is_spoilt = os.path.exists(own)\n"
+        "    why = 'API Error: 400 Could not process image'\n"
+        "    result(why if is_spoilt else 'fine', is_error=is_spoilt)\n"
     )
     command = list(claude_script(directory, body))
     stack.agent = {"runtime": "claude", "command": command}
@@ -932,10 +934,11 @@ async def test_a_conversation_that_a_picture_has_broken_is_replaced(
     await reply_to(stack, "hello")
     second = await reply_to(stack, "look at this")
     third = await reply_to(stack, "and now?")
+    fourth = await reply_to(stack, "and then?")
 
     assert second.startswith("main's model can't read a picture in this conversation.")
-    assert second.endswith(f"\n\n{CONTEXT_LOST}")
-    assert third == "fresh"
+    assert CONTEXT_LOST not in second
+    assert [third, fourth] == [f"{CONTEXT_LOST}\n\nfine", "fine"]
 
 
 # -- names and kinds ------------------------------------------------------------------------------

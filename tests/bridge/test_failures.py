@@ -85,6 +85,23 @@ def test_a_refused_model_is_reported_with_its_setting_and_how_to_list_models() -
     assert "Set `model` under [agents.main], or in this session with /model (`openc" in text
 
 
+@pytest.mark.parametrize("provider", ["console", "telegram"])
+async def test_a_refused_model_that_was_chosen_in_a_chat_is_reset_there(
+    home: Home, directory: Path, provider: str
+) -> None:
+    body = "while turn(): say(type='done', error='no such model', category='unknown_model')"
+    async with demo_bridge(home, command=script(directory, body)) as (bridge, _, _):
+        chosen = await bridge.handle(turn_on(provider), model="o`pus-9")
+        configured = await bridge.handle(turn_on(provider))
+
+    assert said(chosen).startswith("main's account can't use the model `o'pus-9`, which was chosen")
+    assert "chosen here with /model" in said(chosen)
+    assert "`/model default` goes back to the usual one; then send your message" in said(chosen)
+    assert "[agents.main]" not in said(chosen)
+    assert ("(demo: `no such model`)" in said(chosen)) is (provider == "console")
+    assert "[agents.main]" in said(configured)
+
+
 async def test_the_reason_of_a_failure_has_no_secrets(home: Home, directory: Path) -> None:
     detail = "Wrong key swordfish-1234.\\nAsk at \\x1b[31m the desk."
     command = script(directory, f"turn(); say(type='done', error='{detail}', category='auth')")

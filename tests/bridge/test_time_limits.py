@@ -13,6 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory, Overdue
 from remoteclaw.events import (
     AgentEvent,
+    CompactionEvent,
     PermissionEvent,
     TextEvent,
     ThinkingEvent,
@@ -61,6 +62,8 @@ def timer_after(*steps: AgentEvent | float) -> TurnTimer:
         ((TOOL, TextEvent("done with it"), 61.0), True),
         ((PermissionEvent("1", "look", {}), 500.0), False),
         ((TOOL, 1001.0), True),
+        ((CompactionEvent("began"), 500.0), False),
+        ((CompactionEvent("began"), 500.0, CompactionEvent("done"), 61.0), True),
     ],
 )
 def test_the_stall_limit_applies_unless_a_tool_runs_or_a_request_is_open(

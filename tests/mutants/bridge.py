@@ -149,8 +149,8 @@ MUTANTS = (
     ),
     Mutant(
         "a failed copy of a conversation that counts as made",
-        before="elif run.fork_of and run.error and not run.result.text",
-        after="elif False and not run.result.text",
+        before="elif run.fork_of and not is_answered:",
+        after="elif False:",
         test="test_a_copy_whose_process_dies_before_its_first_answer_is_started_again[claude]",
     ),
     Mutant(
@@ -401,5 +401,17 @@ MUTANTS = (
         before='if now:\n    about["conversation_now"] = [',
         after='if False:\n    about["conversation_now"] = [',
         test="test_the_branch_answers_the_person",
+    ),
+    Mutant(
+        "a conversation that is given up before the new one is asked",
+        before="is_tried = run.fork_of is not None or run.begins_anew",
+        after="is_tried = run.fork_of is not None",
+        test="test_a_refused_conversation_is_kept_until_a_new_one_is_answered",
+    ),
+    Mutant(
+        "a conversation that is given up for one that is refused, too",
+        before="if run.begins_anew and not is_answered:",
+        after="if False:",
+        test="test_a_refused_conversation_is_kept_until_a_new_one_is_answered",
     ),
 )

@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "an internal summary of opencode that is sent to the person",
-        before="if message_id in self._internal_messages:",
+        before="if message_id in self._summaries:",
         after="if False:",
         test="test_text_of_an_opencode_compaction_is_recognized_by_the_log_and_dropped",
     ),

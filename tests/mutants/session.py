@@ -124,8 +124,26 @@ MUTANTS = (
         test="test_a_direct_chat_with_its_own_id_uses_the_reset_settings_of_direct_chats",
     ),
     Mutant(
+        "a conversation that is too long and is not summarized",
+        before='self._left = ["repeat", "compact"]',
+        after='self._left = ["repeat"]',
+        test="test_a_conversation_that_is_too_long_is_summarized_and_continues",
+    ),
+    Mutant(
+        "a refused message that is asked in a new conversation each time",
+        before="elif await self._count_refusals() >= MAX_REFUSALS:",
+        after="elif False:",
+        test="test_a_third_refused_message_is_asked_only_in_the_old_conversation",
+    ),
+    Mutant(
+        "a turn that broke off and whose conversation stays too long",
+        before="await self._channel.give_up_conversation()",
+        after="pass",
+        test="test_a_turn_that_broke_off_because_it_was_too_long_is_continued_from_notes",
+    ),
+    Mutant(
         "a stranger's aside that stops the turn",
-        before='if not may_change or (verdict == "work"',
+        before='if not self._may_change(entry) or (verdict == "work"',
         after='if False or (verdict == "work"',
         test="test_a_message_from_a_stranger_neither_stops_nor_joins_the_turn",
     ),

@@ -241,12 +241,24 @@ async def test_a_permission_request_is_cancelled_when_the_turn_is_stopped(
         ),
         ("fail(begin(), -32603, 'context length'); asked('x')", ErrorCategory.CONTEXT_OVERFLOW),
         ("answer(begin(), stopReason='refusal'); asked('x')", ErrorCategory.FATAL),
+        ("fail(begin(), 400, 'Invalid argument.'); asked('x')", ErrorCategory.INVALID_REQUEST),
+        ("named(begin(), 'APIError', 'Invalid value'); asked('x')", ErrorCategory.INVALID_REQUEST),
+        ("named(begin(), 'APIError', 'Forbidden'); asked('x')", ErrorCategory.AUTH),
+        (
+            "named(begin(), 'ContextOverflowError', 'too large'); asked('x')",
+            ErrorCategory.CONTEXT_OVERFLOW,
+        ),
     ],
 )
 async def test_each_acp_failure_has_its_error_category(
     home: Home, directory: Path, body: str, category: ErrorCategory
 ) -> None:
-    result = await ask_once(home, directory, body + "\n")
+    named = (
+        "def named(request, name, why):\n"
+        "    error = dict(code=-32603, message=why, data=dict(service='session', errorName=name))\n"
+        "    say(jsonrpc='2.0', id=request['id'], error=error)\n"
+    )
+    result = await ask_once(home, directory, named + body + "\n")
 
     assert result.error_category is category
 

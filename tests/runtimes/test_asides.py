@@ -119,6 +119,49 @@ async def test_messages_of_an_unread_turn_are_read_ahead_up_to_a_limit(
         assert (await asking).text == "beside"
 
 
+# -- compactions ----------------------------------------------------------------------------------
+
+
+async def test_claude_is_asked_nothing_in_a_turn_that_begins_with_a_compaction(
+    home: Home, directory: Path
+) -> None:
+    """The question waits until it is known whether the turn begins so."""
+    body = (
+        "echo(heard())\n"
+        "while not os.path.exists('go'): time.sleep(0.005)\n"
+        "say(type='system', subtype='status', status='compacting')\n"
+        "say(type='system', subtype='compact_boundary', compact_metadata=dict(trigger='auto'))\n"
+        "delta('a'); result('a'); heard()\n"
+    )
+    async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        turn = asyncio.create_task(text_of(process.turn("go")))
+        asking = asyncio.create_task(process.aside("?"))
+        await asyncio.sleep(0)
+        (home.path / "work" / "go").touch()
+        with pytest.raises(AsideFailed, match="claude summarizes the conversation"):
+            await asking
+        assert await turn == "a"
+
+
+async def test_an_aside_of_claude_does_not_repeat_the_last_answer(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "echo(heard()); result('the last answer')\n"
+        "echo(heard()); delta('a')\n"
+        "for text in ('the last answer\\n\\nand this', 'the last answer', 'this'):\n"
+        "    tell(question(), text)\n"
+        "result('a'); heard()\n"
+    )
+    async with claude(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        await text_of(process.turn("one"))
+        turn = process.turn("two")
+        await first_event(turn)
+        answers = [await process.aside("?") for _ in range(3)]
+        assert await rest_of_text(turn, "a") == "a"
+    assert [answer.text for answer in answers] == ["and this", "the last answer", "this"]
+
+
 # -- the end of the turn --------------------------------------------------------------------------
 
 
@@ -356,6 +399,24 @@ async def test_a_codex_aside_that_starts_a_tool_is_interrupted_and_fails(
             await process.aside("?")
         assert await rest_of_text(turn, "a") == "a"
     assert requests(home, "turn/interrupt") == [{"threadId": "copy", "turnId": "t3"}]
+
+
+async def test_a_codex_aside_that_would_summarize_its_copy_fails(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "running(); answer(copied(), turn=dict(id='t3'))\n"
+        "item('contextCompaction', 'copy', 'started')\n"
+        "asked('turn/interrupt'); end('copy', 't3')\n"
+        "asked('thread/unsubscribe'); end('main', 't2'); asked('nothing')\n"
+    )
+    async with codex(home, directory, body) as (process, _), asyncio.timeout(HANG_S):
+        await text_of(process.turn("one"))
+        turn = process.turn("two")
+        await first_event(turn)
+        with pytest.raises(AsideFailed, match="began to summarize the conversation"):
+            await process.aside("?")
+        assert await rest_of_text(turn, "a") == "a"
 
 
 async def test_an_approval_request_in_a_codex_aside_is_denied_and_fails_it(

@@ -335,21 +335,30 @@ async def test_an_mcp_server_of_claude_gets_its_environment_and_a_side_effects_f
     }
 
 
-async def test_a_too_long_conversation_is_dropped_but_not_for_one_too_long_message(
+async def test_a_refused_conversation_is_kept_until_a_new_one_is_answered(
     home: Home, directory: Path
 ) -> None:
     body = (
         "while True:\n"
-        "    echo(heard()); result('Prompt is too long', is_error=True, api_error_status=400)\n"
+        "    message = heard(); echo(message)\n"
+        "    fails = message['message']['content'][-2]['text'].endswith('fail')\n"
+        "    result('API Error: 400' if fails else 'fine', is_error=fails, api_error_status=400)\n"
     )
     command = claude_script(directory, body)
+    ids: list[str] = []
     async with agent_bridge(home, "claude", command=command) as (bridge, _, session_map):
-        await answers_of(bridge, "long " * 20_000)
-        after_a_long_one = dict(session_map)
-        await answers_of(bridge, "short")
+        for text, begins_anew in (("hi", False), ("fail", False), ("fail", True), ("hi", True)):
+            result = await bridge.handle(
+                message(text), begins_anew=begins_anew, opening="(Anew.)" if begins_anew else ""
+            )
+            ids += session_map.values()
+            assert result.is_stuck is (text == "fail" and not begins_anew)
+            assert [each.text for each in result.payloads if each.text == "(Anew.)"] == (
+                ["(Anew.)"] if (text, begins_anew) == ("hi", True) else []
+            )
 
-    assert len(after_a_long_one) == 1
-    assert session_map == {}
+    assert ids[0] == ids[1] == ids[2]
+    assert len({*ids}) == 2
 
 
 # -- usage limits ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.events import CompactionEvent
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec, prompt_file
 from remoteclaw.runtimes.opencode.config import ASIDE
@@ -249,6 +250,35 @@ async def test_text_of_an_opencode_compaction_is_recognized_by_the_log_and_dropp
         result = await bridge.handle(message("hello"))
 
     assert texts_of(result) == ["first\n\nlast"]
+    assert result.compaction == CompactionEvent("done", summary="## Objective none")
+
+
+@pytest.mark.parametrize(
+    ("summary", "last", "done"),
+    [
+        ("message('m2', 'so far')", "answer(prompt, stopReason='end_turn')", "so far"),
+        ("pass", "answer(prompt, stopReason='end_turn')", None),
+        ("message('m2', 'so')", "fail(prompt, -32603, 'too long')", None),
+    ],
+)
+async def test_opencode_has_compacted_only_with_a_whole_summary(
+    home: Home, directory: Path, summary: str, last: str, done: str | None
+) -> None:
+    """It answers a request to compact without an error even if the model refused it."""
+    body = NOTES + (
+        "answer(begin(), stopReason='end_turn'); prompt = asked('session/prompt')\n"
+        "assert prompt['params']['prompt'][0]['text'] == '/compact'\n"
+        f"stream('m2', 'compaction'); {summary}; {last}; asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        await bridge.handle(message("hello"))
+        compacted = await bridge.compact(asyncio.Event())
+
+    if done:
+        assert compacted == CompactionEvent("done", "manual", summary=done)
+    else:
+        assert not isinstance(compacted, CompactionEvent)
 
 
 async def test_log_lines_are_not_reported_as_the_reason_of_an_exit(

@@ -12,6 +12,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.session.asides import NOT_YOURS, WAITS
 from tests.support.conversations import append, busy, drain, dying, go, prompts, recorded
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
@@ -207,11 +208,14 @@ async def test_a_message_from_a_stranger_neither_stops_nor_joins_the_turn(
     first = await agent.append("wait", is_shared=True)
     task = drain(agent, first)
     await agent.reached(first, "output")
-    second = await agent.append(f"{word} it", from_="mallory", is_shared=True)
+    second = await agent.append(f"{word} it", from_="mallory", is_shared=True, id="m-2")
     assert await verdict(agent, second) == "later"
+    (notice,) = await sent(agent, 1)
     go(agent)
     await task
 
+    assert (notice.text, notice.reply_to_id) == (NOT_YOURS, "m-2")
+    assert not notice.is_final
     assert [(await agent.outcome(each)).status for each in (first, second)] == ["done", "done"]
 
 
@@ -440,7 +444,9 @@ async def test_a_message_for_a_branch_waits_if_max_children_is_reached(agent: St
     _, task = await busy(agent)
     second, third = [await agent.append(f"branch {name}") for name in ("two", "three")]
     verdicts = sorted([await verdict(agent, second), await verdict(agent, third)])
+    texts = [reply.text for reply in await sent(agent, 2)]
     go(agent)
     await task
 
     assert verdicts == ["branch", "later"]
+    assert WAITS in texts

@@ -72,6 +72,11 @@ while True:
     word = message['prompt'].split()[-1]
     with open('asked', 'a') as asked:
         asked.write(word + chr(10))
+    if os.path.exists('spoilt-' + sys.argv[-1]):
+        say(type='done', error='refused', category='invalid_request')
+        continue
+    if word.startswith('spoil'):  # each further message of this conversation is refused
+        open('spoilt-' + sys.argv[-1], 'w')
     if word.startswith('busy') and not os.path.exists('failed-' + word):
         open('failed-' + word, 'w')
         say(type='done', error='busy', category='retryable', retry_at_ms=time.time() * 1000 + 60000)
@@ -587,6 +592,41 @@ async def test_a_conversation_ends_once_if_its_worker_fails_at(
     assert f"first{word}".encode() in archived
     assert b"first" not in await lab.stack.fleet.records.of(sid)
     assert set(before).isdisjoint(await client.hvals(keys.session_map(sid)))
+
+
+@pytest.mark.thorough("phase", "publish-before", "finish-after", "lose", "end_redis")
+@pytest.mark.parametrize(("side", "failure"), CASES)
+@pytest.mark.parametrize("step", ["phase", "publish", "remember", "finish"])
+async def test_a_refused_conversation_is_replaced_only_by_one_that_answered_if_a_worker_fails_at(
+    lab: Lab, step: str, side: Side, failure: object
+) -> None:
+    """The steps are those of the turn in the new conversation."""
+    word = uuid.uuid4().hex
+    first = await lab.stack.append(f"spoil{word}", from_=word)
+    await lab.stack.outcome(first)
+    await lab.stack.until_idle(first)
+    sid, client = first.session.sid, lab.stack.fleet.scripts.client
+    (before,) = await client.hvals(keys.session_map(sid))
+    failpoint = lab.proxy.arm(step, side)
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await failpoint.wait()
+    (during,) = await client.hvals(keys.session_map(sid))
+    await failure(lab, failpoint)  # type: ignore[operator]
+
+    outcome = await lab.stack.outcome(second)
+    third = await lab.stack.append(f"third{word}", from_=word)
+    texts = [payload["text"] for payload in (await lab.stack.outcome(third)).reply]
+    await lab.stack.until_idle(first)
+
+    (after,) = await client.hvals(keys.session_map(sid))
+    is_replaced = step == "finish" or (step, side) == ("remember", "after")
+    assert (during != before) is is_replaced
+    assert after != before
+    assert outcome.status == "done"
+    assert outcome.reply[-1]["text"].endswith("ends")
+    assert [text.split()[-1] for text in texts] == ["x", "ends"]
+    finals = [reply.entries for reply in await lab.replies(sid) if reply.is_final]
+    assert finals == [(each.entry_id,) for each in (first, second, third)]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

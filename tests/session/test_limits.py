@@ -566,10 +566,72 @@ async def test_a_message_that_is_too_long_by_itself_fails_with_the_reason(chat: 
 
     await chat.drain(second)
 
-    _, lost, failed = await chat.texts()
-    assert lost == CONTEXT_LOST
-    assert failed.startswith("This conversation, or your message, is too long")
+    _, failed = await chat.texts()
+    assert failed.startswith("Your message is too long for main's model. Send it again in parts.")
     assert chat.asked() == ["first", "second", "second"]
+
+
+async def test_a_refused_message_is_not_asked_again_if_the_agent_has_begun_to_answer(
+    chat: Chat,
+) -> None:
+    await chat.drain(await chat.append("first"))
+    said_first = {"first": [{"type": "text", "text": "part"}]}
+    chat.fail({"category": "invalid_request", **said_first})
+    second = await chat.append("second")
+
+    await chat.drain(second)
+
+    _, *answer = await chat.texts()
+    assert answer[0] == "part"
+    assert answer[1].startswith("main broke off: its model refuses to continue this conversation")
+    assert chat.asked() == ["first", "second"]
+
+
+async def test_a_third_refused_message_is_asked_only_in_the_old_conversation(chat: Chat) -> None:
+    """Until the agent has answered; a failure of another kind changes nothing."""
+    await chat.drain(await chat.append("first"))
+    refused = {"category": "invalid_request"}
+    chat.fail(*[refused] * 2, {"category": "auth"}, *[refused] * 4)
+    for text in ("second", "other", "third", "fourth", "fifth", "sixth"):
+        await chat.drain(await chat.append(text))
+
+    assert chat.asked() == [
+        *("first", "second", "second", "other", "third", "third", "fourth", "fifth", "sixth")
+    ]
+    _, second, _, *texts = await chat.texts()
+    assert all("/new begins an empty one" in text for text in (second, *texts[:2]))
+    assert texts[3:] == ["sixth is answered"]
+
+
+async def test_a_turn_that_broke_off_because_it_was_too_long_is_continued_from_notes(
+    chat: Chat,
+) -> None:
+    """Its conversation can't be summarized. The next message is not refused any more."""
+    await chat.drain(await chat.append("first"))
+    said_first = {"first": [{"type": "text", "text": "part"}]}
+    chat.fail({"category": "context_overflow", **said_first})
+    await chat.drain(await chat.append("second"))
+    await chat.drain(await chat.append("third"))
+
+    _, part, failed, lost, third = await chat.texts()
+    assert part == "part"
+    assert failed.startswith("main broke off: this conversation has become too long for its model.")
+    assert 'write "go on" to continue.' in failed
+    assert (lost, third) == (CONTEXT_LOST, "third is answered")
+    assert chat.starts() == 2
+
+
+async def test_a_busy_model_does_not_bring_a_refused_conversation_back(chat: Chat) -> None:
+    """The message meets the refusal once, although it is retried after that."""
+    await chat.drain(await chat.append("first"))
+    chat.fail({"category": "invalid_request"}, {"category": "retryable"})
+    second = await chat.append("second")
+
+    await chat.drain(second)
+
+    assert (await chat.texts())[-2:] == [CONTEXT_LOST, "second is answered"]
+    assert chat.asked() == ["first", "second", "second", "second"]
+    assert chat.starts() == 3
 
 
 # -- a real CLI -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.errors import ErrorCategory, NotFound
-from remoteclaw.events import AgentRunResult, PlanStep
+from remoteclaw.events import AgentRunResult, CompactionEvent, PlanStep
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import (
@@ -23,7 +23,13 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.session.notices import CONTEXT_LOST
-from remoteclaw.session.record import MAX_DIGEST_CHARS, digest, lines_of
+from remoteclaw.session.record import (
+    MAX_BEGINNING_CHARS,
+    MAX_DIGEST_CHARS,
+    count_refusals,
+    digest,
+    lines_of,
+)
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.conversations import answered
@@ -236,6 +242,60 @@ def test_a_digest_includes_failures() -> None:
         {"you": "part"},
         {"error": "died"},
     ]
+
+
+def summarized(text: str) -> AgentDeliveryResult:
+    return result("yes", compaction=CompactionEvent("done", summary=text))
+
+
+def test_a_digest_begins_with_the_last_summary() -> None:
+    record = b"".join(
+        lines_of(turn(f"m{number}"), (), summarized(f"sum {number}"), at_ms=2) for number in (1, 2)
+    )
+    record += lines_of(turn("m3"), (), result("no"), at_ms=3)
+
+    assert digest(record) == [
+        {"summary": "sum 2"},
+        {**ALICE, "said": "m2"},
+        {"you": "yes"},
+        {**ALICE, "said": "m3"},
+        {"you": "no"},
+    ]
+
+
+def test_a_digest_without_a_summary_has_the_beginning_of_the_conversation() -> None:
+    record = lines_of(turn("the task " + "x" * 7_000), (), result("yes"), at_ms=1)
+    record += b"".join(
+        lines_of(turn(f"m{number} " + "x" * 500), (), result("yes"), at_ms=2)
+        for number in range(90)
+    )
+
+    first, left_out, *notes = digest(record)
+
+    assert first["said"] == ("the task " + "x" * 7_000)[:MAX_BEGINNING_CHARS]
+    assert left_out == {"left_out": f"{181 - len(notes)} notes"}
+    assert notes[-2]["said"].startswith("m89 ")
+
+
+def test_a_summary_is_limited_and_does_not_push_out_the_turn() -> None:
+    long = summarized("s" * 40_000)
+    notes = digest(lines_of(turn("go"), (), long, at_ms=1, max_bytes=128 * 1024))
+
+    assert 16_000 < len(notes[0]["summary"]) < 16_500
+    assert notes[1:] == [{**ALICE, "said": "go"}, {"you": "yes"}]
+    assert digest(lines_of(turn("go"), (), long, at_ms=1, max_bytes=4096))[-1] == {"you": "yes"}
+
+
+def test_refusals_are_counted_since_the_last_answer() -> None:
+    refused = lines_of(turn("a"), (), result(error_category=ErrorCategory.INVALID_REQUEST), at_ms=1)
+    unfit = lines_of(turn("b"), (), result(error_category=ErrorCategory.UNFIT_IMAGE), at_ms=2)
+    busy = lines_of(turn("c"), (), result(error_category=ErrorCategory.RETRYABLE), at_ms=3)
+    answered = lines_of(turn("d"), (), result("yes"), at_ms=4)
+
+    assert count_refusals(refused + busy + unfit) == 2
+    assert count_refusals(refused + answered + unfit) == 1
+    assert count_refusals(refused + unfit + answered) == 0
+    assert count_refusals(b"") == 0
 
 
 def test_notices_are_not_recorded_as_text_of_the_agent() -> None:

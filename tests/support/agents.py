@@ -51,6 +51,19 @@ class ModelServerProcess:
         """Return the requests that the model has received so far."""
         return [orjson.loads(line) for line in self._log.read_bytes().splitlines()]
 
+    @contextlib.contextmanager
+    def limited(self, **limit: Any) -> Iterator[None]:
+        """Have the model refuse requests, with the fields of `Limit`."""
+        self._set_limit(limit)
+        try:
+            yield
+        finally:
+            self._set_limit({})
+
+    def _set_limit(self, limit: dict[str, Any]) -> None:
+        with urllib.request.urlopen(f"{self.url}/limit", orjson.dumps(limit)):
+            pass
+
     def bodies(self) -> str:
         """Return the last requests unparsed, one per line."""
         with urllib.request.urlopen(f"{self.url}/bodies") as answer:

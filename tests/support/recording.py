@@ -41,7 +41,10 @@ PROMPTS = (
     "SHELL:touch made-by-the-agent",
     "HTTP:401",
     "SAY:fine again",
+    "HTTP:400:context",
 )
+#: How many requests for a summary the model refuses, so that no CLI repairs the last failure.
+REFUSED_SUMMARIES = 99
 #: Ids that each process generates.
 _ID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27}$")
 
@@ -144,8 +147,9 @@ async def record(cli: AgentCli, directory: Path) -> list[dict[str, Any]]:
         lines.extend({"event": _renamed(described(event), names)} for event in events)
 
     take([])
-    async for event in conversation(process):
-        take([event])
+    with cli.model.limited(summaries=REFUSED_SUMMARIES):
+        async for event in conversation(process):
+            take([event])
     await keeper.discard()
     return lines
 

@@ -21,8 +21,11 @@ if not runs and (verdict == 'work' or verdict == 'stop') then verdict = 'later' 
 -- The agent was asked about an earlier version of the message.
 if redis.call('HEXISTS', outcome, 'is_edited') == 1 then verdict = 'later' end
 redis.call('HSET', outcome, 'verdict', now .. ' ' .. verdict)
+-- The replies of a verdict that the turn's end has changed belong to that verdict.
+if verdict == args.verdict and (runs or verdict ~= 'later') then
+  for _, payload in ipairs(args.payloads) do put_reply(keys.replies, payload) end
+end
 if verdict == 'later' then return verdict end
-for _, payload in ipairs(args.payloads) do put_reply(keys.replies, payload) end
 if args.note then add_note(keys.aside_notes, args.note) end
 if verdict == 'work' then
   redis.call('HSET', keys.state, 'steered', (steered and steered .. ',' or '') .. args.entry)

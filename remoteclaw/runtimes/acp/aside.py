@@ -188,7 +188,7 @@ class AcpAside(CliAside[RpcMessage]):
             return
         if note.failure:
             await self._abandon(note.failure.detail)
-        elif note.is_internal:
+        elif note.is_compaction:
             await self._abandon("the conversation is too long")
 
     async def _answered(self, result: Mapping[str, Any]) -> None:

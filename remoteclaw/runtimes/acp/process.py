@@ -14,7 +14,7 @@ from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec
 from remoteclaw.runtimes.acp.aside import AcpAside, AsideSessions
 from remoteclaw.runtimes.acp.session import model_of, model_request, server_description
 from remoteclaw.runtimes.acp.turn import AcpTurn, classify_rpc_error, commands_of, cost_of, deny
-from remoteclaw.runtimes.agent import CliProcess
+from remoteclaw.runtimes.agent import COMPACT, CliProcess
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
@@ -259,6 +259,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         Without it, some agents would send the command to the model, and others would do nothing.
         """
         name = command.split()[0]
+        if name == COMPACT and self._runtime.capabilities.compacts:
+            return ""  # opencode does not announce it
         with contextlib.suppress(TimeoutError):  # an agent may announce no commands
             async with asyncio.timeout(COMMANDS_S):
                 while not self._commands:
@@ -314,7 +316,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """Pass a message or a log line of an aside to it; return False if it belongs to none."""
         if self._asides and message.method == LOG_LINE:
             note = self._runtime.read_log(text(message.params.get("line")))
-            if note and note.session != self._session and (note.failure or note.is_internal):
+            if note and note.session != self._session and (note.failure or note.is_compaction):
                 for aside in self._asides:
                     await cast(AcpAside, aside).take_log(note)
                 return True

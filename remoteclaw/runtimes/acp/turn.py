@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AgentUsage,
+    CompactionEvent,
     DoneEvent,
     ErrorEvent,
     FormEvent,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 #: The kind of option for each verdict. An "always" is never chosen: an agent may store it for good.
 _KINDS = {"allow": "allow_once", "deny": "reject_once"}
+#: The HTTP statuses of failures that opencode describes only by a name. `APIError` is any status,
+#: but the text tells the others.
+_STATUSES = {"ContextOverflowError": 413, "APIError": 400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,9 @@ class LogNote:
     """The id of the session; None if the line does not name it."""
     begun_message: str = ""
     """The id of the message that begins; empty if none does."""
-    is_internal: bool = False
-    """Whether the current message is internal, such as a summary of the conversation."""
+    is_compaction: bool | None = None
+    """Whether the current message is a summary of the conversation; None if the line is not about a
+    message's text."""
     failure: ErrorEvent | None = None
     """The failure of a request to the model that the agent will retry."""
     wait_s: float = 0.0
@@ -135,8 +140,10 @@ class AcpTurn(CliTurn[RpcMessage]):
         self._is_cancelled = False
         self._logged_message = ""
         """The id of the latest message that began, according to the agent's log."""
-        self._internal_messages: set[str] = set()
-        """The ids of internal messages, which are not part of the answer."""
+        self._summaries: set[str] = set()
+        """The ids of messages that are summaries of the conversation, not part of the answer."""
+        self._summary: str | None = None
+        """The text of the summary that the agent writes; None if it writes none."""
         self.commands: tuple[str, ...] = ()
         """The agent's slash commands, if it has announced them during the turn."""
         self.is_command = False
@@ -207,9 +214,27 @@ class AcpTurn(CliTurn[RpcMessage]):
         if note is None or note.session not in (None, self._session):
             return []
         self._logged_message = note.begun_message or self._logged_message
-        if note.is_internal:
-            self._internal_messages.add(self._logged_message)
+        if note.is_compaction:
+            self._summaries.add(self._logged_message)
+            self._summary = ""
+            return [CompactionEvent("began", self._trigger)]
+        if note.is_compaction is False:
+            return self._end_compaction()
         return await self._wait(note.failure, note.wait_s) if note.failure else []
+
+    @property
+    def _trigger(self) -> Literal["auto", "manual"]:
+        return "manual" if self.is_command else "auto"
+
+    def _end_compaction(self, *, is_cut: bool = False) -> list[AgentEvent]:
+        """Return the event for the end of a compaction; none if the agent writes no summary."""
+        summary, self._summary = self._summary, None
+        if summary is None:
+            return []
+        # A request to compact succeeds even if the model refuses to write a summary.
+        if is_cut or not summary.strip():
+            return [CompactionEvent("failed", self._trigger)]
+        return [CompactionEvent("done", self._trigger, summary=summary)]
 
     async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
         is_ours = message.params.get("sessionId", self._session) == self._session
@@ -241,6 +266,8 @@ class AcpTurn(CliTurn[RpcMessage]):
             return []
         key = self._prompts.pop(int(message.id))
         events: list[AgentEvent] = [SteeredEvent(key)] if key else []
+        is_stopped = self._is_cancelled or message.result.get("stopReason") == "cancelled"
+        events += self._end_compaction(is_cut=bool(message.error) or is_stopped)
         # After a failure, the agent would answer the remaining prompts without a turn of ours.
         has_unanswered = bool(self._prompts)
         if self._stop_failure:
@@ -250,8 +277,7 @@ class AcpTurn(CliTurn[RpcMessage]):
             error = _error_event(message.error, ends_agent=has_unanswered)
             return [*events, error, DoneEvent(self.result())]
         self._usage.add(message.result)
-        is_aborted = self._is_cancelled or message.result.get("stopReason") == "cancelled"
-        if is_aborted and has_unanswered:
+        if is_stopped and has_unanswered:
             why = "the agent was stopped with a message still waiting"
             error = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
             return [*events, error, DoneEvent(self.result(aborted=True))]
@@ -262,7 +288,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         # With an open request, the agent may still carry out the action.
         return [
             *events,
-            DoneEvent(self.result(aborted=is_aborted), ends_agent=bool(self._open_requests)),
+            DoneEvent(self.result(aborted=is_stopped), ends_agent=bool(self._open_requests)),
         ]
 
     def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
@@ -285,7 +311,9 @@ class AcpTurn(CliTurn[RpcMessage]):
     def _add_text(self, message_id: str, chunk: str) -> list[AgentEvent]:
         if message_id and message_id == self._previous_message_id:
             return []  # a late chunk of an earlier turn's last message
-        if message_id in self._internal_messages:
+        if message_id in self._summaries:
+            if self._summary is not None:
+                self._summary += chunk
             return []
         self.last_message_id = message_id or self.last_message_id
         if self._message_id is None or (message_id and message_id != self._message_id):
@@ -370,6 +398,7 @@ def classify_rpc_error(error: RpcError) -> tuple[ErrorCategory, str]:
     """Return the category and the text of an error."""
     detail = " ".join(filter(None, (str(error), text(error.data.get("details")))))
     status = error.code if 400 <= error.code < 600 else None
+    status = status or _STATUSES.get(text(error.data.get("errorName")))
     return classify_error(detail, status=status), detail or f"error {error.code}"
 
 

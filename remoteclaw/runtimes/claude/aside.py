@@ -44,6 +44,8 @@ class ClaudeAside(CliAside[dict[str, Any]]):
         self.awaits_message = False
         answered = mapping(response.get("response"))
         answer = text(answered.get("response"))
+        for copy in self._conversation.last_answer:  # after a compaction, claude repeats it
+            answer = answer.removeprefix(f"{copy}\n\n")
         is_of_model = response.get("subtype") == "success" and not answered.get("synthetic")
         if is_of_model and answer and not _NO_ANSWER.match(answer):
             if not self._conversation.is_answering and not self.is_over:

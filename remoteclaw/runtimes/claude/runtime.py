@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.errors import AgentUnavailable, classify_error
+from remoteclaw.errors import AgentUnavailable, AsideFailed, classify_error
+from remoteclaw.events import AsideAnswer
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
@@ -37,6 +38,9 @@ MCP_START_S = 60.0
 #: The number of retries of a failed request to the model, unless the environment sets it.
 #: Claude's default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
 MAX_RETRIES = "4"
+#: Claude summarizes no conversation that is shorter than this, in tokens: its smallest window is
+#: 100,000, of which it keeps a third free.
+MIN_COMPACTED = 50_000
 #: The command for plan mode, which claude itself offers only in its terminal.
 PLAN_COMMAND = "/plan"
 PLAN_USAGE = "Say what is to be planned: `/plan TASK`."
@@ -57,6 +61,7 @@ class ClaudeRuntime(BaseRuntime):
         forks=True,
         has_points=True,
         asides="copy",
+        compacts=True,
         rules=frozenset(
             ("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch", "mcp")
         ),
@@ -250,6 +255,25 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     def _new_aside(self) -> ClaudeAside:
         return ClaudeAside(self._peer, self._conversation)
+
+    async def aside(self, prompt: str) -> AsideAnswer:
+        """Ask a question during the turn and return its answer. Raises `AsideFailed`.
+
+        In a turn that begins with a compaction, claude would summarize the conversation once more
+        for each question. So a question about a long one waits until the turn's answer begins.
+        """
+        if self._is_in_turn:
+            await self._turn_started.wait()
+        if (turn := self._turn) and not 0 < self._conversation.context < MIN_COMPACTED:
+            await turn.has_answer.wait()
+        if turn and turn.has_compacted:
+            raise AsideFailed("claude summarizes the conversation in this turn")
+        return await super().aside(prompt)
+
+    def _finish(self, number: int) -> None:
+        if self._turn:
+            self._turn.has_answer.set()
+        super()._finish(number)
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return the content blocks of a message."""

@@ -35,6 +35,11 @@ class AnswerReader:
         """The text so far."""
         return self._text.text
 
+    @property
+    def last_text(self) -> str:
+        """The last block of the text so far."""
+        return self._text.block
+
     def read(self, message: dict[str, Any]) -> list[AgentEvent]:
         """Return the events of a line; none for an unknown type."""
         if message.get("parent_tool_use_id"):

@@ -1,5 +1,6 @@
 """A turn of claude: translates its messages and requests into events."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.claude.compaction import Compactions
 from remoteclaw.runtimes.claude.failure import Failures
 from remoteclaw.runtimes.claude.progress import Plan, TokensSoFar, Totals
 from remoteclaw.runtimes.claude.text import AnswerReader
@@ -36,6 +38,8 @@ QUESTION_TOOL = "AskUserQuestion"
 #: The tool with which claude presents its plan in order to leave plan mode.
 PLAN_TOOL = "ExitPlanMode"
 
+#: The types of lines that claude prints only once the model has begun to answer.
+_OF_ANSWER = ("stream_event", "assistant", "control_request", "result")
 #: The denial of a permission that is requested outside of a turn.
 _BETWEEN_TURNS = "No permission can be asked for now: continue without it."
 
@@ -96,6 +100,8 @@ class ClaudeConversation:
         """The number of tokens that the last request has read."""
         self.is_answering = False
         """Whether a turn runs, whose result will have the totals."""
+        self.last_answer: tuple[str, ...] = ()
+        """The text of the last finished answer, and its last block."""
         self.is_planning = False
         """Whether claude is in plan mode."""
         self.point = ""
@@ -138,11 +144,14 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         conversation.failures.begin()
         conversation.plan.begin()
         self._tokens = TokensSoFar()
+        self._compactions = Compactions()
         self._answer = AnswerReader(str(uuid.uuid4()))
         self._earlier_answers: AgentRunResult | None = None
         """The merged result of the earlier answers of this turn; None before the first ends."""
         self._steered: dict[str, str] = {}
         """The keys of the joining messages that claude has not taken up yet, by message id."""
+        self.has_answer = asyncio.Event()
+        """Set once the model has begun to answer, claude summarizes, or the turn is over."""
         self._last_message_id = conversation.point
         """The id of claude's last message."""
 
@@ -225,6 +234,9 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._conversation.note(message)
         events = self._steered_events(text(message.get("uuid")))
         events += [*self._tokens.read(message), *self._conversation.plan.read(message)]
+        events += (compactions := self._compactions.read(message))
+        if compactions or message.get("type") in _OF_ANSWER:
+            self.has_answer.set()
         self._conversation.context = self._tokens.context or self._conversation.context
         match message.get("type"):
             case "control_request":
@@ -262,6 +274,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             events.append(failure)
         elif not answer and not aborted and (answer := text(message.get("result"))):
             events.append(TextEvent(answer))  # a reply of claude itself, without the model
+        if not (failure or aborted):
+            self._conversation.last_answer = tuple(filter(None, (answer, self._answer.last_text)))
         run = self._run(message, answer, aborted)
         if failure or not self._steered:
             self._conversation.is_answering = False

@@ -14,7 +14,7 @@ from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
 #: The types of a turn's items that are not tool calls.
-_TEXT_ITEMS = frozenset(("userMessage", "agentMessage", "reasoning", "contextCompaction"))
+_TEXT_ITEMS = frozenset(("userMessage", "agentMessage", "reasoning"))
 
 
 class CodexAside(CliAside[RpcMessage]):
@@ -52,6 +52,9 @@ class CodexAside(CliAside[RpcMessage]):
         if message.is_request:
             await deny(self._peer, message)
             await self._fail_and_stop("asked to use a tool")
+        elif message.method == "item/started" and item.get("type") == "contextCompaction":
+            # Each copy would be summarized separately, for one question.
+            await self._fail_and_stop("began to summarize the conversation")
         elif message.method == "thread/tokenUsage/updated":
             self._tokens.read(params, has_answer=self._has_answer)
             self.usage = self._tokens.new

@@ -1,5 +1,6 @@
 """Failures of codex's turns, classified by error name, then HTTP status, then text."""
 
+import re
 from typing import Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
@@ -19,6 +20,9 @@ _CATEGORIES = {
     "internalServerError": ErrorCategory.RETRYABLE,
     "unauthorized": ErrorCategory.AUTH,
 }
+#: The texts of failures that codex reports under the name `other`, besides the body of an API's
+#: refusal with status 400.
+_OTHER = re.compile(r"unexpected status (\d{3})|Fatal error")
 
 
 def failure_of(
@@ -33,15 +37,14 @@ def failure_of(
         retry_at = _limit_ends_at_ms(limits) or retry_at_ms(detail)
     elif category is ErrorCategory.RETRYABLE:
         retry_at = retry_at_ms(detail)
-    # Codex shortens a thread that is too long before the next turn.
-    is_repaired = category is ErrorCategory.CONTEXT_OVERFLOW
-    return ErrorEvent(
-        category, detail, ends_agent=ends_agent, is_repaired=is_repaired, retry_at_ms=retry_at
-    )
+    return ErrorEvent(category, detail, ends_agent=ends_agent, retry_at_ms=retry_at)
 
 
-def _status(info: Any) -> int | None:
+def _status(info: Any, detail: str) -> int | None:
     """Return the HTTP status of an error; None if it has none."""
+    if info == "other":
+        other = _OTHER.match(detail)
+        return 400 if other is None else int(other[1]) if other[1] else None
     if isinstance(info, dict):
         for value in info.values():
             if status := count(mapping(value).get("httpStatusCode")):
@@ -64,7 +67,8 @@ def _category(error: dict[str, Any], detail: str) -> ErrorCategory:
     info = error.get("codexErrorInfo")
     if isinstance(info, str) and info in _CATEGORIES:
         return _CATEGORIES[info]
-    category = classify_error(detail, status=_status(info))
-    if isinstance(info, dict) and (category is ErrorCategory.FATAL or _status(info) is None):
+    status = _status(info, detail)
+    category = classify_error(detail, status=status)
+    if isinstance(info, dict) and (category is ErrorCategory.FATAL or status is None):
         return ErrorCategory.UNREACHABLE  # the remaining errors are about the connection
     return category

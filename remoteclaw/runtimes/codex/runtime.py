@@ -51,6 +51,7 @@ class CodexRuntime(BaseRuntime):
         forks=True,
         has_points=True,
         asides="copy",
+        compacts=True,
         rules=frozenset(("Bash", "Edit", "mcp")),
         tested="0.169.0",
     )
@@ -251,6 +252,14 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
     async def _begin(self, prompt: str, images: Sequence[Image]) -> CodexTurn:
         params = {"threadId": self._thread, "input": self._parts(prompt, images)}
         request = await self._peer.request("turn/start", {**params, **self._limits})
+        return self._new_turn(request)
+
+    async def _begin_command(self, text: str) -> CodexTurn:
+        """Begin a compaction, codex's only command."""
+        request = await self._peer.request("thread/compact/start", {"threadId": self._thread})
+        return self._new_turn(request, compacts=True)
+
+    def _new_turn(self, request: int, *, compacts: bool = False) -> CodexTurn:
         return CodexTurn(
             self._pipes,
             self._peer,
@@ -259,6 +268,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             tokens=self._tokens,
             readable=self._readable,
             unasked=self._unasked,
+            compacts=compacts,
         )
 
     def _new_aside(self) -> CodexAside:

@@ -11,6 +11,7 @@ from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AgentUsage,
+    CompactionEvent,
     DoneEvent,
     ErrorEvent,
     FormEvent,
@@ -115,8 +116,11 @@ class CodexTurn(CliTurn[RpcMessage]):
         tokens: ThreadTokens,
         readable: tuple[Path, ...] = (),
         unasked: frozenset[str] = frozenset(),
+        compacts: bool = False,
     ) -> None:
-        """`request` is the id of the `turn/start` request, `tokens` are those of the thread.
+        """`request` is the id of the turn's request; `tokens` are those of the thread.
+
+        A turn that `compacts` only does that, by request.
 
         `readable` and `unasked` are those of `CodexProcess`.
         """
@@ -143,6 +147,9 @@ class CodexTurn(CliTurn[RpcMessage]):
         """MCP tool calls for which codex may still ask permission, by item id."""
         self._changes: dict[str, list[dict[str, Any]]] = {}
         """Changes of files for which codex may still ask permission, by item id."""
+        self._compaction = CompactionEvent("began", "manual" if compacts else "auto")
+        """What a compaction in this turn is reported as when it begins."""
+        self._is_compacting = False
         self._limits: dict[str, Any] = {}
         """Codex's last report of the plan's usage limits."""
 
@@ -200,6 +207,8 @@ class CodexTurn(CliTurn[RpcMessage]):
                 return self._complete(mapping(params.get("item")))
             case "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta":
                 return [ThinkingEvent(text(params.get("delta")))]
+            case "turn/started" if not self._turn:  # a compaction's request does not return it
+                self._begin_turn(text(mapping(params.get("turn")).get("id")))
             case "turn/plan/updated":
                 return [plan_of(mappings(params.get("plan")))]
             case "thread/tokenUsage/updated":
@@ -223,9 +232,13 @@ class CodexTurn(CliTurn[RpcMessage]):
         if message.error:
             why = str(message.error)
             return [ErrorEvent(classify_error(why), why), DoneEvent(self.result())]
-        self._turn = text(mapping(message.result.get("turn")).get("id"))
-        self._started.set()
+        if turn := text(mapping(message.result.get("turn")).get("id")):
+            self._begin_turn(turn)
         return []
+
+    def _begin_turn(self, turn: str) -> None:
+        self._turn = turn
+        self._started.set()
 
     async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
         if not _is_permission(message):
@@ -304,6 +317,9 @@ class CodexTurn(CliTurn[RpcMessage]):
                 return [*self._withdraw(), *([SteeredEvent(key)] if is_ours else [])]
             case "agentMessage":
                 return self._withdraw()
+            case "contextCompaction":
+                self._is_compacting = True
+                return [self._compaction]
             case kind if kind in TOOLS:
                 if kind == "mcpToolCall":
                     self._open_calls[item_id] = item
@@ -325,6 +341,9 @@ class CodexTurn(CliTurn[RpcMessage]):
                 self._begin_message(item_id)
                 self._message_id = ""
                 return self._text.complete(text(item.get("text")))
+            case "contextCompaction":
+                self._is_compacting = False
+                return [replace(self._compaction, phase="done")]
             case kind if kind in TOOLS:
                 self._open_calls.pop(item_id, None)
                 self._changes.pop(item_id, None)
@@ -345,6 +364,8 @@ class CodexTurn(CliTurn[RpcMessage]):
             events.append(replace(self._stop_failure, ends_agent=ends_agent))
         if not (events or aborted):
             self.point = text(turn.get("id"))
+        if self._is_compacting:
+            events.insert(0, replace(self._compaction, phase="failed"))
         return [*events, DoneEvent(self.result(aborted=aborted), ends_agent=ends_agent)]
 
     def result(self, *, aborted: bool = False) -> AgentRunResult:

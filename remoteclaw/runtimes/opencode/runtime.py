@@ -35,6 +35,7 @@ class OpencodeRuntime(AcpRuntime):
         reports_cost=True,
         forks=True,
         asides="copy",
+        compacts=True,
         rules=frozenset(("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch")),
         tested="1.18.33",
     )
@@ -69,7 +70,7 @@ class OpencodeRuntime(AcpRuntime):
             case "process":
                 return LogNote(session, begun_message=fields.get("messageID", ""))
             case "stream":
-                return LogNote(session, is_internal=fields.get("agent") == "compaction")
+                return LogNote(session, is_compaction=fields.get("agent") == "compaction")
             case "stream error" if fields.get("small") != "true":
                 names = ("error.error", "error.error.message", "error.error.code")
                 why = "; ".join(filter(None, (fields.get(name) for name in names)))

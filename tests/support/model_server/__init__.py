@@ -21,6 +21,7 @@ What it answers stands in the last user text, as directives in capitals at the s
                                         run it with the agent's own shell, as TOOL does
     READ                                read the first file that its first line names, as TOOL does
     SLEEP:<s>                           wait before anything is sent
+    USED:<n>                            cost n tokens (claude, codex)
     IMAGES                              answer with the kinds and sizes of the pictures it came with
     HTTP:<status>[:context|credit|image|limit|model][*n]
                                         fail like the real API; *n only the first n times.
@@ -37,5 +38,6 @@ What it answers stands in the last user text, as directives in capitals at the s
 Without one it answers `ECHO <the text>`.
 What a CLI asks for itself, such as titles and summaries, is answered shortly and obeys nothing.
 `GET /bodies` returns the last requests as they came, one a line.
+`POST /limit` sets what the model refuses, with the fields of `Limit`.
 `GET /charged` returns how many requests were told what they cost.
 """

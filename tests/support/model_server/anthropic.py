@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.model_server.conversation import (
-    INPUT_TOKENS,
     OUTPUT_TOKENS,
     Conversation,
     Event,
@@ -81,10 +80,10 @@ class Anthropic:
         return conversation
 
     def whole(self, plan: Plan, model: str) -> dict[str, Any]:
-        return _message(model, _blocks(plan), _stop_reason(plan))
+        return _message(model, _blocks(plan), _stop_reason(plan), plan)
 
     def stream(self, plan: Plan, model: str) -> Iterator[Event]:
-        yield Event({"type": "message_start", "message": _message(model, [], None)})
+        yield Event({"type": "message_start", "message": _message(model, [], None, plan)})
         for index, block in enumerate(_blocks(plan)):
             yield from _stream_block(plan, index, block)
         stop = {"stop_reason": _stop_reason(plan), "stop_sequence": None}
@@ -99,10 +98,9 @@ class Anthropic:
         claim["reset"] = str(plan.resets_at)
         return {f"anthropic-ratelimit-unified-{name}": value for name, value in claim.items()}
 
-    def overloaded(self) -> Iterator[Event]:
-        yield Event({"type": "message_start", "message": _message("scripted", [], None)})
-        kind, message = _KINDS[529]
-        yield Event({"type": "error", "error": {"type": kind, "message": message}})
+    def broken(self, plan: Plan) -> Iterator[Event]:
+        yield Event({"type": "message_start", "message": _message("scripted", [], None, plan)})
+        yield Event(self.error(plan)[1])
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
         status = _STATUSES.get(plan.about, 400) if plan.about else plan.status
@@ -144,7 +142,9 @@ def _stop_reason(plan: Plan) -> str:
     return "tool_use" if plan.call else "end_turn"
 
 
-def _message(model: str, blocks: list[dict[str, Any]], stop: str | None) -> dict[str, Any]:
+def _message(
+    model: str, blocks: list[dict[str, Any]], stop: str | None, plan: Plan
+) -> dict[str, Any]:
     return {
         "id": new_id("msg_"),
         "type": "message",
@@ -153,7 +153,7 @@ def _message(model: str, blocks: list[dict[str, Any]], stop: str | None) -> dict
         "content": blocks,
         "stop_reason": stop,
         "stop_sequence": None,
-        "usage": {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS},
+        "usage": {"input_tokens": plan.input_tokens, "output_tokens": OUTPUT_TOKENS},
     }
 
 

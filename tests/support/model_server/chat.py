@@ -16,7 +16,7 @@ from tests.support.model_server.conversation import (
     as_tags,
     new_id,
 )
-from tests.support.model_server.openai_errors import openai_error, openai_overload
+from tests.support.model_server.openai_errors import openai_error
 
 _ADDED = as_tags("system-reminder")
 #: What opencode says in the user's name: about files, and when it has shortened a conversation.
@@ -93,8 +93,8 @@ class Chat:
     def headers(self, plan: Plan) -> dict[str, str]:
         return plan.retry_after
 
-    def overloaded(self) -> Iterator[Event]:
-        yield Event({"error": {**openai_overload(), "type": "server_error", "param": None}})
+    def broken(self, plan: Plan) -> Iterator[Event]:
+        yield Event(openai_error(plan)[1])
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

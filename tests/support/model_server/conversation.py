@@ -99,9 +99,12 @@ class Plan:
     about: str = ""
     retry_after_s: str = ""
     sleep_s: float = 0
+    #: What the request costs, which tells a CLI how long its conversation is.
+    input_tokens: int = INPUT_TOKENS
     drip_s: float = 0
     is_cut: bool = False
-    is_overloaded: bool = False
+    #: Whether the failure comes within the stream, behind its beginning.
+    fails_in_stream: bool = False
 
     @property
     def text(self) -> str:
@@ -170,7 +173,7 @@ class Dialect(Protocol):
     def headers(self, plan: Plan) -> dict[str, str]:
         """Return what a failure says in its headers."""
 
-    def overloaded(self) -> Iterator[Event]:
+    def broken(self, plan: Plan) -> Iterator[Event]:
         """Return an answer that fails right behind its beginning."""
 
 

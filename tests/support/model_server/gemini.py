@@ -99,9 +99,8 @@ class Gemini:
     def headers(self, plan: Plan) -> dict[str, str]:
         return plan.retry_after
 
-    def overloaded(self) -> Iterator[Event]:
-        kind, message = _KINDS[503]
-        yield Event({"error": {"code": 503, "message": message, "status": kind}})
+    def broken(self, plan: Plan) -> Iterator[Event]:
+        yield Event(self.error(plan)[1])
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
         status, message = _ABOUT.get(plan.about, (_STATUSES.get(plan.status, plan.status), ""))

@@ -46,11 +46,6 @@ _ABOUT: dict[str, tuple[int, str, str | None, str]] = {
 _STATUSES = {529: 503}
 
 
-def openai_overload() -> dict[str, Any]:
-    """Return what a stream says that fails."""
-    return {"code": "server_is_overloaded", "message": _KINDS[503][2]}
-
-
 def openai_error(plan: Plan) -> tuple[int, dict[str, Any]]:
     """Return the status and the body of a plan."""
     if plan.about:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.model_server.conversation import (
-    INPUT_TOKENS,
     OUTPUT_TOKENS,
     Call,
     Conversation,
@@ -17,7 +16,7 @@ from tests.support.model_server.conversation import (
     as_tags,
     new_id,
 )
-from tests.support.model_server.openai_errors import openai_error, openai_overload
+from tests.support.model_server.openai_errors import openai_error
 
 _ADDED = as_tags("environment_context", "user_instructions", "turn_aborted", "recommended_plugins")
 #: codex sends AGENTS.md as a user message.
@@ -59,7 +58,7 @@ class Responses:
         return conversation
 
     def whole(self, plan: Plan, model: str) -> dict[str, Any]:
-        return {**_response(model), **_completed(_output(plan))}
+        return {**_response(model), **_completed(plan, _output(plan))}
 
     def stream(self, plan: Plan, model: str) -> Iterator[Event]:
         response, output = _response(model), _output(plan)
@@ -76,10 +75,13 @@ class Responses:
         window["reset-at"] = str(plan.resets_at)
         return {f"x-codex-primary-{name}": value for name, value in window.items()}
 
-    def overloaded(self) -> Iterator[Event]:
-        response = _response("scripted")
+    def broken(self, plan: Plan) -> Iterator[Event]:
+        response, error = _response("scripted"), openai_error(plan)[1]["error"]
         yield Event({"type": "response.created", "response": response})
-        failed = {**response, "status": "failed", "error": openai_overload()}
+        # The API has another name for an invalid request within a stream.
+        code = "invalid_prompt" if error["code"] == "invalid_value" else error["code"]
+        about = {"code": code, "message": error["message"]}
+        failed = {**response, "status": "failed", "error": about}
         yield Event({"type": "response.failed", "response": failed})
 
 
@@ -137,13 +139,13 @@ def _response(model: str) -> dict[str, Any]:
     }
 
 
-def _completed(output: list[dict[str, Any]]) -> dict[str, Any]:
+def _completed(plan: Plan, output: list[dict[str, Any]]) -> dict[str, Any]:
     usage = {
-        "input_tokens": INPUT_TOKENS,
+        "input_tokens": plan.input_tokens,
         "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": OUTPUT_TOKENS,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
+        "total_tokens": plan.input_tokens + OUTPUT_TOKENS,
     }
     return {"status": "completed", "output": output, "usage": usage}
 
@@ -184,7 +186,10 @@ def _events(
         yield from _item_events(plan, about, item)
         done = {"type": "response.output_item.done", "output_index": index, "item": item}
         yield False, done
-    yield False, {"type": "response.completed", "response": {**response, **_completed(output)}}
+    yield (
+        False,
+        {"type": "response.completed", "response": {**response, **_completed(plan, output)}},
+    )
 
 
 def _item_events(

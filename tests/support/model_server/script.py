@@ -11,7 +11,7 @@ from tests.support.model_server.conversation import Call, Conversation, Plan, To
 
 _NAMES = """
     SAY LONG DRIP THINK TOOL SHELL READ SLEEP IMAGES HTTP RETRYAFTER DROP OVERLOADED RECALL TOOLS
-    GREPSYS LEN ECHO VERDICT
+    GREPSYS LEN ECHO VERDICT USED
 """.split()
 _DIRECTIVE = re.compile(rf"(?:^|(?<=\s))({'|'.join(_NAMES)})(?![A-Za-z_])(?::|(?=\*|\s|$))")
 #: RemoteClaw's line about a message: it may quote earlier ones, with what they directed.
@@ -24,7 +24,7 @@ _PATHS = ("file_path", "absolute_path", "filePath")
 _YIELD_MS = 30_000
 _SUMMARIES = re.compile(
     r"create a detailed summary of the conversation|CONTEXT CHECKPOINT COMPACTION"
-    r"|anchored summary|state_snapshot"
+    r"|anchored summary|context summarization agent|state_snapshot"
 )
 
 
@@ -44,7 +44,7 @@ class Script:
                     calls.append(_call(name, rest, conversation))
                 case "HTTP" | "DROP" | "OVERLOADED" if not self._applies(api, text, name, rest):
                     pass
-                case "HTTP" | "DROP" | "OVERLOADED" | "RETRYAFTER" | "SLEEP" | "THINK":
+                case "HTTP" | "DROP" | "OVERLOADED" | "RETRYAFTER" | "SLEEP" | "THINK" | "USED":
                     _direct(plan, name, rest)
                 case _:
                     plan.texts.append(_answer(name, rest, conversation))
@@ -56,7 +56,7 @@ class Script:
             plan.texts.insert(0, f"DONE {results[-1]}")
         if plan.is_cut and not plan.texts:
             plan.texts.append("This answer is cut off in the middle " + "of it " * 40)
-        if not plan.texts and not calls and plan.status == 200 and not plan.is_overloaded:
+        if not plan.texts and not calls and plan.status == 200:
             plan.texts.append(_answer("ECHO", "", conversation))
         return plan
 
@@ -75,9 +75,13 @@ def aside(conversation: Conversation) -> Plan | None:
         return Plan([json.dumps(_sample(conversation.schema))])
     if not conversation.tools and "title" in conversation.system[:400].lower():
         return Plan(["Scripted title"])
-    if _SUMMARIES.search(conversation.system) or _SUMMARIES.search(conversation.last):
-        return Plan(["Scripted summary"])
-    return None
+    return Plan(["Scripted summary"]) if is_summary(conversation) else None
+
+
+def is_summary(conversation: Conversation) -> bool:
+    """Whether a CLI asks for a summary of the conversation."""
+    asked = f"{conversation.system}\n{conversation.last}"
+    return conversation.schema is None and bool(_SUMMARIES.search(asked))
 
 
 def _directives(text: str) -> Iterator[tuple[str, str]]:
@@ -109,9 +113,11 @@ def _direct(plan: Plan, name: str, rest: str) -> None:
         case "DROP":
             plan.is_cut = True
         case "OVERLOADED":
-            plan.is_overloaded = True
+            plan.status, plan.fails_in_stream = 529, True
         case "SLEEP":
             plan.sleep_s += float(_word(rest))
+        case "USED":
+            plan.input_tokens = int(_word(rest))
         case "THINK":
             plan.thinking = _line(rest).strip()
 

@@ -12,8 +12,9 @@ from tests.support.model_server.anthropic import Anthropic
 from tests.support.model_server.chat import Chat
 from tests.support.model_server.conversation import Dialect, Event, Plan
 from tests.support.model_server.gemini import Gemini
+from tests.support.model_server.limit import Limit
 from tests.support.model_server.responses import Responses
-from tests.support.model_server.script import Script, aside
+from tests.support.model_server.script import Script, aside, is_summary
 
 _DIALECTS: tuple[Dialect, ...] = (Anthropic(), Responses(), Chat(), Gemini())
 #: How many requests are kept as they came.
@@ -28,6 +29,7 @@ class ModelServer:
     def __init__(self, log: Path) -> None:
         self._log = log.open("a", buffering=1)
         self._script = Script()
+        self._limit = Limit()
         self._bodies: deque[bytes] = deque(maxlen=KEPT_BODIES)
         self._charged = 0
         """How many requests were told what they cost."""
@@ -39,6 +41,7 @@ class ModelServer:
             for path in dialect.paths:
                 app.router.add_post(path, partial(self._model, dialect))
         app.router.add_get("/bodies", self.bodies)
+        app.router.add_post("/limit", self.limit)
         app.router.add_get("/charged", self.charged)
         app.router.add_route("*", "/{rest:.*}", self.anything)
         app.on_cleanup.append(self._close)
@@ -51,6 +54,11 @@ class ModelServer:
     async def bodies(self, request: web.Request) -> web.Response:
         """Return the last requests as they came."""
         return web.Response(body=b"\n".join(self._bodies))
+
+    async def limit(self, request: web.Request) -> web.Response:
+        """Replace the limit."""
+        self._limit = Limit(**await request.json())
+        return web.Response()
 
     async def charged(self, request: web.Request) -> web.Response:
         """Return how many requests were told what they cost, in whole or as a stream began."""
@@ -65,7 +73,8 @@ class ModelServer:
         self._bodies.append(raw)
         conversation = dialect.read(json.loads(raw), request.path)
         own = aside(conversation)
-        plan = own or self._script.plan(dialect.name, conversation)
+        refusal = self._limit.refuse(conversation, len(raw), is_summary=is_summary(conversation))
+        plan = refusal or own or self._script.plan(dialect.name, conversation)
         record = {
             "last": conversation.last[:200],
             "end": conversation.last[-200:],
@@ -74,10 +83,14 @@ class ModelServer:
             "api": dialect.name,
             "model": conversation.model,
             "is_aside": own is not None,
+            "is_summary": is_summary(conversation),
+            "size": len(raw),
+            "status": plan.status,
         }
         self._log.write(json.dumps(record) + "\n")
         await asyncio.sleep(plan.sleep_s)
-        if plan.status != 200:
+        is_broken = plan.fails_in_stream and conversation.streams
+        if plan.status != 200 and not is_broken:
             status, error = dialect.error(plan)
             return web.json_response(error, status=status, headers=dialect.headers(plan))
         if conversation.streams:
@@ -93,7 +106,7 @@ class ModelServer:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         pieces_left, is_charged = len(plan.pieces), False
-        for event in dialect.overloaded() if plan.is_overloaded else dialect.stream(plan, model):
+        for event in dialect.broken(plan) if plan.status != 200 else dialect.stream(plan, model):
             await response.write(event.encoded())
             if not is_charged and _has_usage(event):
                 is_charged = True
