@@ -142,8 +142,8 @@ class Turns:
 
         `phase` is "spawned" if the agent is ready, which saves a call of `note_phase()`, and
         "dropped" for entries that get no turn. `left_out` are the entries of which the agent sees
-        only the beginning. Returns None if the entries no longer exist, because an operator removed
-        them.
+        only the beginning. Returns None if the entries no longer exist, because their senders have
+        withdrawn them, or an operator has removed them.
         """
         nonce = uuid.uuid4().hex  # a repeated command with the same nonce is the same attempt
         reply = await self._lease.run_fenced(

@@ -111,6 +111,8 @@ class Drain:
                 elif turns or lease.state.turn is None:  # an unfinished turn is begun again at once
                     waiting = await self._gather(lease, runner, waiting)
                 waiting = await self._wait_for_results(lease, waiting)
+                if not waiting:
+                    continue  # their senders have withdrawn them
                 if turns and self._config_has_changed():  # the next drain reads the new one
                     return await _release(lease, keeper)
                 last = await runner.run(waiting)

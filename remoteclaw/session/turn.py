@@ -83,7 +83,7 @@ class TurnRunner:
         )
         attempt = await self._begin(plan, waiting)
         if attempt is None:
-            return Finished(left=0, competing_hints=0, at_ms=0)
+            return Finished(left=1, competing_hints=0, at_ms=0)  # others may wait
         self._running = attempt
         if attempt.turn.entries[0].terminal:
             return await self._run_terminal(attempt)

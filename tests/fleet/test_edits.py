@@ -102,3 +102,29 @@ async def test_a_repeated_edit_has_the_same_result(fleet: Fleet) -> None:
 
     assert [await edit(fleet, "red") for _ in range(2)] == ["late", "late"]
     assert len(await Asides(lease).notes()) == 1
+
+
+@pytest.mark.parametrize("step", ["begin", "join"])
+async def test_a_message_withdrawn_just_before_its_turn_stays_dropped(
+    fleet: Fleet, step: str
+) -> None:
+    first, second = await say(fleet, "work", id_="m0"), await say(fleet, "blue")
+    lease = await acquire(fleet, first)
+    ids = [first.entry_id, second.entry_id]
+    if step == "join":
+        await lease.turns.begin(ids[:1])
+    assert await fleet.edits.withdraw(lease.session, "m1") == "withdrawn"
+    if step == "join":
+        assert await lease.turns.join(ids[1:]) == []
+    else:
+        batch = await lease.turns.begin(ids)
+        assert batch is not None
+    await lease.turns.finish("done", reply=[])
+
+    outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
+    assert outcome is not None
+    assert (outcome.status, outcome.turn, (outcome.error or {})["category"]) == (
+        "dropped",
+        None,
+        "withdrawn",
+    )

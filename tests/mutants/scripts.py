@@ -164,6 +164,18 @@ MUTANTS = (
         test="test_a_deleted_message_that_waits_is_withdrawn",
     ),
     Mutant(
+        "a withdrawn message that joins a turn",
+        before="if entry and not has_joined[id] then",
+        after="if not has_joined[id] then",
+        test="test_a_message_withdrawn_just_before_its_turn_stays_dropped",
+    ),
+    Mutant(
+        "a withdrawn message in a batch",
+        before="local planned = on_stream(args.entry_ids)",
+        after="local planned = args.entry_ids",
+        test="test_a_message_withdrawn_just_before_its_turn_stays_dropped",
+    ),
+    Mutant(
         "an aside that is put to the agent a third time",
         before="if tries >= MAX_TRIES then return nil end",
         after="",

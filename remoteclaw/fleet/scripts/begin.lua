@@ -23,6 +23,15 @@ local function up_to_stop(ids, stop)
   return table.concat(covered, ',')
 end
 
+-- Those of `ids` that are on the stream: a person may just have withdrawn a message.
+local function on_stream(ids)
+  local found = {}
+  for _, id in ipairs(split(ids)) do
+    if redis.call('XRANGE', keys.inbound, id, id)[1] then found[#found + 1] = id end
+  end
+  return table.concat(found, ',')
+end
+
 -- The ids, oldest first. Entries that joined the turn are recorded in the order of their verdicts.
 local function in_order(ids)
   local parts = split(ids)
@@ -56,8 +65,11 @@ if begun ~= args.nonce then
     redis.call('HDEL', keys.state, 'steered')
   end
   if not batch then
-    batch, mentioned = up_to_stop(args.entry_ids, stop), args.left_out
-    if batch ~= args.entry_ids then mentioned = '' end  -- the turn is stopped: nothing is mentioned to an agent
+    local planned = on_stream(args.entry_ids)
+    if planned == '' then return {'missing'} end
+    batch, mentioned = up_to_stop(planned, stop), on_stream(args.left_out)
+    -- The turn is stopped, or no message is left that could mention the others.
+    if batch ~= planned or batch == mentioned then mentioned = '' end
     local head = split(batch)[1]
     if wanted ~= 'dropped' and singly then
       if id_at_most(head, singly) then
@@ -85,7 +97,7 @@ local entries = {}
 for _, id in ipairs(split(batch)) do
   entries[#entries + 1] = entries_of(keys.inbound, id, id)[1]
 end
-if not entries[1] then  -- only an operator's own XDEL or DEL can cause this
+if not entries[1] then  -- withdrawn, or removed by an operator's own XDEL or DEL
   forget_turn(keys.state)
   return {'missing'}
 end

@@ -11,8 +11,9 @@ if turn ~= args.turn or id_at_most(turn, stop) then return {} end
 local now, joined, has_joined, entries = now_ms(), split(steered or ''), {}, {}
 for _, id in ipairs(joined) do has_joined[id] = true end
 for _, id in ipairs(args.entry_ids) do
-  entries[#entries + 1] = entries_of(keys.inbound, id, id)[1]
-  if not has_joined[id] then
+  local entry = entries_of(keys.inbound, id, id)[1]  -- its sender may just have withdrawn it
+  entries[#entries + 1] = entry
+  if entry and not has_joined[id] then
     joined[#joined + 1] = id
     redis.call('HSET', args.outcomes .. id, 'status', 'running', 'turn', turn, 'steered.' .. attempt, now)
   end
