@@ -102,6 +102,8 @@ class Arrival(Report):
                 await self._ignore()
             case Verdict.NOT_FOR_US if incoming.is_message:
                 await self.note_handled(self.session_of(access, incoming), "~")
+            case Verdict.NOT_FOR_US if incoming.replaces is not None:
+                await self._change.take_back(access, incoming.replaces)
 
     async def _ignore(self) -> None:
         """Log why a message gets no answer. An anonymous sender may be an owner, and is told."""
@@ -169,8 +171,8 @@ class Arrival(Report):
         """
         parts = self.incoming.parts
         names = [each.name for each in self.known(self.incoming)]
-        digests = await self.context.fleet.edits.digests(session, names) if parts else ()
-        new = [part for part, digest in zip(parts, digests, strict=True) if digest is None]
+        known = await self.context.fleet.edits.known(session, names) if parts else ()
+        new = [part for part, each in zip(parts, known, strict=True) if each is None]
         return Incoming.joined(new) if 0 < len(new) < len(parts) else self.incoming
 
     async def _take(self, access: Access, session: SessionKey, *, only_pairing: bool) -> bool:

@@ -19,7 +19,7 @@ EDIT_LATE = (
 )
 EDITED_COMMAND = "A command does not run from an edited message: send it as a new message."
 EDIT_REFUSED = "An edited message does not run again: send it as a new message."
-DELETED_RUNNING = "I already work on the message that you have deleted: /stop ends that."
+WITHDRAWN_LATE = "I already work on the message that you have withdrawn: /stop ends that."
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,9 @@ class Change(Report):
         """
         edits, digest = self.context.fleet.edits, digest_of(self.incoming)
         session, name = self.session_of(access, self.incoming), self.name_of(edited_id)
-        if (await edits.digests(session, [name]))[0] in (None, digest):
+        # An edit that was accepted before a crash may not have been answered.
+        message, accepted = await edits.known(session, [name, self.name])
+        if accepted is None and (message is None or message.digest == digest):
             log.info("a message was reported again, but not edited, or is not known any more")
             return
         if await self.is_too_fast():
@@ -43,12 +45,16 @@ class Change(Report):
         await self.record(session, access.config)
         is_command = commands.parse(self.incoming.text) is not None
         received = ReceivedFiles() if is_command else await self.receive(session, access)
-        text = "\n\n".join(filter(None, (self.incoming.text, *received.prompt_texts)))
+        words = commands.unescaped(self.incoming.text)
+        text = "\n\n".join(filter(None, (words, *received.prompt_texts)))
+        if not text.strip() and not received.attachments:
+            await self.reply("\n".join(received.problems), call=(self.name, "problems"))
+            return
         try:
             quoted = await self.quoted(received.quoted_notes)
-            message = self.message(text, received.attachments, quoted=quoted)
+            edited = self.message(text, received.attachments, quoted=quoted)
             verdict = await edits.edit(
-                message.model_copy(update={"id": edited_id, "replaces": None}),
+                edited.model_copy(update={"id": edited_id, "replaces": None}),
                 Known(name, digest),
                 name=self.name,
                 agent=session.agent,
@@ -70,35 +76,48 @@ class Change(Report):
         session = self.session_of(access, incoming)
         await fleet.history.forget(session.place, deleted_id)
         if await fleet.edits.withdraw(session, self.name_of(deleted_id)) == "running":
-            await self.reply(DELETED_RUNNING, is_silent=True)
+            await self.reply(WITHDRAWN_LATE, is_silent=True)
+
+    async def take_back(self, access: Access, edited_id: str) -> None:
+        """Drop a message that waits, because its edit does not address the agent any more.
+
+        A report with the same words is no edit: the platform may only have forgotten the message
+        that this one answers.
+        """
+        session, name = self.session_of(access, self.incoming), self.name_of(edited_id)
+        (message,) = await self.context.fleet.edits.known(session, [name])
+        addressed = replace(self.incoming, is_for_us=True)
+        if message is not None and message.digest not in map(digest_of, (self.incoming, addressed)):
+            await self.withdraw(access, edited_id)
 
 
 def with_edits(reports: Sequence[Incoming]) -> list[Incoming]:
-    """Return reports with each edit in the place of its message, if both have just arrived.
+    """Return reports with the content of the last edit in each message that has just arrived too.
 
-    So after an outage no turn begins with a text that is already corrected. Texts that may be
-    commands or answers are not changed, because an edit brings none.
+    So after an outage no turn begins with a text that is already corrected. Of the edits of a
+    message, the last one stays a report of its own, because the message may have been accepted in
+    an earlier version before a crash. Texts that may be commands or answers are not changed,
+    because an edit brings none.
     """
     found: list[Incoming] = []
     for report in reports:
-        number = next(
-            (number for number, earlier in enumerate(found) if _can_replace(report, earlier)),
-            None,
-        )
-        if number is None:
-            found.append(report)
-        else:
-            edited = found[number]
-            found[number] = replace(
-                edited, text=report.text, files=report.files, is_for_us=report.is_for_us
-            )
+        kept = []
+        for each in found:
+            if not _can_replace(report, each):
+                kept.append(each)
+            elif each.is_message:
+                text, files, is_for_us = report.text, report.files, report.is_for_us
+                kept.append(replace(each, text=text, files=files, is_for_us=is_for_us))
+        found = [*kept, report]
     return found
 
 
-def _can_replace(edit: Incoming, message: Incoming) -> bool:
-    is_edit = message.is_message and edit.replaces == message.id
-    is_same = (edit.chat, edit.sender) == (message.chat, message.sender)
-    return is_edit and is_same and not any(map(_may_act, (edit, message)))
+def _can_replace(edit: Incoming, earlier: Incoming) -> bool:
+    """Whether an edit replaces an earlier report: the edited message, or another edit of it."""
+    edited = earlier.id if earlier.is_message else earlier.replaces
+    is_same = (edit.chat, edit.sender) == (earlier.chat, earlier.sender)
+    is_edit = edit.replaces is not None and edit.replaces == edited
+    return is_edit and is_same and not any(map(_may_act, (edit, earlier)))
 
 
 def _may_act(incoming: Incoming) -> bool:

@@ -188,6 +188,7 @@ class Report:
         name = "\0".join((*account, incoming.chat, *(call or (self.name, ""))))
         place = ChatPlace(*account, incoming.chat, incoming.thread)
         answered = (incoming.replaces or incoming.id) if incoming.is_group or call else None
+        answered = answered if incoming.deletes is None else None
         try:
             await context.fleet.calls.send_notice(
                 place,

@@ -1,7 +1,15 @@
 """Chat commands such as `/status` and `/new`, which run without waiting in the session's queue."""
 
 from remoteclaw.commands.call import CommandCall, CommandReply
-from remoteclaw.commands.parse import parse
+from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.commands.table import COMMANDS, MessageOutcome, handle_message
 
-__all__ = ["COMMANDS", "CommandCall", "CommandReply", "MessageOutcome", "handle_message", "parse"]
+__all__ = [
+    "COMMANDS",
+    "CommandCall",
+    "CommandReply",
+    "MessageOutcome",
+    "handle_message",
+    "parse",
+    "unescaped",
+]

@@ -7,7 +7,7 @@ edit. An edit never makes a message run a second time.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import orjson
 
@@ -42,7 +42,16 @@ EditVerdict = Literal[
 #: What a message became that is on no stream: `-`: something else than an entry, such as a command;
 #: `~`: nothing, because it was not for the agent.
 WithoutEntry = Literal["-", "~"]
-WITHDRAWN = {"category": "withdrawn", "detail": "Its sender has deleted the message."}
+WITHDRAWN = {"category": "withdrawn", "detail": "Its sender has withdrawn the message."}
+
+
+class Handled(NamedTuple):
+    """What is known of a handled message."""
+
+    became: str
+    """The id of its entry, or a value of `WithoutEntry`; for an edit, its verdict."""
+    digest: str
+    """The digest of its content; for an edit, the id of the message's entry."""
 
 
 def content_digest(text: str, marks: Sequence[str]) -> str:
@@ -57,21 +66,22 @@ class Edits:
         self._scripts = scripts
         self._waker = waker
 
-    async def digests(self, session: SessionKey, names: Sequence[str]) -> list[str | None]:
-        """Return the digests of the messages `names` of a session; None if one isn't known."""
+    async def known(self, session: SessionKey, names: Sequence[str]) -> list[Handled | None]:
+        """Return what is known of the messages `names` of a session; None for an unknown one."""
         values = await self._scripts.run_pipeline(
             lambda pipeline: [pipeline.get(keys.known(session, name)) for name in names]
         )
-        return [value.split()[1].decode() if value else None for value in values]
+        return [Handled(*value.decode().split()[:2]) if value else None for value in values]
 
     async def note_handled(
         self, session: SessionKey, messages: Sequence[Known], became: WithoutEntry
     ) -> list[bool]:
         """Note that messages have been handled without an entry, unless they are known already.
 
-        From then on, `Inbound.append()` does not accept them. Return for each whether it was noted.
+        From then on, `Inbound.append()` does not accept them. Return for each whether it is noted
+        so now, also by an earlier call.
         """
-        results = await self._scripts.run_pipeline(
+        await self._scripts.run_pipeline(
             lambda pipeline: [
                 pipeline.set(
                     keys.known(session, each.name), f"{became} {each.digest}", nx=True, px=DEDUPE_MS
@@ -79,7 +89,8 @@ class Edits:
                 for each in messages
             ]
         )
-        return [bool(result) for result in results]
+        known = await self.known(session, [each.name for each in messages])
+        return [each is not None and each.became == became for each in known]
 
     async def edit(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.channels.changes import DELETED_RUNNING, EDIT_LATE, EDIT_REFUSED, EDITED_COMMAND
+from remoteclaw.channels.changes import EDIT_LATE, EDIT_REFUSED, EDITED_COMMAND, WITHDRAWN_LATE
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.edits import content_digest
 from remoteclaw.fleet.inbound import Known
@@ -238,7 +238,7 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
     assert reference.last_entry is not None
     for message_id in (second, first):
         channel.platform.say("alice", "alice", "", deletes=message_id)
-    await until_told(channel, "alice", DELETED_RUNNING)
+    await until_told(channel, "alice", WITHDRAWN_LATE)
     go(stack)
     channel.platform.say("alice", "alice", "the next one")
     await until_told(channel, "alice", "heard the next one")
@@ -355,3 +355,60 @@ async def test_a_stop_withdraws_no_message_of_another_conversation(
     await until_told(channel, "team", "Nothing runs here.")
     channel.platform.tell()
     await until_told(channel, "team", "heard look")
+
+
+async def test_an_edit_is_not_lost_if_its_message_was_accepted_before_a_crash(
+    stack: Stack, channel: TestChannel
+) -> None:
+    first = channel.platform.say("alice", "alice", "paint it blue")
+    once = (Known(first, content_digest("paint it blue", ("for us",))),)
+    before = message("paint it blue", id=first, from_="alice", channel_id="alice")
+    await stack.fleet.inbound.append(before, agent="main", once=once)
+    for colour in ("green", "red"):
+        channel.platform.say("alice", "alice", f"paint it {colour}", replaces=first)
+    channel.start()
+    await handled(stack, 1)
+    await stack.start_worker()
+    await until_told(channel, "alice", "heard paint it red")
+
+    assert asked(stack) == ["paint it red"]
+
+
+async def test_a_crash_after_an_edit_leaves_nobody_without_an_answer(
+    stack: Stack, channel: TestChannel
+) -> None:
+    await stack.start_worker()
+    proxy = await stack.proxied()
+    process = channel.start(url=proxy.url)
+    first = channel.platform.say("alice", "alice", "paint it blue")
+    await until_told(channel, "alice", "heard paint it blue")
+    failpoint = proxy.arm("edit", "after")
+    channel.platform.say("alice", "alice", "paint it red", replaces=first)
+    await failpoint.wait()
+    process.kill()
+    process.wait()
+    failpoint.cut()
+    channel.start(url=proxy.url)
+    await until_told(channel, "alice", EDIT_LATE)
+
+
+async def test_a_mention_that_is_removed_withdraws_a_message_that_waits(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(groups={"team": {}})
+    await stack.start_worker()
+    channel.start()
+    first = channel.platform.say("team", "bo", "wait", is_for_us=True)
+    await until_asked(stack, "wait")
+    second = channel.platform.say("team", "bo", "drop the table", is_for_us=True)
+    third = channel.platform.say("team", "bo", "show the table", is_for_us=True)
+    await handled(stack, 3)
+    channel.platform.say("team", "bo", "wrong chat, sorry", replaces=second, is_for_us=False)
+    # The same text: for example, the message that this one answers was deleted.
+    channel.platform.say("team", "bo", "show the table", replaces=third, is_for_us=False)
+    channel.platform.say("team", "bo", "never mind", replaces=first, is_for_us=False)
+    await until_told(channel, "team", WITHDRAWN_LATE)
+    go(stack)
+    await until_told(channel, "team", "heard show the table")
+
+    assert asked(stack) == ["wait", "show the table"]

@@ -128,3 +128,14 @@ async def test_a_message_withdrawn_just_before_its_turn_stays_dropped(
         None,
         "withdrawn",
     )
+
+
+async def test_an_edit_of_an_edit_has_no_effect(fleet: Fleet) -> None:
+    """Each edit names the original, never the edit before."""
+    await say(fleet, "blue")
+    assert await edit(fleet, "red") == "replaced"
+
+    original = Known("m1.1", content_digest("green", ()))
+    about: Any = {"agent": "main", "is_shared": False, "is_command": False}
+    chained = message("green", id="m1.1")
+    assert await fleet.edits.edit(chained, original, name="m1.2", **about) == "unknown"

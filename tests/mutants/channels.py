@@ -425,6 +425,18 @@ MUTANTS = (
         test="test_a_stop_withdraws_no_message_of_another_conversation",
     ),
     Mutant(
+        "an edit that is lost because its message was accepted before a crash",
+        before="found = [*kept, report]",
+        after="found = [*kept, *([report] if len(kept) == len(found) and kept == found else [])]",
+        test="test_an_edit_is_not_lost_if_its_message_was_accepted_before_a_crash",
+    ),
+    Mutant(
+        "an edit that nobody answers after a crash",
+        before="if accepted is None and (message is None or message.digest == digest):",
+        after="if message is None or message.digest == digest:",
+        test="test_a_crash_after_an_edit_leaves_nobody_without_an_answer",
+    ),
+    Mutant(
         "an album that becomes several messages",
         before="while count < len(updates) and (act := may_continue(updates[-1])):",
         after="while False:",

@@ -82,6 +82,8 @@ class PostedMessage(BaseModel):
         others = (self.reaction, self.answer, self.deletes)
         if not self.text.strip() and not self.files and all(other is None for other in others):
             raise ValueError("needs text or files")
+        if self.replaces == self.id:
+            raise ValueError("an edit needs an id of its own, beside replaces")
         return self
 
     def incoming(self) -> Incoming:

@@ -12,9 +12,9 @@ if done then  -- a repeated call
   local verdict, id = string.match(done, '^(%S+) (%S*)')
   return {verdict, id, queue_if_scheduled(keys.state)}
 end
-local known = redis.call('GET', keys.original)
-if not known then return {'unknown', '', ''} end
-local id, digest, part = string.match(known, '^(%S+) (%S+)(.*)')
+-- What is known of another edit begins with a verdict. Each edit names the first version.
+local id, digest, part = string.match(redis.call('GET', keys.original) or '', '^([%d~-]+) (%S+)(.*)')
+if not id then return {'unknown', '', ''} end
 if digest == args.digest then return {'same', id, ''} end
 if is_full_for('messages') then return {'full', '', ''} end
 if bytes_of(keys.inbound) + bytes_of(edits_of(keys.inbound)) > MAX_WAITING_BYTES then return {'crowded', '', ''} end

@@ -289,6 +289,7 @@ async def test_status_shows_why_replies_wait(stack: Stack, receiver: Receiver, d
         ({**message("1", "x"), "surprise": 1}, "surprise"),
         ({**message("1", ""), "answer": {"request": "a", "verdict": "all"}}, "verdict"),
         ({**message("1", "x"), "files": [{"name": "a"}]}, "needs content or url"),
+        ({**message("1", "x"), "replaces": "1"}, "an id of its own"),
     ],
 )
 async def test_an_invalid_webhook_body_is_refused_with_a_clear_error(
