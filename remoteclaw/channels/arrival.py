@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
@@ -160,18 +161,23 @@ class Arrival(Report):
             await self._change.take_edit(access, incoming.replaces)
             return
         session = self.session_of(access, incoming)
-        arrival = replace(self, incoming=await self._without_accepted_parts(session))
+        if (unhandled := await self._unhandled(session)) is None:
+            return
+        arrival = replace(self, incoming=unhandled)
         if not await arrival._take(access, session, only_pairing=only_pairing):
             await arrival.note_handled(session, "-")
 
-    async def _without_accepted_parts(self, session: SessionKey) -> Incoming:
-        """Return the message without the parts that were accepted before.
+    async def _unhandled(self, session: SessionKey) -> Incoming | None:
+        """Return the message without the parts that were accepted before; None if it was handled.
 
-        A part may have been accepted alone, or with fewer others, before a crash.
+        A part may have been accepted alone, or with fewer others, before a crash. A command that
+        has run, or that a `/stop` has withdrawn, is handled.
         """
-        parts = self.incoming.parts
+        parts = self.incoming.parts or (self.incoming,)
         names = [each.name for each in self.known(self.incoming)]
-        known = await self.context.fleet.edits.known(session, names) if parts else ()
+        known = await self.context.fleet.edits.known(session, names)
+        if all(each is not None and each.became == "-" for each in known):
+            return None
         new = [part for part, each in zip(parts, known, strict=True) if each is None]
         return Incoming.joined(new) if 0 < len(new) < len(parts) else self.incoming
 
@@ -215,8 +221,10 @@ class Arrival(Report):
         """
         withdrawn = 0
         for each in self.overtaken:
-            if self.session_of(access, each.incoming) == session:
-                known = self.known(each.incoming)
+            incoming = replace(each.incoming, chat=self.incoming.chat)
+            is_admitted = await access.verdict(incoming) is Verdict.ADMITTED
+            if is_admitted and self.session_of(access, incoming) == session:
+                known = self.known(incoming)
                 if any(await self.context.fleet.edits.note_handled(session, known, "-")):
                     each.cancel()
                     withdrawn += 1
@@ -290,8 +298,12 @@ class Arrival(Report):
         return f"{NO_TRANSCRIPTION} {how}".strip()
 
 
-def is_stop(incoming: Incoming) -> bool:
-    """Whether a message is the command `/stop`, which overtakes earlier messages."""
+def overtakes_as(incoming: Incoming) -> Literal["choice", "reaction", "stop"] | None:
+    """Return the kind of a report that overtakes earlier messages; None if it keeps its place."""
+    if incoming.choice is not None:
+        return "choice"
+    if incoming.reaction is not None:
+        return "reaction"
     command = commands.parse(incoming.text) if incoming.is_for_us else None
-    is_new = incoming.replaces is None and not incoming.files
-    return is_new and command is not None and command.name == "stop"
+    is_new = incoming.is_message and not incoming.files
+    return "stop" if is_new and command is not None and command.name == "stop" else None

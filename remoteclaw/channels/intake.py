@@ -15,7 +15,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remoteclaw.channels.arrival import Arrival, Overtaken, is_stop
+from remoteclaw.channels.arrival import Arrival, Overtaken, overtakes_as
 from remoteclaw.channels.changes import with_edits
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import (
@@ -115,17 +115,19 @@ class Intake:
 
         These are the messages of its conversation, and reports of a chat's new id. A choice, a
         reaction and a `/stop` overtake the messages of their conversation: a person waits for their
-        effect, and an earlier message may have a slow file.
+        effect, and an earlier message may have a slow file. They don't overtake their own kind.
         """
-        place, may_overtake = _place(incoming), is_stop(incoming)
-        may_overtake |= incoming.choice is not None or incoming.reaction is not None
-        overtaken = []
-        for message in earlier:
-            is_of_place = _place(message.incoming) == place
-            if message.incoming.moved_to is not None or (is_of_place and not may_overtake):
-                await asyncio.wait((message.task,))
-            elif is_of_place and message.incoming.is_message and not message.task.done():
-                overtaken.append(Overtaken(message.incoming, message.task.cancel))
+        place, kind = _place(incoming), overtakes_as(incoming)
+        of_place = [each for each in earlier if _place(each.incoming) == place]
+        waits_for = [each for each in of_place if kind in (None, overtakes_as(each.incoming))]
+        waits_for += [each for each in earlier if each.incoming.moved_to is not None]
+        for message in waits_for:
+            await asyncio.wait((message.task,))
+        overtaken = [
+            Overtaken(each.incoming, each.task.cancel)
+            for each in of_place
+            if each.incoming.is_message and not each.task.done()
+        ]
         return await self._handle(incoming, overtaken)
 
     async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:

@@ -36,8 +36,8 @@ async def _stop(call: CommandCall) -> CommandReply:
     count = await call.fleet.sessions.stop(call.session.sid, call=call.id)
     texts = []
     if call.withdrawn:
-        messages = "message was" if call.withdrawn == 1 else "messages were"
-        texts.append(f"{call.withdrawn} {messages} withdrawn before the agent got it.")
+        were, them = ("message was", "it") if call.withdrawn == 1 else ("messages were", "them")
+        texts.append(f"{call.withdrawn} {were} withdrawn before the agent got {them}.")
     if unsent:
         messages = "message" if unsent == 1 else "messages"
         texts.append(f"I drop what is not sent yet of my answer: {unsent} {messages}.")

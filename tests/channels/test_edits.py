@@ -412,3 +412,70 @@ async def test_a_mention_that_is_removed_withdraws_a_message_that_waits(
     await until_told(channel, "team", "heard show the table")
 
     assert asked(stack) == ["wait", "show the table"]
+
+
+async def test_the_second_of_two_stops_does_not_withdraw_the_first(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.platform.tell(stops="fetch before")
+    channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    for _ in range(2):
+        channel.platform.say("alice", "alice", "/stop")
+    channel.start()
+    await until_told(channel, "alice", "Nothing runs here.")
+
+    withdrawn = "1 message was withdrawn before the agent got it."
+    assert channel.texts("alice") == [withdrawn, "Nothing runs here."]
+
+
+async def test_a_withdrawn_command_does_not_run_after_a_crash(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(allow=["carol"])
+    await stack.start_worker()
+    process = channel.start()
+    channel.platform.say("alice", "alice", "remember this")
+    await until_told(channel, "alice", "heard remember this")
+    channel.platform.tell(stops="fetch before")
+    channel.platform.say("carol", "carol", "mine", files={"mine.txt": "her plan"})
+    channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    await eventually(lambda: len(channel.platform.did("held")) == 2)
+    channel.platform.say("alice", "alice", "/new")
+    channel.platform.say("alice", "alice", "/stop")
+    await until_told(channel, "alice", "2 messages were withdrawn")
+    process.kill()
+    process.wait()
+    channel.platform.tell()
+    channel.start()
+    channel.platform.say("alice", "alice", "the next one")
+    await until_told(channel, "alice", "heard the next one, knew remember this")
+
+
+async def test_a_stop_that_was_interrupted_by_a_crash_still_says_what_it_withdrew(
+    stack: Stack, channel: TestChannel
+) -> None:
+    proxy = await stack.proxied()
+    channel.platform.tell(stops="fetch before")
+    channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    failpoint = proxy.arm("stop", "before")
+    channel.platform.say("alice", "alice", "/stop")
+    process = channel.start(url=proxy.url)
+    await failpoint.wait()
+    process.kill()
+    process.wait()
+    failpoint.cut()
+    channel.start(url=proxy.url)
+    await until_told(channel, "alice", "1 message was withdrawn")
+
+
+async def test_a_stop_counts_only_messages_for_the_agent(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(groups={"team": {}})
+    channel.platform.tell(stops="fetch before")
+    channel.platform.say("team", "bo", "look", files={"plan.txt": "the plan"}, is_for_us=True)
+    channel.platform.say("team", "carol", "and lunch?", is_for_us=False)
+    channel.platform.say("team", "bot", "a feed", is_for_us=True, is_bot=True)
+    channel.platform.say("team", "bo", "/stop", is_for_us=True)
+    channel.start()
+    await until_told(channel, "team", "1 message was withdrawn before the agent got it.")

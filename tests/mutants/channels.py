@@ -420,9 +420,21 @@ MUTANTS = (
     ),
     Mutant(
         "a stop that withdraws a message of another conversation",
-        before="if self.session_of(access, each.incoming) == session:",
-        after="if True:",
+        before="if is_admitted and self.session_of(access, incoming) == session:",
+        after="if is_admitted:",
         test="test_a_stop_withdraws_no_message_of_another_conversation",
+    ),
+    Mutant(
+        "a stop that withdraws another stop",
+        before="if kind in (None, overtakes_as(each.incoming))",
+        after="if kind is None",
+        test="test_the_second_of_two_stops_does_not_withdraw_the_first",
+    ),
+    Mutant(
+        "a command that a stop has withdrawn and that runs after a crash",
+        before='if all(each is not None and each.became == "-" for each in known):',
+        after="if False:",
+        test="test_a_withdrawn_command_does_not_run_after_a_crash",
     ),
     Mutant(
         "an edit that is lost because its message was accepted before a crash",
@@ -655,8 +667,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message that overtakes an earlier one of its conversation",
-        before="(is_of_place and not may_overtake)",
-        after="False",
+        before="if kind in (None, overtakes_as(each.incoming))",
+        after="if False",
         test="test_a_slow_file_delays_only_its_own_conversation",
     ),
     Mutant(
