@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
@@ -296,14 +295,3 @@ class Arrival(Report):
         is_owner = access.is_owner(self.incoming)
         how = HOW_TO_TRANSCRIBE.format(channel=session.provider) if is_owner else ""
         return f"{NO_TRANSCRIPTION} {how}".strip()
-
-
-def overtakes_as(incoming: Incoming) -> Literal["choice", "reaction", "stop"] | None:
-    """Return the kind of a report that overtakes earlier messages; None if it keeps its place."""
-    if incoming.choice is not None:
-        return "choice"
-    if incoming.reaction is not None:
-        return "reaction"
-    command = commands.parse(incoming.text) if incoming.is_for_us else None
-    is_new = incoming.is_message and not incoming.files
-    return "stop" if is_new and command is not None and command.name == "stop" else None

@@ -13,10 +13,10 @@ the account is polled again from the same position, which also returns newer mes
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from remoteclaw.channels.arrival import Arrival, Overtaken, overtakes_as
+from remoteclaw.channels.arrival import Arrival, Overtaken
 from remoteclaw.channels.changes import with_edits
+from remoteclaw.channels.order import Handling, place_of, wait_for_earlier
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import (
     AccountRefused,
@@ -64,7 +64,7 @@ class Intake:
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         accounts = self._context.fleet.accounts
         position = await accounts.position(self._reader)
-        messages: list[_Message] = []
+        messages: list[Handling] = []
         """The messages since the position."""
         known: set[tuple[str, str]] = set()
         """The chats and ids of their parts."""
@@ -75,11 +75,11 @@ class Intake:
             known.update((each.chat, each.id) for each in new)
             for incoming in _acts(with_edits(new)):
                 task = tasks.create_task(self._handle_after([*messages], incoming))
-                messages.append(_Message(incoming, task))
+                messages.append(Handling(incoming, task))
             pending = [each.task for each in messages if not each.task.done()]
             if pending and (await asyncio.wait(pending, timeout=REPOLL_S))[1]:
                 continue
-            accepted = sum(each.is_accepted for each in messages)
+            accepted = sum(_is_accepted(each) for each in messages)
             skipped = len(messages) - accepted
             if batch.position != position:
                 await accounts.advance(
@@ -110,24 +110,9 @@ class Intake:
             await _pause(failures)
             failures += 1
 
-    async def _handle_after(self, earlier: Sequence["_Message"], incoming: Incoming) -> bool:
-        """Handle a message after the `earlier` ones that it must not overtake.
-
-        These are the messages of its conversation, and reports of a chat's new id. A choice, a
-        reaction and a `/stop` overtake the messages of their conversation: a person waits for their
-        effect, and an earlier message may have a slow file. They don't overtake their own kind.
-        """
-        place, kind = _place(incoming), overtakes_as(incoming)
-        of_place = [each for each in earlier if _place(each.incoming) == place]
-        waits_for = [each for each in of_place if kind in (None, overtakes_as(each.incoming))]
-        waits_for += [each for each in earlier if each.incoming.moved_to is not None]
-        for message in waits_for:
-            await asyncio.wait((message.task,))
-        overtaken = [
-            Overtaken(each.incoming, each.task.cancel)
-            for each in of_place
-            if each.incoming.is_message and not each.task.done()
-        ]
+    async def _handle_after(self, earlier: Sequence[Handling], incoming: Incoming) -> bool:
+        """Handle a message after the `earlier` ones that it must not overtake."""
+        overtaken = await wait_for_earlier(incoming, earlier)
         return await self._handle(incoming, overtaken)
 
     async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:
@@ -155,16 +140,9 @@ class Intake:
                 return not incoming.problem
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
-    incoming: Incoming
-    task: "asyncio.Task[bool]"
-    """Handles the message; returns False if it was skipped."""
-
-    @property
-    def is_accepted(self) -> bool:
-        """Whether the message was handled: neither skipped nor withdrawn by a `/stop`."""
-        return not self.task.cancelled() and self.task.result()
+def _is_accepted(handling: Handling) -> bool:
+    """Whether a message was handled: neither skipped nor withdrawn by a `/stop`."""
+    return not handling.task.cancelled() and handling.task.result()
 
 
 def _acts(reports: Sequence[Incoming]) -> list[Incoming]:
@@ -176,11 +154,11 @@ def _acts(reports: Sequence[Incoming]) -> list[Incoming]:
     acts: list[list[Incoming]] = []
     newest: dict[tuple[Place, str], list[Incoming]] = {}
     for each in reports:
-        act = newest.get((_place(each), each.sender))
+        act = newest.get((place_of(each), each.sender))
         if each.continues is not None and act is not None and _fits(act, each):
             act.append(each)
         else:
-            newest[_place(each), each.sender] = act = [each]
+            newest[place_of(each), each.sender] = act = [each]
             acts.append(act)
     return [*map(Incoming.joined, acts)]
 
@@ -190,10 +168,6 @@ def _fits(act: Sequence[Incoming], part: Incoming) -> bool:
     joined = Incoming.joined([*act, part])
     size = len(joined.text.encode(errors="replace"))
     return size <= MAX_TEXT_BYTES and len(joined.files) <= MAX_ATTACHMENTS
-
-
-def _place(incoming: Incoming) -> Place:
-    return Place(incoming.chat, incoming.thread)
 
 
 async def _pause(failures: int) -> None:

@@ -426,7 +426,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stop that withdraws another stop",
-        before="if kind in (None, overtakes_as(each.incoming))",
+        before="if kind in (None, _overtakes_as(each.incoming))",
         after="if kind is None",
         test="test_the_second_of_two_stops_does_not_withdraw_the_first",
     ),
@@ -667,7 +667,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that overtakes an earlier one of its conversation",
-        before="if kind in (None, overtakes_as(each.incoming))",
+        before="if kind in (None, _overtakes_as(each.incoming))",
         after="if False",
         test="test_a_slow_file_delays_only_its_own_conversation",
     ),

@@ -6,7 +6,7 @@ import time
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from remoteclaw.channels.arrival import Arrival
+from remoteclaw.channels.order import PostedReports
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.channels.webhook.incoming import PostedMessage
@@ -32,6 +32,7 @@ class WebhookDoor:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._rates: dict[str, RateLimiter] = {}
+        self._reports: dict[str, PostedReports] = {}
 
     async def take(self, request: Request) -> Response:
         """Accept a message. The response is sent once the message is stored."""
@@ -57,5 +58,6 @@ class WebhookDoor:
             account=account,
             rate=self._rates.setdefault(account, RateLimiter()),
         )
-        await Arrival(context, posted, posted.incoming()).handle()
+        reports = self._reports.setdefault(account, PostedReports())
+        await reports.handle(context, posted, posted.incoming())
         return JSONResponse({"ok": True})

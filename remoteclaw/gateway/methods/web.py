@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.channels.arrival import Arrival
+from remoteclaw.channels.order import PostedReports
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.report import TOO_MANY, InboundContext
 from remoteclaw.channels.web.profile import person_id
@@ -26,6 +26,7 @@ from remoteclaw.tools.base import NoParams
 _SEND_RATE = RateLimiter()
 #: Limits in the same way the messages that are shown in a chat before they are accepted.
 _SHOW_RATE = RateLimiter()
+_REPORTS = PostedReports()
 
 
 def _person_id(call: Call) -> str:
@@ -101,7 +102,7 @@ async def _send(call: Call, params: contract.PageSendParams) -> contract.WebSent
         account=DEFAULT_ACCOUNT,
         rate=_SEND_RATE,
     )
-    await Arrival(context, _StoredFiles(call.fleet.blobs, stored), incoming).handle()
+    await _REPORTS.handle(context, _StoredFiles(call.fleet.blobs, stored), incoming)
     return contract.WebSent(id=message_id)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -360,3 +361,60 @@ async def test_a_voice_message_to_the_webhook_is_transcribed(
         assert (await post(door, message("1", "", files=[voice])))[0] == 200
         messages = await eventually(lambda: receiver.messages[1:] and receiver.messages)
     assert messages[0]["text"] == "You said: one two"
+
+
+@pytest.fixture
+def recording(stack: Stack, receiver: Receiver, tmp_path: Path) -> Path:
+    """A pipe: a recording is being transcribed until the test writes its transcript there."""
+    pipe = tmp_path / "transcript"
+    os.mkfifo(pipe)
+    about = {"token": TOKEN, "url": receiver.url, "allow": ["ada"]}
+    transcribe = ["sh", "-c", f"cat {pipe}"]
+    stack.configure(channels={"webhook": {**about, "transcribe": transcribe}})
+    return pipe
+
+
+def transcriber(pipe: Path) -> int | None:
+    """Return the open end of the pipe; None unless a recording is being transcribed."""
+    with contextlib.suppress(OSError):
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    return None
+
+
+VOICE = {"name": "voice.mp3", "mimeType": "audio/mpeg", "content": ""}
+
+
+async def test_an_edit_waits_until_its_message_has_been_transcribed(
+    stack: Stack, recording: Path
+) -> None:
+    async with (
+        gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _),
+        asyncio.TaskGroup() as tasks,
+    ):
+        said = tasks.create_task(post(door, message("1", "paint it blue", files=[VOICE])))
+        heard = await eventually(lambda: transcriber(recording))
+        edit = message("2", "paint it red", replaces="1")
+        edited = tasks.create_task(post(door, edit))
+        status, _ = await post(door, message("3", "", replyTo="9", reaction="x"))
+        assert status == 200
+        os.write(heard, b"and hurry")
+        os.close(heard)
+    assert (await said, await edited) == ((200, {"ok": True}),) * 2
+    session = SessionKey("main", "webhook", "default", "ada", "ada")
+    edits = await stack.fleet.scripts.client.hvals(keys.edits(session.sid))
+    assert [b"paint it red" in each for each in edits] == [True]
+
+
+async def test_a_stop_withdraws_a_message_that_is_being_transcribed(
+    stack: Stack, receiver: Receiver, recording: Path
+) -> None:
+    async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _):
+        said = asyncio.create_task(post(door, message("1", "", files=[VOICE])))
+        heard = await eventually(lambda: transcriber(recording))
+        assert (await post(door, message("2", "/stop")))[0] == 200
+        os.close(heard)
+        assert await said == (200, {"ok": True})
+    with channel(stack):
+        (answer,) = await asyncio.to_thread(receiver.wait, 1)
+
+    assert answer["text"] == "1 message was withdrawn before the agent got it."

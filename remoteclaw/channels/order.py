@@ -1,0 +1,87 @@
+"""The order of reports: each waits for the earlier ones of its conversation, except what overtakes.
+
+A choice, a reaction and a `/stop` overtake messages: a person waits for their effect, and an
+earlier message may have a slow file. They don't overtake their own kind.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from remoteclaw import commands
+from remoteclaw.channels.arrival import Arrival, Overtaken
+from remoteclaw.channels.report import InboundContext
+from remoteclaw.protocols import FileSource, Incoming, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """A report and the task that handles it."""
+
+    incoming: Incoming
+    task: "asyncio.Task[bool]"
+    """Returns False if the report was skipped."""
+
+
+class PostedReports:
+    """The reports that are posted to this process and not handled yet, in order."""
+
+    def __init__(self) -> None:
+        self._handlings: list[Handling] = []
+
+    async def handle(self, context: InboundContext, source: FileSource, incoming: Incoming) -> None:
+        """Handle a report after the earlier ones; it may be withdrawn meanwhile.
+
+        Raises the errors of `Arrival.handle()`.
+        """
+
+        async def handle_after(earlier: Sequence[Handling]) -> bool:
+            overtaken = await wait_for_earlier(incoming, earlier)
+            await Arrival(context, source, incoming, overtaken).handle()
+            return True
+
+        task = asyncio.create_task(handle_after([*self._handlings]))
+        handling = Handling(incoming, task)
+        self._handlings.append(handling)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            task.cancel()
+            self._handlings.remove(handling)
+        if not task.cancelled():
+            task.result()
+
+
+async def wait_for_earlier(incoming: Incoming, earlier: Sequence[Handling]) -> list[Overtaken]:
+    """Wait for the `earlier` reports that a report must not overtake; return those that it does.
+
+    It waits for the reports of its conversation, and for those of a chat's new id.
+    """
+    place, kind = place_of(incoming), _overtakes_as(incoming)
+    of_place = [each for each in earlier if place_of(each.incoming) == place]
+    waits_for = [each for each in of_place if kind in (None, _overtakes_as(each.incoming))]
+    waits_for += [each for each in earlier if each.incoming.moved_to is not None]
+    for handling in waits_for:
+        await asyncio.wait((handling.task,))
+    return [
+        Overtaken(each.incoming, each.task.cancel)
+        for each in of_place
+        if each.incoming.is_message and not each.task.done()
+    ]
+
+
+def place_of(incoming: Incoming) -> Place:
+    """Return the chat and thread of a report."""
+    return Place(incoming.chat, incoming.thread)
+
+
+def _overtakes_as(incoming: Incoming) -> Literal["choice", "reaction", "stop"] | None:
+    """Return the kind of a report that overtakes messages; None if it keeps its place."""
+    if incoming.choice is not None:
+        return "choice"
+    if incoming.reaction is not None:
+        return "reaction"
+    command = commands.parse(incoming.text) if incoming.is_for_us else None
+    is_new = incoming.is_message and not incoming.files
+    return "stop" if is_new and command is not None and command.name == "stop" else None
