@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.config_change import carry_out
-from remoteclaw.config.approvals import OPERATOR, may_answer
+from remoteclaw.config.approvals import OPERATOR, may_answer, new_holders
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
@@ -63,6 +63,10 @@ FOR_OWNERS = "You may not answer that: owners of this installation decide about 
 #: The report of an allowed configuration change that another host has to make.
 SOON = "{answer} {host} makes the change in a moment."
 NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who may."
+NOT_ALONE = (
+    "You may not answer that: the turn also answers other people, so an owner decides for all of "
+    "you. Send your message again to be asked alone."
+)
 GONE = "There is no such request any more."
 ANSWERED_BEFORE = "It was answered before:"
 
@@ -100,7 +104,7 @@ async def answer_request(
     if request.is_plan and verdict == "deny" and words:
         verdict = "words"  # the agent has to change the plan, so even a late answer starts a turn
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
-        return AnswerOutcome(NOT_YOURS)
+        return AnswerOutcome(NOT_ALONE if by in request.people else NOT_YOURS)
     if request.change and not (is_owner or by == OPERATOR):
         return AnswerOutcome(FOR_OWNERS)
     if instructions := _instructions(request, verdict, words):
@@ -114,6 +118,7 @@ async def answer_request(
     is_done, state, answer = await fleet.asks.answer(
         request,
         answered,
+        holders=new_holders(request.session, request.people, is_owner=is_owner or by == OPERATOR),
         closing_text=_report(request, answered),
         entry_text=message_to_agent,
         message_id=message,

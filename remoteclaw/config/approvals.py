@@ -4,7 +4,7 @@ An answer is checked when it arrives, against the configuration of that moment, 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,11 +12,13 @@ from remoteclaw.config.model import ApprovalsConfig, Config
 from remoteclaw.config.tool_lists import most_specific, quoted
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import ChatPlace, SessionKey
+from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 from remoteclaw.profiles import profile_of
 
 #: The name of anyone who answers at the command line or through the gateway's admin methods.
 OPERATOR = "operator"
+#: Names that stand for all owners, and for a turn on nobody's behalf, among people as CHANNEL:ID.
+OWNERS, NOBODY = "owners", "nobody"
 #: How long a turn waits for an answer if no table has `hold_s`, in seconds.
 HOLD_S = 600
 
@@ -65,10 +67,12 @@ def approvals_of(config: Config, session: SessionKey) -> Approvals:
     return replace(approvals, chat=None) if approvals.chat == session.place else approvals
 
 
-def can_be_asked(config: Config, session: SessionKey) -> bool:
-    """Whether any person may answer the requests in a conversation."""
+def can_be_asked(config: Config, session: SessionKey, people: Collection[str]) -> bool:
+    """Whether any person may answer the requests of a turn; `people` are those it works for."""
     who = approvals_of(config, session).who
-    if who != "owners":
+    if who == "sender" and len(people) == 1:
+        return True
+    if not isinstance(who, str):
         return bool(who)
     has_owners = any(settings.owners for settings in config.channels.values())
     anyone = f"{profile_of(session.provider).owner_prefix or ''}-"
@@ -89,9 +93,37 @@ def may_answer(
         case "owners":
             return is_owner
         case "sender":
-            return is_owner or who in people
+            # A turn has only the rights that all its people have: nobody answers for others.
+            return is_owner or set(people) == {who}
         case named:
             return who in named
+
+
+def permission_holders(
+    config: Config, session: SessionKey, people: Collection[str]
+) -> Sequence[Sequence[str]]:
+    """Return the people of a turn to whom permissions of its conversation must have been given.
+
+    Each element is one of `people`, with the names under which a permission may be kept for that
+    person. In a conversation of one person, all permissions are for that person.
+    """
+    if not session.is_shared:
+        return [[EVERYONE]]
+    return [
+        [each, OWNERS] if is_owned_by(config, *each.split(":", 1)) else [each]
+        for each in people or [NOBODY]
+    ]
+
+
+def new_holders(session: SessionKey, people: Collection[str], *, is_owner: bool) -> Sequence[str]:
+    """Return the names under which a permission for the conversation is kept.
+
+    It is for the `people` of the turn that asked. A permission that an owner gives, who `is_owner`,
+    is for all owners as well.
+    """
+    if not session.is_shared:
+        return [EVERYONE]
+    return [*(people or [NOBODY]), *([OWNERS] if is_owner else [])]
 
 
 def check_chats(config: Config) -> None:

@@ -127,6 +127,7 @@ class Asks:
         request: Request,
         answered: RequestAnswer,
         *,
+        holders: Sequence[str],
         closing_text: str,
         entry_text: str,
         message_id: str = "",
@@ -137,6 +138,7 @@ class Asks:
         longer, an entry with `entry_text` wakes the session, on behalf of the people for whom the
         turn worked. A request for a change of the configuration becomes `answered`; when the change
         was made or refused, `close_change()` closes it.
+        A permission for the conversation is kept for each of `holders`.
         `message_id` is the platform's id of the message that answers; empty if none does.
         The caller checks whether the person may answer. Repeating the same answer is harmless.
         """
@@ -168,6 +170,7 @@ class Asks:
                 "words": closing_text,
                 "bell": keys.bell(session.sid),
                 **_entry_args(request, entry_text),
+                "holders": holders,
             },
             deadline=boottime() + APPEND_S,
         )
@@ -219,14 +222,14 @@ class Asks:
         Each has `tool`, `what` is allowed, the `name` of the person who allowed it, and `at_ms`.
         """
         rules = await self._scripts.call(self._scripts.client.hvals, keys.rules(sid))
-        return [orjson.loads(text) for text in rules]
+        return [orjson.loads(text) for text in dict.fromkeys(rules)]  # several people may have one
 
     async def forget_rules(self, sid: str) -> int:
         """Revoke the permissions of a session's conversation; return the number of them."""
         client = self._scripts.client
-        count = await self._scripts.call(client.hlen, keys.rules(sid))
+        count = len(await self.rules(sid))
         await self._scripts.call(client.delete, keys.rules(sid))
-        return int(count)
+        return count
 
     async def expire_due(self) -> int:
         """Let requests whose time is over lapse or expire, at most 100; return the number."""

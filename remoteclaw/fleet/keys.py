@@ -350,8 +350,8 @@ def asks_shown_in(chat: ChatPlace) -> str:
 
 
 def rules(sid: str) -> str:
-    """Hash: the permissions that people have given for the session's conversation, by rule, as
-    JSON; until the conversation ends."""
+    """Hash: the permissions that people have given for the session's conversation, by rule and by
+    the person for whom, as JSON; until the conversation ends."""
     return f"rc:rules:{{{sid}}}"
 
 

@@ -1,5 +1,6 @@
 """The requests to people of a running turn."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -40,6 +41,7 @@ class TurnAsks:
         self,
         request: Request,
         *,
+        holders: Sequence[Sequence[str]],
         digest: str,
         rule: str,
         is_edit: bool = False,
@@ -50,9 +52,10 @@ class TurnAsks:
     ) -> tuple[Literal["open", "allowed", "again", "full"], str]:
         """Store a request and send its card, unless the action is already allowed.
 
-        `digest` identifies the exact action. `rule` is the rule that allows it for the whole
-        conversation; a change of files (`is_edit`) may also have been allowed with a plan. Returns
-        the result and a detail:
+        `holders` are the people of the turn, each with the names under which permissions for that
+        person are kept. `digest` identifies the exact action. `rule` is the rule that allows it for
+        the whole conversation; a change of files (`is_edit`) may also have been allowed with a
+        plan. Returns the result and a detail:
 
         - "open" and the id of the request, which may be one of an earlier attempt;
         - "allowed" and the earlier answer, as JSON;
@@ -74,6 +77,7 @@ class TurnAsks:
                 "is_harmless": request.is_question or request.is_plan,
                 "is_again": is_again,
                 "hold_ms": hold_ms,
+                "holders": ["\n".join(names) for names in holders],
             },
         )
         return result.decode(), detail.decode()

@@ -9,12 +9,13 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
-from remoteclaw.config.approvals import approvals_of, can_be_asked
+from remoteclaw.config.approvals import approvals_of, can_be_asked, permission_holders
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
@@ -24,7 +25,7 @@ from remoteclaw.fleet.request import Request, RequestAnswer, new_id
 from remoteclaw.fleet.request_card import ShownCard, make_card, other_chat_note
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.host.terminal import fenced
-from remoteclaw.messages import Turn, people_of
+from remoteclaw.messages import Entry, Turn, people_of
 from remoteclaw.protocols import Decision
 
 #: After this many denials of a tool in a turn, further requests for it are denied without asking.
@@ -73,15 +74,17 @@ class Permissions:
         files: SessionFiles,
         *,
         abort: asyncio.Event,
+        joined: Callable[[], Sequence[Entry]],
         explains_denial: bool,
     ) -> None:
-        """Setting `abort` stops the turn.
+        """Setting `abort` stops the turn. `joined` returns the messages that have joined it.
 
         An agent that `explains_denial` receives the reason together with a denial.
         """
         self._explains_denial = explains_denial
         self._lease = lease
         self._turn = turn
+        self._joined = joined
         self._config = config
         self._files = files
         self._approvals = approvals_of(config, lease.session)
@@ -102,7 +105,12 @@ class Permissions:
     def can_ask(self) -> bool:
         """Whether people can be asked, in the chat that the turn replies to."""
         is_in_chat = self._turn.entries[-1].deliver == "channel"
-        return is_in_chat and can_be_asked(self._config, self._lease.session)
+        return is_in_chat and can_be_asked(self._config, self._lease.session, self._people)
+
+    @property
+    def _people(self) -> Sequence[str]:
+        """The people for whom the turn works."""
+        return people_of((*self._turn.entries, *self._joined()))
 
     @property
     def waiting_notice(self) -> str:
@@ -188,7 +196,7 @@ class Permissions:
             where=event.workspace,
             deliver=self._turn.entries[-1].deliver,
             chat=self._approvals.chat,
-            people=people_of(self._turn.entries),
+            people=self._people,
             is_question=question is not None,
             choices=[label for label, _ in question.choices] if question else (),
             is_multiple=question is not None and question.is_multiple,
@@ -227,6 +235,7 @@ class Permissions:
         while True:
             verdict, name = await self._asks.ask(
                 request,
+                holders=permission_holders(self._config, request.session, request.people),
                 digest=digest,
                 rule=rule,
                 is_edit=is_edit,

@@ -40,6 +40,11 @@ class Steering:
         """Note that new entries may have arrived."""
         self._may_have_entries.set()
 
+    @property
+    def joined(self) -> tuple[Entry, ...]:
+        """The messages that have joined the turn."""
+        return tuple(self._taken)
+
     def taken(self, ids: Sequence[str]) -> tuple[Entry, ...]:
         """Return the newcomers with these ids."""
         return tuple(entry for entry in self._taken if entry.id in ids)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
-from remoteclaw.config.approvals import approvals_of, can_be_asked
+from remoteclaw.config.approvals import approvals_of, can_be_asked, permission_holders
 from remoteclaw.config.model import Config
 from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import Fleet
@@ -68,7 +68,7 @@ class TerminalAsks:
     async def _ask(self, name: str, event: PermissionEvent) -> str:
         """Ask people; return the state of `TurnAsks.ask()`, or "nobody" if no one can be asked."""
         config, session, place = self._config(), self._held.session, self._held.place
-        if not can_be_asked(config, session):
+        if not can_be_asked(config, session, place.people):
             return "nobody"
         event = as_shown(replace(event, workspace=place.cwd), Scrubber(secrets_of(config)))
         request = Request(
@@ -85,6 +85,7 @@ class TerminalAsks:
         text = request_text(request, about=other_chat_note(request, ()), is_again=False)
         state, _ = await self._asks.ask(
             request,
+            holders=permission_holders(config, session, place.people),
             digest=name,
             rule=rule_of(event),
             is_again=False,

@@ -211,6 +211,7 @@ class TurnRunner:
             self._config,
             bridge.files,
             abort=attempt.abort,
+            joined=lambda: attempt.steering.joined if attempt.steering else (),
             explains_denial=bridge.explains_denial,
         )
         if permissions.can_ask:

@@ -75,7 +75,9 @@ def test_the_narrowest_table_decides_each_setting(home: Home) -> None:
         Approvals(who="sender", hold_s=60, chat=None),
         Approvals(who=("telegram:8",), hold_s=60, chat=topic),
     ]
-    assert [can_be_asked(config, place) for place in approvals] == [True] * 4 + [False, True, True]
+    people = ("telegram:8",)
+    asked = [can_be_asked(config, place, people) for place in approvals]
+    assert asked == [True] * 4 + [False, True, True]
     assert approvals_of(Config(), session("8")) == Approvals()
 
 
@@ -83,7 +85,7 @@ def test_without_settings_requests_can_be_answered_on_the_page() -> None:
     """A user of the page with the scope admin is an owner."""
     page, telegram = session("admin.ada", channel="web"), session("8")
 
-    assert [can_be_asked(Config(), place) for place in (page, telegram)] == [True, False]
+    assert [can_be_asked(Config(), place, ()) for place in (page, telegram)] == [True, False]
 
 
 def test_each_conversation_has_its_own_approvers(home: Home) -> None:

@@ -445,7 +445,7 @@ async def test_a_lost_reply_to_made_reports_the_change_once(lossy: tuple[Fleet, 
     args = request_args(request, None, keep_ms=0)
     await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
     answer = RequestAnswer(verdict="once", by="operator", name="", at_ms=1)
-    await fleet.asks.answer(request, answer, closing_text="", entry_text="Go on.")
+    await fleet.asks.answer(request, answer, holders=["*"], closing_text="", entry_text="Go on.")
     assert [one.id for one in await fleet.asks.answered_changes()] == [request.id]
     lost = lose(proxy, "close_change")
 

@@ -214,7 +214,9 @@ async def allowed_but_not_made(stack: Stack) -> Request:
     await ask(stack)
     (request,) = await stack.fleet.asks.waiting()
     answer = RequestAnswer(verdict="once", by="test:alice", name="alice", at_ms=1)
-    await stack.fleet.asks.answer(request, answer, closing_text="", entry_text="Go on.")
+    await stack.fleet.asks.answer(
+        request, answer, holders=["*"], closing_text="", entry_text="Go on."
+    )
     return await stack.fleet.asks.named(request.id)
 
 

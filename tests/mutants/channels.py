@@ -679,7 +679,7 @@ MUTANTS = (
     ),
     Mutant(
         "a group's first message under its new id that is lost",
-        before="message.incoming.moved_to is not None or",
+        before="waits_for += [each for each in earlier if each.incoming.moved_to is not None]",
         after="",
         test="test_a_message_under_a_groups_new_id_is_read_after_the_change_of_id",
     ),

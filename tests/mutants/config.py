@@ -251,4 +251,16 @@ MUTANTS = (
         after="if False:",
         test="test_a_branch_may_only_read_and_only_what_its_parent_may_read",
     ),
+    Mutant(
+        "a sender who answers for the other people of a turn",
+        before="return is_owner or set(people) == {who}",
+        after="return is_owner or who in people",
+        test="test_a_batch_needs_a_permission_of_each_of_its_people",
+    ),
+    Mutant(
+        "a permission for owners that serves a guest",
+        before='[each, OWNERS] if is_owned_by(config, *each.split(":", 1)) else [each]',
+        after="[each, OWNERS]",
+        test="test_a_permission_holds_only_for_the_person_for_whom_it_was_given",
+    ),
 )

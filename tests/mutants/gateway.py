@@ -216,8 +216,8 @@ MUTANTS = (
     ),
     Mutant(
         "a request in a chat in which nobody can be asked",
-        before='if request.deliver != "channel" or not can_be_asked(call.config, session):',
-        after="if False:",
+        before="or not can_be_asked(call.config, session, request.people):",
+        after="and False:",
         test="test_an_operator_is_asked_if_no_chat_is",
     ),
     Mutant(

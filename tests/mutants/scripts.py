@@ -176,6 +176,19 @@ MUTANTS = (
         test="test_a_message_withdrawn_just_before_its_turn_stays_dropped",
     ),
     Mutant(
+        "a permission for the conversation that serves other people",
+        before="for _, holder in ipairs(args.holders) do rule = permission_for(holder)",
+        after="for _, holder in ipairs(args.holders) do\n  rule = rule or permission_for(holder)",
+        test="test_a_batch_needs_a_permission_of_each_of_its_people",
+        within="ask",
+    ),
+    Mutant(
+        "a late permission that serves other people",
+        before="and is_for_all(granted_to) then",
+        after="then",
+        test="test_a_permission_holds_only_for_the_person_for_whom_it_was_given",
+    ),
+    Mutant(
         "an aside that is put to the agent a third time",
         before="if tries >= MAX_TRIES then return nil end",
         after="",
@@ -816,8 +829,8 @@ MUTANTS = (
     ),
     Mutant(
         "a batch with messages from before and after a stop",
-        before="up_to_stop(args.entry_ids, stop)",
-        after="args.entry_ids",
+        before="up_to_stop(planned, stop)",
+        after="planned",
         test="test_stopped_messages_do_not_run_with_messages_sent_after_the_stop",
     ),
     Mutant(

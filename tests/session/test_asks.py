@@ -12,7 +12,7 @@ from remoteclaw import commands
 from remoteclaw.bridge import Hooks
 from remoteclaw.commands import CommandCall
 from remoteclaw.commands.allow_deny import TAKEN_BACK, allow, answer_by_message
-from remoteclaw.commands.answers import ENDED, NOT_YOURS
+from remoteclaw.commands.answers import ENDED, NOT_ALONE, NOT_YOURS
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.events import PermissionEvent
@@ -37,7 +37,7 @@ from tests.support.asks import (
 from tests.support.bridges import acp_script
 from tests.support.conversations import drain
 from tests.support.leases import begun
-from tests.support.stack import Stack, said
+from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
 OWNER, GUEST = "alice", "bob"
@@ -165,6 +165,66 @@ async def test_a_command_allowed_for_the_conversation_is_asked_once_per_conversa
     await answered(agent, await open_request(agent), "deny")
     await task
     assert "touch x no" in said(await agent.outcome(accepted))
+
+
+async def in_group(stack: Stack, text: str, sender: str) -> tuple[Accepted, "asyncio.Task[None]"]:
+    """Run the agent on a message of a group that shares a conversation."""
+    written = message(text, from_=sender, channel_id="team", chat_kind="group")
+    accepted = await stack.fleet.inbound.append(written, agent="main", is_shared=True)
+    return accepted, drain(stack, accepted)
+
+
+@pytest.mark.parametrize("grant", ["conversation", "late"])
+async def test_a_permission_holds_only_for_the_person_for_whom_it_was_given(
+    agent: Stack, grant: str
+) -> None:
+    """An owner allows something in a turn of her own: a guest of the group is asked for again."""
+    agent.configure(agent.agent, approvals={"hold_s": 5})
+    first, task = await in_group(agent, "touch x", OWNER)
+    request = await open_request(agent)
+    if grant == "late":
+        await sooner(agent, request)
+        await task
+    await answered(agent, request, "once" if grant == "late" else "conversation")
+    await task
+    if grant == "late":  # the entry that wakes the session waits, so the guest's turn comes first
+        client: Any = agent.fleet.scripts.client
+        await client.xtrim(keys.inbound(first.session.sid), maxlen=0, approximate=False)
+
+    guests, task = await in_group(agent, "touch x", GUEST)
+    second = await open_request(agent)
+    assert second.people == [f"test:{GUEST}"]
+    await answered(agent, second, "conversation")
+    await task
+    assert "touch x yes" in said(await agent.outcome(guests))
+
+    for sender in (OWNER, GUEST):  # what an owner allows for anybody is allowed for owners
+        accepted, task = await in_group(agent, "touch x", sender)
+        await task
+        assert "touch x yes" in said(await agent.outcome(accepted))
+
+
+async def test_a_batch_needs_a_permission_of_each_of_its_people(agent: Stack) -> None:
+    agent.configure(
+        agent.agent,
+        queue={"mode": "collect", "debounce_ms": 0, "cap": 0},
+        approvals={"who": "sender"},
+    )
+    _, task = await in_group(agent, "touch x", GUEST)
+    request = await open_request(agent)
+    await answered(agent, request, "conversation", by=GUEST)
+    await task
+
+    for sender in (GUEST, OWNER, "carol"):
+        written = message("touch x", from_=sender, channel_id="team", chat_kind="group")
+        accepted = await agent.fleet.inbound.append(written, agent="main", is_shared=True)
+    task = drain(agent, accepted)
+    both = await open_request(agent)
+    assert set(both.people) == {f"test:{GUEST}", f"test:{OWNER}", "test:carol"}
+    assert await answered(agent, both, "once", by=GUEST) == NOT_ALONE
+    assert await answered(agent, both, "once", by="dave") == NOT_YOURS
+    await answered(agent, both, "once", by=OWNER)
+    await task
 
 
 async def test_a_late_answer_wakes_the_session_and_grants_the_command_once(agent: Stack) -> None:
@@ -595,7 +655,7 @@ async def test_a_request_that_is_retracted_while_it_is_stored_does_not_stay_open
     turn = Turn(session=accepted.session, entries=(entry,))
     files = SessionFiles(fleet.blobs, lease)
     permissions = Permissions(
-        lease, turn, config, files, abort=asyncio.Event(), explains_denial=False
+        lease, turn, config, files, abort=asyncio.Event(), joined=tuple, explains_denial=False
     )
     failpoint = proxy.arm("ask", "after")
     event = PermissionEvent("r", "Bash", {"command": "touch x"}, description="touch x")
@@ -656,9 +716,8 @@ async def test_a_grant_applies_only_to_the_same_digest_or_rule(stack: Stack) -> 
 
     async def ask(asks: TurnAsks, id_: str, *, digest: str, rule: str = "-") -> tuple[str, str]:
         other = replace(request, id=id_)
-        return await asks.ask(
-            other, digest=digest, rule=rule, is_again=False, hold_ms=1, keep_ms=1, shown=None
-        )
+        about: Any = {"is_again": False, "hold_ms": 1, "keep_ms": 1, "shown": None}
+        return await asks.ask(other, holders=[["*"]], digest=digest, rule=rule, **about)
 
     await answered(stack, request, "once")
     asks = await next_attempt()
@@ -818,8 +877,9 @@ async def test_a_worker_without_its_lease_can_neither_make_nor_read_requests(sta
     for epoch, turn in ((str(int(lease.epoch) - 1), accepted.entry_id), (lease.epoch, "1-0")):
         lost = TurnAsks(replace(lease, epoch=epoch), turn)
         other = replace(request, id="another2")
+        about: Any = {"is_again": False, "hold_ms": 1, "keep_ms": 1, "shown": None}
         for step in (
-            lost.ask(other, digest="", rule="", is_again=False, hold_ms=1, keep_ms=1, shown=None),
+            lost.ask(other, holders=(), digest="", rule="", **about),
             lost.take(request.id, is_heard=False),
             lost.unreported_denials(),
         ):

@@ -87,7 +87,7 @@ async def program(directory: Path) -> AsyncIterator[Program]:
 async def answer(fleet: Fleet, request: Request, verdict: Verdict, words: str = "") -> None:
     given = RequestAnswer(verdict=verdict, by="test:alice", name="Alice", at_ms=1, words=words)
     counts, _, _ = await fleet.asks.answer(
-        request, given, closing_text="Answered.", entry_text="Go on."
+        request, given, holders=["*"], closing_text="Answered.", entry_text="Go on."
     )
     assert counts
 

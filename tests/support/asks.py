@@ -160,6 +160,7 @@ async def put_in(
     )
     told = await asks.ask(
         request,
+        holders=[["*"]],
         digest=request.id,
         rule=request.id,
         is_again=False,

@@ -7,6 +7,9 @@
 -- and conversations. Once it is answered, any process that has the host's file carries it out.
 -- The keys of requests can't be given to a script, because only the script knows which requests exist.
 
+-- The field of a permission for the conversation: each is for one person, or for a group of people with a name.
+local function rule_of(rule, holder) return rule .. '\n' .. holder end
+
 local ASKS = 'rc:asks'
 -- A lapsed request can be answered, and a granted one passes, for this time, in milliseconds.
 local VALID_MS, GRANT_MS = 24 * HOUR_MS, HOUR_MS

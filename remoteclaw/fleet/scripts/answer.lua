@@ -2,10 +2,12 @@
 -- once later, and an entry wakes the session. A change of the configuration is only answered here: close_change.lua closes it.
 -- uses: replies, asks, entries
 -- keys: ask, asks, changes, state, inbound, active, sessions, rules, grants, unreported_denials
--- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell
+-- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell,
+--   holders*
 --   by: the person and the answer as one name, which identifies a repetition
 --   message: the platform's id of the message that answers, if one does
---   remembered: the permission for the conversation, as JSON; words: the new text of the messages that show the request
+--   remembered: the permission for the conversation, as JSON; holders: the people for whom it is
+--   words: the new text of the messages that show the request
 -- → done|late, state, answer as JSON, queue if a hint is due, else nothing
 local state, turn, digest, rule, until_ms, by, before = unpack(redis.call('HMGET', keys.ask, 'state', 'turn', 'digest',
   'rule', 'until_ms', 'by', 'answer'))
@@ -22,10 +24,12 @@ if (state == 'lapsed' or turn == '') and tonumber(until_ms) <= now then
   return {'late', 'expired', '', ''}
 end
 redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now,
-  'message', args.message)
+  'message', args.message, 'holders', table.concat(args.holders, '\n'))
 keep_ask(keys.ask)
 if args.verdict == 'conversation' or args.verdict == 'edits' then
-  redis.call('HSET', keys.rules, args.verdict == 'edits' and 'edits' or rule, args.remembered)
+  for _, holder in ipairs(args.holders) do
+    redis.call('HSET', keys.rules, rule_of(args.verdict == 'edits' and 'edits' or rule, holder), args.remembered)
+  end
   redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
 end
 if turn ~= '' and args.verdict == 'deny' and cjson.decode(args.answer).words ~= '' then

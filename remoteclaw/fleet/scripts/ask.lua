@@ -5,7 +5,8 @@
 -- uses: replies, asks
 -- keys: state, replies?, here?, ask, asks, session_asks, rules, grants, file?
 -- args: epoch, turn, id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, max_open,
---   max_total, card?, closing?, here_card?, here_closing?, unreached?
+--   max_total, card?, closing?, here_card?, here_closing?, unreached?, holders*
+--   holders: the people of the turn, each with the names under which permissions for that person are kept, a line each
 --   here: the conversation's reply stream, if another chat shows the request; here_card: the notice of that for the
 --   conversation; unreached: the notice that the other chat can't be reached
 --   is_edit: whether the call changes files, which may have been allowed with a plan
@@ -17,17 +18,40 @@ if fence then return fence end
 local turn, attempt = args.turn, redis.call('HGET', keys.state, 'attempt')
 if redis.call('EXISTS', keys.ask) == 1 then return {'open', args.id} end  -- a repeated call
 local now = now_ms()
-local rule = redis.call('HGET', keys.rules, args.rule) or
-  (args.is_edit == '1' and redis.call('HGET', keys.rules, 'edits'))
+-- The permission of the conversation that allows the call for one of the turn's people, or nothing.
+local function permission_for(holder)
+  for name in string.gmatch(holder, '[^\n]+') do
+    local found = redis.call('HGET', keys.rules, rule_of(args.rule, name)) or
+      (args.is_edit == '1' and redis.call('HGET', keys.rules, rule_of('edits', name)))
+    if found then return found end
+  end
+end
+local rule
+for _, holder in ipairs(args.holders) do
+  rule = permission_for(holder)
+  if not rule then break end
+end
 if rule then
   redis.call('PEXPIRE', keys.rules, args.keep_ms)
   return {'allowed', rule}
 end
+-- Whether all people of the turn are among those to whom a call was granted.
+local function is_for_all(granted_to)
+  local names = {}
+  for name in string.gmatch(granted_to or '', '[^\n]+') do names[name] = true end
+  for _, holder in ipairs(args.holders) do
+    local is_for_one = false
+    for name in string.gmatch(holder, '[^\n]+') do is_for_one = is_for_one or names[name] end
+    if not is_for_one then return false end
+  end
+  return true
+end
 local granted = redis.call('HGET', keys.grants, args.digest)
 if granted then
   local ask = 'rc:ask:' .. granted
-  local state, until_ms, used_by, answer = unpack(redis.call('HMGET', ask, 'state', 'until_ms', 'used_by', 'answer'))
-  if state == 'granted' and tonumber(until_ms) > now then
+  local state, until_ms, used_by, answer, granted_to = unpack(redis.call('HMGET', ask, 'state', 'until_ms', 'used_by',
+    'answer', 'holders'))
+  if state == 'granted' and tonumber(until_ms) > now and is_for_all(granted_to) then
     redis.call('HSET', ask, 'used_by', args.id, 'given_turn', turn, 'given', attempt)
     close_ask(granted, 'used')
     return {'allowed', answer}

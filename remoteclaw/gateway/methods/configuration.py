@@ -239,7 +239,7 @@ def _card_of(call: Call, request: Request) -> ShownCard | None:
     """Return the card that asks people in the chat; None if only operators can answer."""
     assert request.change, "the request is for a change"
     session, entries = request.session, call.turn.entries
-    if request.deliver != "channel" or not can_be_asked(call.config, session):
+    if request.deliver != "channel" or not can_be_asked(call.config, session, request.people):
         return None
     needs = ", ".join(request.change.needs_restart)
     about = other_chat_note(request, entries)
