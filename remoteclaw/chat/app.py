@@ -107,12 +107,15 @@ class Chat:
                 history=self._history,
                 features=self._features,
             )
+            refused: RemoteClawError | None = None
             try:
                 await self._chat()
             except* RemoteClawError as group:
-                raise first_of(group) from None
+                refused = first_of(group)
             finally:
                 self._print()
+            if refused:
+                raise refused
 
     async def _chat(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -91,13 +91,16 @@ class ChatClient:
         Raises `GatewayMissing` if no gateway answers, and `GatewayRefused` if the gateway refuses
         the token, the agent or the session.
         """
+        refused: RemoteClawError | None = None
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._link.run(connect_s=CONNECT_S))
                 await self._is_open.wait()
                 await self._show_events()
         except* RemoteClawError as group:
-            raise first_of(group) from None
+            refused = first_of(group)
+        if refused:
+            raise refused
 
     async def opened(self) -> None:
         """Wait until the gateway has opened the chat."""

@@ -70,20 +70,40 @@ class ErrorLineGroup(click.Group):
         """Run a command, and print an error as one line on standard error."""
         try:
             return super().invoke(ctx)
-        except* RemoteClawError as errors:
-            _exit_with_error(str(first_of(errors)))
-        except* (click.ClickException, click.exceptions.Exit, click.Abort) as errors:
-            raise _on_one_line(first_of(errors)) from None
-        except* KeyboardInterrupt:
-            sys.exit(130)
-        except* BrokenPipeError:
-            sys.exit(0)  # the reader, such as `head`, has stopped reading
-        except* Exception as errors:  # noqa: BLE001 - nothing above this catches it
-            what = one_line(repr(first_of(errors)), max_chars=MAX_ERROR_CHARS)
-            advice = _save_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
-            _exit_with_error(f"An unexpected error, {what}: {advice}")
+        except BaseException as error:  # noqa: BLE001 - nothing above this catches it
+            _exit_for(error, f"{ctx.command_path} {ctx.invoked_subcommand}")
         finally:
             _flush()
+
+
+def _exit_for(error: BaseException, command: str) -> NoReturn:
+    """Exit for an error, or for an exception group with an error; print one line about it.
+
+    This is no `except*` block: before Python 3.11.4, an exit from such a block becomes part of an
+    exception group, which the interpreter prints with a traceback.
+    """
+    match _cause_of(error):
+        case RemoteClawError() as expected:
+            _exit_with_error(str(expected))
+        case click.ClickException() | click.exceptions.Exit() | click.Abort() as of_click:
+            raise _on_one_line(of_click) from None
+        case KeyboardInterrupt():
+            sys.exit(130)
+        case BrokenPipeError():
+            sys.exit(0)  # the reader, such as `head`, has stopped reading
+        case Exception() as unexpected:
+            what = one_line(repr(unexpected), max_chars=MAX_ERROR_CHARS)
+            _exit_with_error(f"An unexpected error, {what}: {_save_traceback(error, command)}")
+        case exiting:
+            raise exiting
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return an error itself; of a group, the first `RemoteClawError`, or else the first error."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    expected = error.subgroup(RemoteClawError)
+    return first_of(expected) if expected else first_of(error)
 
 
 def _exit_with_error(text: str) -> NoReturn:

@@ -54,7 +54,8 @@ class Subscriptions:
             try:
                 await self._listen()
             except* (exceptions.RedisError, OSError):
-                await asyncio.sleep(RECONNECT_S)
+                pass
+            await asyncio.sleep(RECONNECT_S)
 
     async def _listen(self) -> None:
         """Listen until the connection is lost, with one task that reads and one that subscribes."""

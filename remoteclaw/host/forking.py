@@ -272,7 +272,11 @@ def _set_up(env: Mapping[str, str], directory: str, descriptors: Sequence[int]) 
 
 
 def _rename(name: str) -> None:
-    """Give this process a name in `top`, if the system allows it."""
+    """Give this process a name in `top`, if the system allows it.
+
+    The name has no space: from Python 3.12 on, `os.fork()` splits /proc/self/stat at spaces to
+    count threads, and would take the process's nice value for their number.
+    """
     with contextlib.suppress(OSError):
         _COMM.write_text(name)
 
@@ -288,7 +292,7 @@ def _import_all(modules: Sequence[str]) -> None:
 
 def _serve_and_run(orders: int) -> None:
     """Serve orders; in a fork, run its program."""
-    _rename("fork server")
+    _rename("fork-server")
     sys.argv = _serve(socket.socket(fileno=orders))
     if sys.argv:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -191,11 +191,12 @@ async def test_an_agent_that_is_not_installed_is_reported(home: Home) -> None:
 
 
 async def test_a_missing_workspace_is_reported(home: Home) -> None:
-    async with demo_bridge(home, workspace="/nonexistent") as (bridge, _, _):
+    missing = f"{home.path}/missing"
+    async with demo_bridge(home, workspace=missing) as (bridge, _, _):
         result = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.NOT_INSTALLED
-    assert "The workspace /nonexistent is not there" in (result.error or "")
+    assert f"The workspace {missing} is not there" in (result.error or "")
 
 
 async def test_a_conversation_that_the_agent_has_lost_is_removed_from_the_session_map(

@@ -196,7 +196,7 @@ async def test_wrong_usage_has_its_own_exit_status(stack: Stack) -> None:
 def test_forked_commands_of_these_tests_behave_like_started_ones(
     directory: Path, arguments: list[str]
 ) -> None:
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "REMOTECLAW_HOME": str(directory)}
+    env = {"PATH": os.environ["PATH"], "HOME": "/proc/nobody", "REMOTECLAW_HOME": str(directory)}
     executed = subprocess.run(
         [REMOTECLAW, *arguments], env=env, capture_output=True, text=True, input="", check=False
     )
@@ -241,10 +241,11 @@ def test_reading_commands_do_not_create_a_state_directory(
 
 
 def test_an_unreachable_redis_is_reported_without_its_password(directory: Path) -> None:
-    url = "redis://127.0.0.1:1?password=hush"
+    env = {"REMOTECLAW__REDIS__URL": "redis://127.0.0.1:1?password=hush"}
+    env["REMOTECLAW__GATEWAY__PORT"] = "0"
 
     for command in ("up", "status", "worker"):
-        result = without_stack(directory, command, REMOTECLAW__REDIS__URL=url)
+        result = without_stack(directory, command, **env)
         assert result.returncode == 1
         assert result.stderr == (
             "remoteclaw: The Redis at redis://127.0.0.1:1 can't be reached (Connection refused): "

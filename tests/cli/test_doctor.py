@@ -53,7 +53,9 @@ def test_doctor_and_config_validate_check_hooks(directory: Path) -> None:
     (directory / "fine_hook.py").write_text("def ended(event): pass")
 
     def checked(reference: str) -> list[str]:
-        (directory / "remoteclaw.toml").write_text(f"[hooks]\nagent_end = ['{reference}']")
+        (directory / "remoteclaw.toml").write_text(
+            f"gateway.port = 0\n[hooks]\nagent_end = ['{reference}']"
+        )
         env = {"PYTHONPATH": str(directory), "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo"}
         validated = without_stack(directory, "config", "validate", **env)
         doctor = without_stack(directory, "doctor", **env)

@@ -85,6 +85,17 @@ async def test_a_forked_program_has_its_own_arguments_environment_and_group(
     assert (directory / "server.log").read_text() == ""
 
 
+async def test_a_fork_server_with_a_low_priority_logs_no_warning(directory: Path) -> None:
+    """From Python 3.12 on, `os.fork()` would read the nice value as a number of threads."""
+    async with server(directory) as forks:
+        first = await run(forks, directory, "import time; time.sleep(600)")
+        assert first.pid is not None
+        os.setpriority(os.PRIO_PROCESS, parent(first.pid), 19)
+        assert await (await run(forks, directory, "pass")).wait() == 0
+
+    assert (directory / "server.log").read_text() == ""
+
+
 async def test_a_signal_ends_only_the_forked_program_that_gets_it(directory: Path) -> None:
     async with server(directory) as forks:
         first = await run(forks, directory, "import time; time.sleep(600)")

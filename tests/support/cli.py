@@ -33,12 +33,15 @@ def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def without_stack(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command on a state directory that may not exist yet."""
+    """Run a command on a state directory that may not exist yet.
+
+    Not even root can make its HOME, in which the agents' CLIs would leave files.
+    """
     return run_command(
         *arguments,
         env={
             "PATH": os.environ["PATH"],
-            "HOME": "/nonexistent",
+            "HOME": "/proc/nobody",
             "REMOTECLAW_HOME": str(home),
             **env,
         },

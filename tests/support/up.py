@@ -56,7 +56,7 @@ def command_line(pid: int) -> str:
 
 def fork_server_of(up_pid: int) -> int:
     """Return the process id of the fork server of an `up`."""
-    (found,) = _named("fork server", children(up_pid))
+    (found,) = _named("fork-server", children(up_pid))
     return found
 
 
