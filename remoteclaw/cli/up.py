@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from remoteclaw.up.supervisor import Supervisor
 
 
+_DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+
+
 @click.command()
-@click.option(
-    "--workspace",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
-    help="The directory in which the agent works; it is saved.",
-)
+@click.argument("directory", metavar="[DIR]", required=False, type=_DIRECTORY)
+@click.option("--workspace", metavar="DIR", type=_DIRECTORY, help="Another way to give DIR.")
 @click.option("--agent", metavar="NAME", help="The agent to talk to. [default: the first one]")
 @click.option("--runtime", metavar="NAME", help="The CLI that runs the agent; it is saved.")
 @click.option("--yes", is_flag=True, help="Let the agent work in this directory, without asking.")
@@ -45,20 +44,28 @@ if TYPE_CHECKING:
     help="Run without a chat; the default if this is no terminal that can move its cursor.",
 )
 def up(
-    workspace: Path | None, agent: str | None, runtime: str | None, yes: bool, no_console: bool
+    directory: Path | None,
+    workspace: Path | None,
+    agent: str | None,
+    runtime: str | None,
+    yes: bool,
+    no_console: bool,
 ) -> None:
-    """Run everything on this machine, with a chat in this terminal.
+    """Run everything on this machine, with a chat in this terminal; the agent works in DIR.
 
     Starts Redis, workers, a gateway and a sweeper, restarts any that end, and ends them together.
 
-    The first start in a project asks whether the agent should work there. The answer, --workspace
-    and --runtime are saved in the configuration file.
+    Without DIR, the first start in a project asks whether the agent should work there. The answer,
+    DIR and --runtime are saved in the configuration file.
     """
     import asyncio
 
     from remoteclaw.host.logs import configure_logging
     from remoteclaw.up.lock import running_pid
 
+    if directory and workspace:
+        raise click.UsageError("DIR and --workspace are the same: give one of them.")
+    workspace = directory or workspace
     home, config = load()
     home.create()
     can_draw = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
@@ -150,7 +157,7 @@ async def _up(
         _print_row(label, text)
     if project:
         here = shlex.quote(str(project))
-        _print_row("hint", f"`remoteclaw up --workspace {here}`, or --yes, makes it work here")
+        _print_row("hint", f"`remoteclaw up {here}`, or --yes, makes it work here")
     async with supervisor.running() as ready:
         _print_row("redis", ready.redis)
         _print_row("workers", f"{ready.workers} × rq worker")

@@ -59,7 +59,7 @@ def main() -> None:
         start = (str(directory / "remoteclaw/scripts/start"), str(project), "--runtime", "demo")
         with Terminal.running(*start, env=env) as terminal:
             watched = Watched(terminal)
-            set_up = watched.until("up --workspace")
+            set_up = watched.until("/remoteclaw up")
             ready = watched.until("Ready in")
             watched.until("›")
             terminal.type("hello\r")

@@ -85,7 +85,7 @@ def test_up_without_a_terminal_prints_the_option_for_the_project_and_takes_yes(
     with contextlib.chdir(project):
         printed: list[str] = []
         with running(home, printed):
-            command = f"`remoteclaw up --workspace {project}`"
+            command = f"`remoteclaw up {project}`"
             assert f"  hint     {command}, or --yes, makes it work here\n" in printed
             assert f"  works in {home.workspaces}/main, a directory of its own\n" in printed
             assert "  page     `remoteclaw open` prints a link to it that logs you in\n" in printed
@@ -116,7 +116,7 @@ def test_up_does_not_ask_in_a_directory_that_is_no_project(
 def test_options_of_up_are_stored_and_a_second_up_opens_a_chat_with_the_first(
     home: Home, project: Path
 ) -> None:
-    with start(home, project, "--workspace", str(project), "--runtime", "demo") as first:
+    with start(home, project, "--runtime", "demo", str(project)) as first:
         first.see("›")
         assert kept(home) == {"main": {"workspace": str(project), "runtime": "demo"}}
         second_up = f"already runs in {home.path} (process {first.pid}): this is the chat with it."
@@ -134,13 +134,15 @@ def test_options_of_up_are_stored_and_a_second_up_opens_a_chat_with_the_first(
     ("options", "why", "code"),
     [
         (("--workspace", "nowhere"), "Directory 'nowhere' does not exist.", 2),
+        (("--no-console", "nowhere"), "Directory 'nowhere' does not exist.", 2),
+        ((".", "--workspace", "."), "DIR and --workspace are the same: give one of them.", 2),
         (("--agent", "nobody"), "There is no agent 'nobody': the configuration has 'main'.", 1),
         (("--runtime", "clod"), "runtime is not valid: Input should be 'claude', 'codex'", 1),
         (("--workspace", ".."), "contains RemoteClaw's state directory", 1),
     ],
 )
 def test_invalid_options_of_up_are_refused_before_anything_starts(
-    home: Home, options: tuple[str, str], why: str, code: int, monkeypatch: pytest.MonkeyPatch
+    home: Home, options: tuple[str, ...], why: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home.path)
 
