@@ -16,19 +16,14 @@ from typing import TYPE_CHECKING
 
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import locked, replace_file
+from remoteclaw.locations import socket_directory, state_directory
 
 if TYPE_CHECKING:  # at run time, importing it would make every command load pydantic
     from remoteclaw.config.model import AgentConfig, Config
 
-#: The maximum length, in bytes, of a directory for our unix sockets: the kernel's limit for a
-#: socket's path, 107, without the part below the directory.
-MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
 #: The number of secret hexadecimal digits in a server's name: 64 bits can't be guessed, and the
 #: names of its tools stay short.
 NAME_DIGITS = 16
-#: Characters with a meaning in the URL of a unix socket, or in the rule that lets claude read a run
-#: directory.
-SPECIAL_CHARS = frozenset("#?%()[]*\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +42,13 @@ class Home:
 
         Raises `StateDirectoryError` if its ~ can't be expanded.
         """
-        try:
-            return cls(state_directory())
-        except RuntimeError:
-            named = os.environ.get("REMOTECLAW_HOME", "~")
+        named = os.environ.get("REMOTECLAW_HOME") or "~"
+        if os.path.expanduser(named).startswith("~"):
             raise StateDirectoryError(
                 f"The state directory {named} can't be used (~ names no home directory here): "
                 "set REMOTECLAW_HOME to an absolute path."
-            ) from None
+            )
+        return cls(Path(state_directory(os.environ)))
 
     def create(self) -> "Home":
         """Make the directory and its subdirectories, unless they exist.
@@ -108,17 +102,8 @@ class Home:
 
     @property
     def sockets(self) -> Path:
-        """The directory of unix sockets, with a short path without special characters.
-
-        If the state directory's own path is too long or has such characters, it is a private
-        directory in /tmp.
-        """
-        is_short = len(os.fsencode(self.path)) <= MAX_SOCKET_DIR_BYTES
-        if is_short and not SPECIAL_CHARS & set(str(self.path)):
-            return self.path
-        digest = sha256(os.fsencode(self.path)).hexdigest()[:12]
-        # The name is predictable, but private_directory() refuses another user's directory.
-        return Path(f"/tmp/remoteclaw-{os.getuid()}-{digest}")  # noqa: S108
+        """The directory of unix sockets, with a short path without special characters."""
+        return Path(socket_directory(str(self.path)))
 
     @property
     def runs(self) -> Path:
@@ -127,11 +112,8 @@ class Home:
 
     @property
     def gateways(self) -> Path:
-        """The directory in which each gateway has a socket for our connector.
-
-        The connector knows only this path.
-        """
-        return self.path / "gateways"
+        """The directory in which each gateway has a socket for our own clients."""
+        return self.sockets / "gateways"
 
     @property
     def terminals(self) -> Path:
@@ -183,14 +165,6 @@ class Home:
             _subdirectory(path.parent)
             _subdirectory(path)
         return path
-
-
-def state_directory() -> Path:
-    """Return the absolute path of `$REMOTECLAW_HOME`, else `~/.remoteclaw`.
-
-    Raises RuntimeError if its ~ can't be expanded.
-    """
-    return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()
 
 
 def _new_host_id() -> str:

@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from remoteclaw.locations import socket_directory, state_directory
+
 #: The variable that a holder sets in the environment of all its children.
 HOLDER = "REMOTECLAW_HOLDER"
 
@@ -26,7 +28,7 @@ def endpoint(environ: Mapping[str, str]) -> tuple[str, int]:
     """
     url = environ.get("REMOTECLAW_GATEWAY_URL")
     if not url:
-        return f"{_home(environ)}/gateways", 0
+        return f"{socket_directory(state_directory(environ))}/gateways", 0
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -55,16 +57,12 @@ def token(environ: Mapping[str, str]) -> tuple[str, str]:
                 "RemoteClaw's agents have its tools already, with the rights of the person who "
                 "writes; this server is for your own CLIs and has your rights."
             )
-        path = f"{_home(environ)}/connector-token"
+        path = f"{state_directory(environ)}/connector-token"
         secret, source = _read_private(path), f"the file {path}"
     if not (secret and secret.isascii() and secret.isprintable()) or " " in secret:
         why = "it is empty or has invalid characters"
         raise Unusable(f"The token from {source} can't be used: {why}.")
     return secret, source
-
-
-def _home(environ: Mapping[str, str]) -> str:
-    return os.path.expanduser(environ.get("REMOTECLAW_HOME") or "~/.remoteclaw")
 
 
 def _read_private(path: str) -> str:

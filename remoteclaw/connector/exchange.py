@@ -138,7 +138,7 @@ class Endpoint:
             if status.st_uid != os.getuid() or status.st_mode & 0o077:
                 raise OSError(0, "Others can use this directory")
             for name in os.listdir(directory):
-                # Through the descriptor, because a unix socket's path can have only 107 bytes.
+                # Through the descriptor, so that it is the directory whose mode was checked.
                 yield _SocketConnection(f"/proc/self/fd/{directory}/{name}")
         finally:
             os.close(directory)

@@ -12,7 +12,6 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from remoteclaw.clock import boot_id
@@ -69,8 +68,7 @@ def listen_privately(home: Home) -> socket.socket:
         for name in os.listdir(home.gateways):
             if name.startswith(boot):
                 _remove_if_dead(home.gateways / name)
-        with _short_path(home.gateways) as directory:
-            listening.bind(f"{directory}/{boot}-{secrets.token_hex(4)}")
+        listening.bind(f"{home.gateways}/{boot}-{secrets.token_hex(4)}")
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
@@ -81,9 +79,9 @@ def listen_privately(home: Home) -> socket.socket:
     return listening
 
 
-def path_of(listening: socket.socket, home: Home) -> Path:
+def path_of(listening: socket.socket) -> Path:
     """Return the path of a socket that `listen_privately()` opened."""
-    return home.gateways / Path(listening.getsockname()).name
+    return Path(listening.getsockname())
 
 
 def _remove_if_dead(path: Path) -> None:
@@ -91,21 +89,10 @@ def _remove_if_dead(path: Path) -> None:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
-            with _short_path(path.parent) as directory:
-                probe.connect(f"{directory}/{path.name}")
+            probe.connect(str(path))
         except ConnectionRefusedError:
             if time.time() - path.stat().st_mtime > MIN_DEAD_AGE_S:
                 path.unlink()
-
-
-@contextlib.contextmanager
-def _short_path(directory: Path) -> Iterator[str]:
-    """Yield a short path of a directory: the path of a Unix socket has at most 107 bytes."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def inherited(descriptor: int) -> socket.socket:

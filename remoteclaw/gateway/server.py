@@ -70,7 +70,7 @@ async def serve(
         file.create()
     check_keys(config.gateway)
     sockets = sockets or (listen(config.gateway), listen_privately(home))
-    private = path_of(sockets[1], home)
+    private = path_of(sockets[1])
     restarts = False
     try:
         restarts = await _serve(home, config, sockets, stop=stop, on_listening=on_listening)

@@ -160,7 +160,7 @@ class Supervisor:
             try:
                 yield [public, private]
             finally:
-                path_of(private, self._home).unlink(missing_ok=True)
+                path_of(private).unlink(missing_ok=True)
 
     def _open_lifeline(self) -> Path:
         """Create the FIFO whose end of file ends warm agents, even if this process is killed."""

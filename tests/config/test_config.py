@@ -248,7 +248,7 @@ def test_an_unknown_user_in_remoteclaw_home_is_refused(monkeypatch: pytest.Monke
         Home.default()
 
 
-@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a (b)", "a[b]", "a\\b"])
+@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a (b)", "a[b]", "a\\b", "a\nb"])
 def test_socket_paths_are_valid_in_urls_and_rules(directory: Path, name: str) -> None:
     home = Home(directory / name)
 
@@ -282,8 +282,8 @@ def test_a_long_path_still_leaves_room_for_sockets(directory: Path) -> None:
     home = Home(directory / ("x" * 120)).create()
 
     assert len(bytes(home.runs / "0123456789abcdef" / "holder.sock")) <= 107
-    home.runs.rmdir()
-    home.sockets.rmdir()
+    for path in (home.runs, home.gateways, home.sockets):
+        path.rmdir()
 
 
 def test_the_host_id_is_read_from_its_file_once_it_exists(home: Home) -> None:

@@ -597,6 +597,6 @@ def test_the_connector_imports_only_the_standard_library() -> None:
     assert {*loaded.split()} <= {*sys.stdlib_module_names, "__main__", "remoteclaw"}
     modules = ("connector", "environment", "exchange")
     assert {*ours.split()} == {
-        *("remoteclaw", "remoteclaw.connector"),
+        *("remoteclaw", "remoteclaw.connector", "remoteclaw.locations"),
         *(f"remoteclaw.connector.{name}" for name in modules),
     }

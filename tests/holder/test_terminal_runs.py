@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.home import MAX_SOCKET_DIR_BYTES
 from remoteclaw.holder.client import HolderClient
 from remoteclaw.holder.runs import (
     is_terminal,
@@ -19,6 +18,7 @@ from remoteclaw.holder.runs import (
     warm_agents,
 )
 from remoteclaw.holder.terminal_client import TerminalClient
+from remoteclaw.locations import MAX_SOCKET_DIR_BYTES
 from tests.support.holders import FAR, KEY, end, parked_agent, sh
 from tests.support.processes import is_alive
 

@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "a connector that sends its token to a fixed address",
-        before='return f"{_home(environ)}/gateways", 0',
+        before='return f"{socket_directory(state_directory(environ))}/gateways", 0',
         after='url = "http://127.0.0.1:18789"',
         test="test_another_program_at_the_gateways_address_receives_nothing",
     ),
@@ -23,8 +23,8 @@ MUTANTS = (
     ),
     Mutant(
         "a connector with the owner's token",
-        before='path = f"{_home(environ)}/connector-token"',
-        after='path = f"{_home(environ)}/gateway-token"',
+        before='path = f"{state_directory(environ)}/connector-token"',
+        after='path = f"{state_directory(environ)}/gateway-token"',
         test="test_the_connector_finds_a_gateway_at_any_port_without_a_setting",
     ),
     Mutant(

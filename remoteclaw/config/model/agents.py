@@ -7,12 +7,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from remoteclaw.config.home import state_directory
 from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions import PermissionRule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
+from remoteclaw.locations import state_directory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
 
@@ -198,11 +198,11 @@ def workspace(value: Path) -> Path:
     try:
         if not value.expanduser().is_absolute():
             raise ValueError("must begin with / or ~")
-        state = state_directory()
+        state = state_directory(os.environ)
     except RuntimeError:
         raise ValueError("must begin with /, because its ~ names no home directory") from None
     # Unlike resolve(), realpath() doesn't fail for a symbolic link to itself.
-    if Path(os.path.realpath(state)).is_relative_to(os.path.realpath(value.expanduser())):
+    if Path(state).is_relative_to(os.path.realpath(value.expanduser())):
         raise ValueError(
             f"contains RemoteClaw's state directory {state}, where tokens and conversations "
             "are: name a directory of the agent's own, or set REMOTECLAW_HOME to a place "
