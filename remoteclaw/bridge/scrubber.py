@@ -5,6 +5,7 @@ well-known keys. It does not recognise values computed from a secret, such as it
 """
 
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -95,7 +96,7 @@ class Scrubber:
 def secrets_of(config: Config) -> Iterator[str]:
     """Yield the values that a configuration declares secret."""
     for agent in config.agents.values():
-        yield from secrets_of_agent(agent.env, agent.servers())
+        yield from secrets_of_agent(agent.variables(os.environ), agent.servers())
     for section in (*config.channels.values(), config.gateway):
         yield from (text for text in declared_secrets(section) if len(text) >= MIN_NAMED_CHARS)
     parts = urlsplit(config.redis.url or "")

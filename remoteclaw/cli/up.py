@@ -146,7 +146,14 @@ async def _up(
     with_console: bool,
 ) -> None:
     from remoteclaw.holder.runs import terminal_runs
-    from remoteclaw.up.agents import agent_problem, introduction, rules_problem, tools_problem
+    from remoteclaw.up.agents import (
+        agent_problem,
+        introduction,
+        not_passed,
+        passing_problem,
+        rules_problem,
+        tools_problem,
+    )
     from remoteclaw.up.doctor import hooks_problem
 
     if problem := hooks_problem(config.hooks):  # else each worker would end at its start
@@ -171,8 +178,10 @@ async def _up(
                 _print_row("problem", f"{name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
                 _print_row("problem", f"{name} has no tools: {problem}")
-            elif problem := rules_problem(each):
+            elif problem := rules_problem(each) or passing_problem(each):
                 _print_row("problem", f"{name}: {problem}")
+        if hint := not_passed(config):
+            _print_row("hint", hint)
         if ready.repaired:
             _print_row("problem", ready.repaired)
         if problem := (await supervisor.fleet.scripts.memory()).problem:

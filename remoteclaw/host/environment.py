@@ -2,13 +2,17 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-#: The environment variables that any program may need: about directories, the user, the network.
-_COMMON = frozenset(
-    "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "
+#: The environment variables of proxies and certificates.
+NETWORK = tuple(
     "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
-    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE "
-    "XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR".split()
+    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE".split()
 )
+#: The environment variables of the directories in which programs keep settings and data.
+DIRECTORIES = tuple("XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME".split())
+#: The environment variables that each session of a user sets anew.
+SESSION = tuple("HOME SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR XDG_RUNTIME_DIR".split())
+#: The environment variables that any program may need.
+_COMMON = frozenset(("PATH", *SESSION, *NETWORK, *DIRECTORIES))
 
 
 def inherit(

@@ -92,7 +92,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         runtime=runtime.name,
         command=tuple(settings.command or runtime.command),
         workspace=workspace,
-        env={**runtime.environment(os.environ), **settings.env},
+        env=runtime.environment(os.environ) | settings.variables(os.environ),
         model=settings.model,
         permissions=settings.permissions,
         allow=settings.allow,

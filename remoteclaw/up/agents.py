@@ -25,6 +25,14 @@ from remoteclaw.runtimes.wire import mapping
 
 #: Time limit for a CLI to print its version, and to report its sign-in, in seconds.
 VERSION_S, SIGN_IN_S = 20.0, 20.0
+#: Variables that programs of agents often need, and that an agent gets only by `env_pass`.
+WELL_KNOWN = tuple(
+    "SSH_AUTH_SOCK GIT_SSH_COMMAND GNUPGHOME GH_TOKEN GITHUB_TOKEN GITLAB_TOKEN KUBECONFIG "
+    "DOCKER_HOST DOCKER_CONFIG AWS_PROFILE AWS_REGION AWS_ACCESS_KEY_ID AZURE_CONFIG_DIR "
+    "GOOGLE_APPLICATION_CREDENTIALS JAVA_HOME MAVEN_OPTS GRADLE_USER_HOME ANDROID_HOME GOPATH "
+    "GOPROXY CARGO_HOME RUSTUP_HOME NVM_DIR PNPM_HOME NODE_PATH NPM_TOKEN PYENV_ROOT PYTHONPATH "
+    "PIP_INDEX_URL UV_INDEX_URL LD_LIBRARY_PATH PKG_CONFIG_PATH".split()
+)
 #: Descriptions of the values of `permissions`, after "the agent may".
 MAY = {
     "ask": "use tools that need no permission; for others a person is asked",
@@ -106,6 +114,42 @@ def rules_problem(settings: AgentConfig) -> str | None:
     return None
 
 
+def passing_problem(settings: AgentConfig) -> str | None:
+    """Return which variables of an agent's `env_pass` are not set here; None if all are."""
+    missing = [name for name in settings.env_pass if name not in os.environ]
+    return f"{', '.join(missing)} of its env_pass is not set here" if missing else None
+
+
+def not_passed(config: Config) -> str | None:
+    """Return which well-known variables are set here and not passed; None if there are none.
+
+    Agents whose configuration has `env_pass` count as decided.
+    """
+    agents = {
+        name: [
+            variable
+            for variable in WELL_KNOWN
+            if variable in os.environ and variable not in environment_of(settings)
+        ]
+        for name, settings in config.agents.items()
+        if "env_pass" not in settings.model_fields_set
+    }
+    missing = [name for name in WELL_KNOWN if any(name in each for each in agents.values())]
+    if not missing:
+        return None
+    names = [name for name, each in agents.items() if each]
+    given = ", ".join(f'"{name}"' for name in missing)
+    return (
+        f"{', '.join(missing)}: set here, and not passed to {', '.join(names)}. "
+        f"[agents.{names[0]}] env_pass = [{given}] passes them, env_pass = [] hides this"
+    )
+
+
+def environment_of(settings: AgentConfig) -> dict[str, str]:
+    """Return the environment that an agent gets on this host."""
+    return dict(_command(_runtime_name(settings), settings)[1])
+
+
 def sign_in_problem_of(settings: AgentConfig) -> str | None:
     """Return why an installed agent can't use its models; None if no problem is found."""
     runtime_name = _runtime_name(settings)
@@ -174,7 +218,7 @@ def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str
     """Return an agent's program and environment, as the bridge uses them."""
     runtime = create_cli_runtime(runtime_name)
     command = settings.command or runtime.command
-    env = {**runtime.environment(os.environ), **settings.env}
+    env = runtime.environment(os.environ) | settings.variables(os.environ)
     return runtime.find(command[0], env.get("PATH")) or command[0], env
 
 

@@ -113,6 +113,13 @@ def test_a_control_character_in_a_secret_does_not_keep_it_from_being_hidden(cont
     assert shown(f"echo sword{control}fish \x1b[2J") == "echo [secret] [2J"
 
 
+def test_a_variable_that_env_pass_names_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_TOKEN", "swordfish-of-ada")
+    config = parse_config(b"[agents.main]\nenv_pass = ['GH_TOKEN']", Path("remoteclaw.toml"), {})
+
+    assert Scrubber(secrets_of(config)).line("swordfish-of-ada", 100) == "[secret]"
+
+
 def test_a_secret_is_hidden_before_the_line_is_truncated() -> None:
     assert shown("echo swordfish", max_chars=10) == "echo [sec…"
     assert (

@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -84,3 +85,25 @@ def test_a_systemd_unit_starts_this_installation_and_spares_its_children(
     assert service["KillMode"] == "process"
     assert service["Restart"] == "always"
     assert unit["Install"]["WantedBy"] == "default.target"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_systemd_unit_has_proxies_and_certificates_and_no_secrets(part: str, home: Home) -> None:
+    home.config_file.write_text("agents.main.env_pass = ['SSH_AUTH_SOCK', 'NOT_SET']")
+    plain = {"https_proxy": "http://proxy:3128", "SSL_CERT_FILE": "/etc/my ca.pem"}
+    plain["XDG_CONFIG_HOME"] = "/home/me/settings"
+    hidden = {"HTTP_PROXY": "http://me:secret1@proxy", "SSH_AUTH_SOCK": "/secret2"}
+    hidden |= {"ANTHROPIC_API_KEY": "secret3", "REMOTECLAW__REDIS__URL": "unix:///secret4"}
+    of_agents = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude"}
+
+    printed = run_command("service", part, env=env(home, **plain, **hidden, **of_agents)).stdout
+
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.read_string(printed)
+    written = shlex.split(unit["Service"]["Environment"])
+    assert {f"{name}={value}" for name, value in plain.items()} <= {*written}
+    assert "secret" not in printed.replace("may be secrets", "")
+    (named,) = re.findall("import-environment (.*)", printed)
+    expected = {"HTTP_PROXY", "REMOTECLAW__REDIS__URL"}
+    expected |= {"SSH_AUTH_SOCK", "ANTHROPIC_API_KEY"} if part in ("up", "worker") else set()
+    assert {*named.split()} & {*plain, *hidden, "NOT_SET", "HOME", "PATH"} == expected

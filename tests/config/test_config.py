@@ -55,6 +55,11 @@ def test_an_unknown_key_suggests_the_nearest_key(home: Home, text: str, why: str
         ("[agents.main]\ncommand = []", "command is not valid"),
         ("[agents.'../evil']", "use letters, digits"),
         ("[agents]", "agents is not valid: is empty"),
+        (
+            "[agents.main]\nenv_pass = ['A=b']",
+            "has 'A' with more than a name: values belong in env",
+        ),
+        ("[agents.main]\nenv_pass = ['REMOTECLAW_HOME']", "own variables are never passed"),
         ("[agents.main.mcp_servers.a]", "needs either a command or a url"),
         ("[agents.main.mcp_servers.a]\nurl = 'ftp://x'", "must begin with http://"),
         ("[redis]\nmaxmemory = '2 GB'", "must be a size such as 512mb or 2gb"),

@@ -20,6 +20,7 @@ from remoteclaw.profiles import CHANNELS
 SHOWN = {
     *(
         "AgentConfig.allow",
+        "AgentConfig.env_pass",
         "AgentConfig.model",
         "AgentConfig.timezone",
         "AgentConfig.workspace",

@@ -32,13 +32,14 @@ from tests.support.waiting import HANG_S, eventually
 HOLD_S = 600.0
 
 
-def program(stack: Stack, directory: Path, lines: str) -> None:
+def program(stack: Stack, directory: Path, lines: str, **more: Any) -> None:
     """Configure a shell script of a few lines as the terminal's program."""
     script, workspace = directory / "agent", directory / "workspace"
     script.write_text(f"#!/bin/sh\n{lines}\n")
     script.chmod(0o755)
     workspace.mkdir()
-    stack.configure({"runtime": "claude", "command": [str(script)], "workspace": str(workspace)})
+    agent = {"runtime": "claude", "command": [str(script)], "workspace": str(workspace), **more}
+    stack.configure(agent)
 
 
 #: A program without output, so that workers wait for its first screen.
@@ -92,6 +93,35 @@ async def attached(held: HeldLease) -> AsyncIterator[TerminalClient]:
     assert client is not None
     yield client
     client.close()
+
+
+async def test_turns_and_terminals_get_the_variables_that_env_pass_names(
+    stack: Stack, directory: Path
+) -> None:
+    """A variable in `env` comes before a passed one; what no setting names is not passed."""
+    names, own = ["SSH_AUTH_SOCK", "KUBECONFIG", "JAVA_HOME", "NOT_SET"], {"JAVA_HOME": "/mine"}
+    program(
+        stack,
+        directory,
+        f"env >{directory}/new-$$\nmv {directory}/new-$$ {directory}/env-$$\n{STAYS}",
+        env_pass=names,
+        env=own,
+    )
+    await stack.start_worker(
+        SSH_AUTH_SOCK="/run/ssh", KUBECONFIG="", JAVA_HOME="/theirs", GH_TOKEN="of-a-person"
+    )
+    accepted = await opened(stack, SessionKey.of(message("hello"), agent="main"), call="1")
+    await held_by(stack, accepted)
+    await stack.append("hello", channel_id="another")
+
+    await eventually(lambda: len(list(directory.glob("env-*"))) == 2)
+
+    for file in directory.glob("env-*"):
+        variables = dict(line.partition("=")[::2] for line in file.read_text().splitlines())
+        assert variables["SSH_AUTH_SOCK"] == "/run/ssh"
+        assert variables["KUBECONFIG"] == ""
+        assert variables["JAVA_HOME"] == "/mine"
+        assert not variables.keys() & {"NOT_SET", "GH_TOKEN"}
 
 
 async def test_a_chat_and_its_terminal_share_one_conversation(

@@ -77,7 +77,7 @@ async def conversation(
 ) -> AsyncIterator[Agent]:
     """Open a conversation with a CLI."""
     runtime = create_cli_runtime(cli.name)
-    env = {**runtime.environment(os.environ), **cli.env}
+    env = {**runtime.environment(os.environ), "GH_TOKEN": "of-a-person", **cli.env}
     given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
     given["attachments"] = OneFile(b"")  # as in the fleet, where any message may have files
     async with agent_bridge(home, cli.name, **given) as (bridge, keeper, session_map):

@@ -100,6 +100,29 @@ def test_up_without_a_terminal_prints_the_option_for_the_project_and_takes_yes(
     assert kept(home) == {"main": {"workspace": str(project)}}
 
 
+def test_up_names_once_what_is_not_passed_to_agents(home: Home) -> None:
+    set_here = {"SSH_AUTH_SOCK": "/run/ssh", "GH_TOKEN": "of-a-person", "EDITOR": "vi"}
+    home.config_file.write_text(
+        "[agents.main]\n[agents.coder]\n[agents.tester]\nenv_pass = ['GH_TOKEN', 'JAVA_HOME']"
+    )
+
+    printed: list[str] = []
+    with running(home, printed, **set_here):
+        pass
+
+    assert [line for line in printed if "SSH_AUTH_SOCK" in line or "JAVA_HOME" in line] == [
+        "  problem  tester: JAVA_HOME of its env_pass is not set here\n",
+        "  hint     SSH_AUTH_SOCK, GH_TOKEN: set here, and not passed to main, coder. "
+        '[agents.main] env_pass = ["SSH_AUTH_SOCK", "GH_TOKEN"] passes them, env_pass = [] hides '
+        "this\n",
+    ]
+    assert "of-a-person" not in "".join(printed)
+
+    home.config_file.write_text("agents.main.env_pass = []")
+    with running(home, printed, **set_here):
+        assert "SSH_AUTH_SOCK" not in "".join(printed)
+
+
 @pytest.mark.parametrize("place", ["HOME", "/", "checkout", "state"])
 def test_up_does_not_ask_in_a_directory_that_is_no_project(
     home: Home, place: str, monkeypatch: pytest.MonkeyPatch

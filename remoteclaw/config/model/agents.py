@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -72,6 +73,11 @@ class AgentConfig(Section):
     """The name of the model, passed to the CLI as it is. Without it, the CLI chooses."""
     env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Variables to add to the agent's environment, which has only a few of RemoteClaw's own."""
+    env_pass: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
+    """Names of further variables of RemoteClaw's own environment that the agent and the programs it
+    starts get, such as `SSH_AUTH_SOCK`, `JAVA_HOME` or `KUBECONFIG`. A variable in `env` comes
+    before one of the same name. `[]` is the default; written out, it also keeps `up` from naming
+    what is not passed."""
     timezone: Annotated[str | None, BY_AGENTS] = None
     """The IANA time zone, such as Europe/Berlin, of the times in messages to the agent, on channels
     that don't report the user's time zone. Without it, this computer's."""
@@ -138,10 +144,25 @@ class AgentConfig(Section):
             raise ValueError("must be a model's name: no space, no - at its beginning")
         return value
 
+    def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return what this agent gets beside its CLI's own variables: `env_pass` and `env`."""
+        return {name: inherited[name] for name in self.env_pass if name in inherited} | self.env
+
     @field_validator("workspace")
     @classmethod
     def _check_workspace(cls, value: Path | None) -> Path | None:
         return None if value is None else workspace(value)
+
+    @field_validator("env_pass")
+    @classmethod
+    def _check_passed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            named, equals, _ = name.partition("=")  # a value after it may be a secret
+            if equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"has {named!r} with more than a name: values belong in env")
+            if name.startswith("REMOTECLAW_"):
+                raise ValueError(f"has {name!r}: RemoteClaw's own variables are never passed")
+        return value
 
     @field_validator("timezone")
     @classmethod
