@@ -196,6 +196,20 @@ class Scripts:
         """Return the time on Redis' clock, which all hosts share."""
         return int(await self.run("clock", deadline=deadline))
 
+    async def refusal(self) -> str | None:
+        """Return why the server refuses every write now, as with a full disk; None if it doesn't.
+
+        It then refuses PING, too. None as well if it can't be asked.
+        """
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                await self.client.ping()
+        except exceptions.ResponseError as error:
+            return write_problem(str(error))
+        except _TRANSIENT:
+            pass
+        return None
+
     async def memory(self) -> Memory:
         """Return the memory of the server."""
         reply = await self.run("memory", deadline=boottime() + COMMAND_S)

@@ -31,8 +31,9 @@ from remoteclaw.messages import (
 DEDUPE_MS = 7 * 24 * 3600 * 1000
 #: A hint has this long to reach a worker before the sweeper checks the session, in milliseconds.
 GRACE_MS = 2000
-#: The time limit for accepting a message while Redis is unavailable, in seconds.
-APPEND_S = 10.0
+#: The time limit for accepting a message while Redis is unavailable, in seconds. The sender reads
+#: within ten seconds that it was not accepted.
+APPEND_S = 8.0
 #: An operator waits this long for the end of a conversation, in seconds: an agent that is stopped
 #: has five seconds to end, and is killed a second later.
 RESET_S = 15.0

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -68,6 +68,8 @@ class Outcome:
     """The usage of the turn or aside that answered the entry; None if no agent was asked."""
     aside_usage: Usage | None = None
     """The usage of the aside about the entry, whatever its verdict; None without one."""
+    refusal: str | None = None
+    """Why Redis refuses writes, if `follow()` found that; else None."""
 
     @property
     def is_final(self) -> bool:
@@ -77,6 +79,8 @@ class Outcome:
     @property
     def pause(self) -> str | None:
         """The reason and the end of the pause of a postponed entry; None if it isn't postponed."""
+        if self.refusal:
+            return f"while {self.refusal.rstrip('.')}"
         last = self.steps[-1] if self.steps else None
         is_paused = last and last.name == "postponed" and self.status == "accepted"
         return last.detail if last and is_paused else None
@@ -95,14 +99,19 @@ class Outcomes:
         return _outcome(entry_id, fields) if fields else None
 
     async def follow(self, sid: str, entry_id: str) -> AsyncGenerator[Outcome, None]:
-        """Yield an entry's current outcome, and again after each change, until it is final."""
+        """Yield an entry's current outcome, and again after each change, until it is final.
+
+        While Redis refuses writes, the outcome that is not final is paused: nothing can change it.
+        """
         changes = announcements(self._scripts.client, keys.outcome_channel(sid))
         async with contextlib.aclosing(changes):
-            async for _ in changes:
+            async for announced in changes:
                 outcome = None
                 with contextlib.suppress(RedisUnavailable):
                     outcome = await self.read(sid, entry_id)
                 if outcome:
+                    if announced is None and not outcome.is_final:
+                        outcome = replace(outcome, refusal=await self._scripts.refusal())
                     yield outcome
                     if outcome.is_final:
                         return

@@ -87,20 +87,22 @@ class Consoles:
                 chat.acknowledge(key, unsaved)
 
     async def _watch_redis(self) -> None:
-        """Notify the clients when Redis stops answering, and when it answers again."""
-        scripts, is_away = self._fleet.scripts, False
+        """Notify the clients when Redis stops answering or writing, and when it does so again."""
+        scripts, told = self._fleet.scripts, ""
         while True:
             await asyncio.sleep(PING_EVERY_S)
             if not self._chats:
                 continue
             try:
                 await scripts.call(scripts.client.ping, deadline=boottime() + MAX_SILENCE_S)
-            except (RedisRefused, RedisUnavailable):
+            except RedisRefused as error:
+                problem = str(error)
+            except RedisUnavailable:
                 problem = "Redis is away"
             else:
                 problem = ""
-            if bool(problem) != is_away:
-                is_away = bool(problem)
+            if problem != told:
+                told = problem
                 for chat in self._chats.values():
                     chat.send_event("chat.problem", {"text": problem})
 

@@ -14,14 +14,15 @@ import pytest
 from remoteclaw.cli.over_gateway import send_over_gateway
 from remoteclaw.cli.send import Order
 from remoteclaw.cli.stream import AnswerStream
+from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.bridges import script
-from tests.support.cli import loaded_by, refused, run
+from tests.support.cli import loaded_by, refused, run, started
 from tests.support.command import REMOTECLAW
 from tests.support.doors import gateway_process, opened
-from tests.support.stack import Stack, said
+from tests.support.stack import Stack, running_stack, said
 from tests.support.terminal import Terminal
 from tests.support.waiting import HANG_S, eventually
 
@@ -305,3 +306,25 @@ async def test_a_shell_completes_agents_and_sessions(stack: Stack) -> None:
     assert completed("remoteclaw", "sessions", "show", "pl") == []
     async with gateway_process(stack):
         assert completed("remoteclaw", "sessions", "show", "pl") == ["plain,plan"]
+
+
+async def test_a_message_that_is_sent_when_the_disk_fills_is_reported_within_ten_seconds(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis has it in memory, and refuses everything that would answer it."""
+    disk = "Redis can't write to its disk and refuses writes: free some space, or see its log"
+    async with running_stack(home, monkeypatch, appendfsync="everysec") as stack, answering(stack):
+        slow(stack, directory)
+        with started(stack, "send", "hello") as first:
+            assert first.stdout is not None
+            assert first.stderr is not None
+            await eventually(lambda: "running" in run(stack, "sessions", "list").stdout)
+            with stack.redis.no_space():
+                told = await asyncio.wait_for(asyncio.to_thread(first.stderr.readline), 10)
+                later = await asyncio.wait_for(asyncio.to_thread(run, stack, "send", "later"), 10)
+            (directory / "go").touch()
+            answer = await asyncio.wait_for(asyncio.to_thread(first.stdout.read), HANG_S)
+
+    assert told.startswith(f"remoteclaw: The message is postponed while {disk}. `remoteclaw ")
+    refused(later, f"{disk}.")
+    assert "One, two." in answer

@@ -280,13 +280,17 @@ class Stack:
 
 
 @contextlib.asynccontextmanager
-async def running_stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+async def running_stack(
+    home: Home, monkeypatch: pytest.MonkeyPatch, *, appendfsync: str = "always"
+) -> AsyncIterator[Stack]:
     """Run a stack; code in this process uses its state directory, too."""
-    stack = Stack(home)
+    stack = Stack(home, appendfsync=appendfsync)
     monkeypatch.setenv("REMOTECLAW_LIFELINE", str(stack.lifeline))
     await stack.start()
-    yield stack
-    await stack.stop()
+    try:
+        yield stack
+    finally:
+        await stack.stop()
 
 
 @functools.cache
