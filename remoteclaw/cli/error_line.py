@@ -1,6 +1,7 @@
 """The root of the command line: one line for an error, not a traceback."""
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -54,10 +55,14 @@ class ErrorLineGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; characters that the locale can't encode become `?`."""
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # LC_ALL=POSIX has no "×" and no "…"
-        return super().main(*args, **kwargs)
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # of --help and --version, which no command prints
+            _exit_for(error, self.name or "")
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the arguments; the message of an error is one line."""
@@ -91,6 +96,20 @@ def _exit_for(error: BaseException, command: str) -> NoReturn:
             sys.exit(130)
         case BrokenPipeError():
             sys.exit(0)  # the reader, such as `head`, has stopped reading
+        case OSError(filename=None) if why := _output_problem():
+            _exit_with_error(
+                f"The output can't be written ({why}); what was done before stays done. "
+                "Redirect it elsewhere."
+            )
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=file):
+            from remoteclaw.config.home import Home
+
+            _exit_with_error(f"The disk with {file or Home.default().path} is full: make room.")
+        case OSError(errno=errno.EROFS | errno.EACCES | errno.EPERM, filename=str(file)) as refused:
+            _exit_with_error(
+                f"{file} can't be used ({refused.strerror}): change its owner or mode, or use "
+                "another place."
+            )
         case Exception() as unexpected:
             what = one_line(repr(unexpected), max_chars=MAX_ERROR_CHARS)
             _exit_with_error(f"An unexpected error, {what}: {_save_traceback(error, command)}")
@@ -107,8 +126,43 @@ def _cause_of(error: BaseException) -> BaseException:
 
 
 def _exit_with_error(text: str) -> NoReturn:
-    complain(text)
+    with contextlib.suppress(OSError):  # only the exit status can tell, then
+        complain(text)
     sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that were closed at the start, as with `>&-`.
+
+    Otherwise a socket or file would get such a descriptor, and whatever prints would write to it.
+    Standard input is empty, what is written to standard error is discarded, and writing to standard
+    output fails.
+    """
+    for number, (name, flags) in enumerate(
+        (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
+    ):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, flags)
+            if null == number:
+                os.set_inheritable(number, True)
+            else:
+                os.dup2(null, number)
+                os.close(null)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _output_problem() -> str | None:
+    """Return why standard output can't be written; None if it can.
+
+    Only a further write tells: what failed may not be in a buffer any longer.
+    """
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as error:
+        return "it is closed" if error.errno == errno.EBADF else error.strerror
+    return None
 
 
 def _on_one_line(error: BaseException) -> BaseException:

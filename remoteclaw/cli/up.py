@@ -17,7 +17,7 @@ from remoteclaw.cli.config import change_file
 from remoteclaw.cli.open import page_link
 from remoteclaw.cli.output import echo, echo_wrapped
 from remoteclaw.cli.processes import shutdown_event
-from remoteclaw.errors import ConfigError
+from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ def up(
     yes: bool,
     no_console: bool,
 ) -> None:
-    """Run everything on this machine, with a chat in this terminal; the agent works in DIR.
+    """Run everything on this machine, with a chat in this terminal.
 
     Starts Redis, workers, a gateway and a sweeper, restarts any that end, and ends them together.
 
-    Without DIR, the first start in a project asks whether the agent should work there. The answer,
-    DIR and --runtime are saved in the configuration file.
+    The agent works in DIR. Without it, the first start in a project asks whether the agent should
+    work there. The answer, DIR and --runtime are saved in the configuration file.
     """
     import asyncio
 
@@ -90,6 +90,8 @@ def up(
 
         supervisor = Supervisor(home, config)
         if running_pid(home) is None:  # else `running()` refuses the start
+            if problem := home.room_problem():
+                raise StateDirectoryError(problem)
             supervisor.begin()
         configure_logging(log)
         asyncio.run(_up(supervisor, home, config, name, project=project, with_console=with_console))

@@ -1,5 +1,6 @@
 """The state directory, which holds all files of a user's installation on one machine."""
 
+import errno
 import functools
 import hmac
 import os
@@ -21,6 +22,8 @@ from remoteclaw.locations import socket_directory, state_directory
 if TYPE_CHECKING:  # at run time, importing it would make every command load pydantic
     from remoteclaw.config.model import AgentConfig, Config
 
+#: With less room on its disk, in bytes, Redis can't write what it accepts.
+MIN_ROOM_BYTES = 1_000_000
 #: The number of secret hexadecimal digits in a server's name: 64 bits can't be guessed, and the
 #: names of its tools stay short.
 NAME_DIGITS = 16
@@ -72,11 +75,19 @@ class Home:
             nearest = next(path for path in self.path.parents if os.path.lexists(path))
             if not nearest.is_dir():
                 raise NotADirectoryError(20, "Not a directory")
-            if not os.access(nearest, os.W_OK | os.X_OK):
-                raise PermissionError(13, "Permission denied")
+            _check_writable(nearest)
         except OSError as error:
             raise _unusable(self.path, error) from None
         return self
+
+    def room_problem(self) -> str | None:
+        """Return that the disk of the state directory is full; None if it has room."""
+        existing = next(path for path in (self.path, *self.path.parents) if path.exists())
+        disk = os.statvfs(existing)
+        free = (disk.f_bavail if os.geteuid() else disk.f_bfree) * disk.f_frsize
+        if free >= MIN_ROOM_BYTES or not disk.f_blocks:  # some file systems don't report their size
+            return None
+        return f"The disk with {self.path} is full: make room, or set REMOTECLAW_HOME to another."
 
     @property
     def config_file(self) -> Path:
@@ -234,8 +245,14 @@ def _check_private(path: Path) -> None:
             f"`chmod 700 {shlex.quote(str(path))}` if it is RemoteClaw's alone, "
             "else set REMOTECLAW_HOME to another directory."
         )
+    _check_writable(path)
+
+
+def _check_writable(path: Path) -> None:
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise OSError(errno.EROFS, "Read-only file system")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise PermissionError(13, "Permission denied")
+        raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def _unusable(path: Path, error: OSError) -> StateDirectoryError:

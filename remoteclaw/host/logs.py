@@ -54,6 +54,7 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
 
 def configure_logging(file: Path | None = None) -> None:
     """Log to a file that only this user can read, or to standard error if `file` is None."""
+    logging.raiseExceptions = False  # a full disk must not print a traceback into a chat
     logging.config.dictConfig(logging_config(file))
 
 

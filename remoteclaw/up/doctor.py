@@ -46,7 +46,8 @@ async def examine() -> AsyncIterator[Finding]:
     try:
         home = Home.default().check()
         state = f"sockets in {home.sockets}" if home.path.exists() else "made at the first start"
-        yield Finding("state directory", True, f"{home.path}, private; {state}")
+        problem = home.room_problem()
+        yield Finding("state directory", not problem, problem or f"{home.path}, private; {state}")
     except RemoteClawError as error:
         yield Finding("state directory", False, str(error))
         return
