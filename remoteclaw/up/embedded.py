@@ -168,9 +168,8 @@ class EmbeddedRedis:
                 log.warning("%s", self.repaired)
                 if await self._try_start():
                     return
-        raise RedisUnavailable(
-            f"{self.program.name} did not start: the reason is at the end of {self.log}."
-        )
+        why = self._home.room_problem() or f"the reason is at the end of {self.log}."
+        raise RedisUnavailable(f"{self.program.name} did not start: {why}")
 
     async def _try_start(self) -> bool:
         """Start the server. Return whether it answers."""

@@ -111,11 +111,16 @@ async def test_a_server_can_start_right_after_the_previous_one_stops(home: Home)
     await second.stop()
 
 
-async def test_a_server_that_does_not_start_names_its_log(home: Home) -> None:
+async def test_a_server_that_does_not_start_names_its_log_or_its_full_disk(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = EmbeddedRedis(home)
     (home.redis_data / "appendonlydir").write_text("not a directory")
 
     with pytest.raises(RedisUnavailable, match=r"did not start: .*/redis\.log"):
+        await server.start()
+    monkeypatch.setattr("remoteclaw.config.home.MIN_ROOM_BYTES", 1 << 60)
+    with pytest.raises(RedisUnavailable, match=r"did not start: The disk with .* is full"):
         await server.start()
 
 
