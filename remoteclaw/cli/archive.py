@@ -197,7 +197,7 @@ async def forget_session(fleet: "Fleet", session: str) -> None:
 @session_argument
 @with_fleet
 async def stop(fleet: "Fleet", session: str) -> None:
-    """Stop a session's running turn, its waiting messages, and replies that are not sent yet."""
+    """Stop a session's turn; drop what waits and what is not sent."""
     sid = await fleet.sessions.find(session)
     view = await fleet.sessions.view(sid)
     unsent = await fleet.replies.unsent(view.key) if view else 0
