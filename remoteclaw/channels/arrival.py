@@ -219,10 +219,12 @@ class Arrival(Report):
         accepted either.
         """
         withdrawn = 0
+        may_end_all = self._command_call(access, session, "", 0).may_end_all
         for each in self.overtaken:
             incoming = replace(each.incoming, chat=self.incoming.chat)
             is_admitted = await access.verdict(incoming) is Verdict.ADMITTED
-            if is_admitted and self.session_of(access, incoming) == session:
+            is_own = may_end_all or incoming.sender == self.incoming.sender
+            if is_admitted and is_own and self.session_of(access, incoming) == session:
                 known = self.known(incoming)
                 if any(await self.context.fleet.edits.note_handled(session, known, "-")):
                     each.cancel()

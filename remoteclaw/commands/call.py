@@ -42,6 +42,13 @@ class CommandCall:
     """Returns the session of the sender with another agent. None if the chat's agent is fixed."""
 
     @property
+    def may_end_all(self) -> bool:
+        """Whether the sender may end what the session does for other people."""
+        channel = self.config.channel(self.session.provider)
+        is_open = channel.commands == "everyone" or not channel.owners
+        return self.is_owner or is_open or not self.session.is_shared
+
+    @property
     def agent(self) -> AgentConfig:
         """The settings of the session's agent."""
         return self.config.agent(self.session.agent)[1]

@@ -27,14 +27,25 @@ class CommandSpec:
     """The people who may use the command."""
 
 
+#: The refusals of commands that would end what belongs to others (`[channels.NAME] commands`).
+NOT_YOURS = (
+    "What runs here answers somebody else: an owner can stop it, or the person whose message it is."
+)
+FOR_OWNERS = "This conversation belongs to all people here, so only owners can begin a new one."
+
+
 async def _help(call: CommandCall) -> CommandReply:
     return CommandReply(help_text(is_owner=call.is_owner))
 
 
 async def _stop(call: CommandCall) -> CommandReply:
-    unsent = await call.fleet.replies.unsent(call.session)
-    count = await call.fleet.sessions.stop(call.session.sid, call=call.id)
-    texts = []
+    sessions, unsent = call.fleet.sessions, 0
+    if not call.may_end_all:
+        count = await sessions.stop_own(call.session, call.sender, call=call.id)
+    else:
+        unsent = await call.fleet.replies.unsent(call.session)
+        count = await sessions.stop(call.session.sid, call=call.id)
+    texts = [NOT_YOURS] if count is None else []
     if call.withdrawn:
         were, them = ("message was", "it") if call.withdrawn == 1 else ("messages were", "them")
         texts.append(f"{call.withdrawn} {were} withdrawn before the agent got {them}.")
@@ -48,6 +59,8 @@ async def _stop(call: CommandCall) -> CommandReply:
 
 
 async def _new(call: CommandCall) -> CommandReply:
+    if not call.may_end_all:
+        return CommandReply(FOR_OWNERS)
     await call.fleet.inbound.end_conversation(call.session, "new", call=call.id)
     return CommandReply("A new conversation.", forward=call.arguments)
 
@@ -198,9 +211,15 @@ async def handle_message(
     `call_of` returns the call for a command's arguments. Raises `RedisUnavailable` and
     `RedisRefused`.
     """
+    command = parse(text)
     if has_files:  # a caption may begin with /new, which the queue handles
+        if command and ALIASES.get(command.name, command.name) in ("new", "stop"):
+            call = call_of(command.arguments)
+            if not call.may_end_all:
+                refusal = NOT_YOURS if command.name == "stop" else FOR_OWNERS
+                return MessageOutcome(CommandReply(refusal), text, False)
         return MessageOutcome(None, unescaped(text), None)
-    if command := parse(text):
+    if command:
         reply = await run_command(command.name, call_of(command.arguments))
     else:
         reply = await allow_deny.answer_by_message(text.strip(), call_of(""))

@@ -18,7 +18,7 @@ from remoteclaw.fleet.records import Records
 from remoteclaw.fleet.session_map import id_of
 from remoteclaw.fleet.state import IS_QUIET, MODEL, PROJECT, QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, person
 from remoteclaw.protocols import FORK_OF
 
 #: At most this many of the newest sessions are searched for a label or title.
@@ -338,6 +338,31 @@ class Sessions:
         if queue:
             await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
         return int(count)
+
+    async def stop_own(self, session: SessionKey, sender: str, *, call: str) -> int | None:
+        """Stop what a shared session does for one of its people before it works for others.
+
+        That is the running turn, if it answers only `sender`, and the sender's waiting messages up
+        to the first one of another person. Sessions below continue. Returns the number of stopped
+        entries; None if the session works for others first. A repeated `call` has no effect.
+        """
+        count, queue = await self._scripts.run(
+            "stop_own",
+            keys={
+                "state": keys.state(session.sid),
+                "inbound": keys.inbound(session.sid),
+                "call": keys.call(call_name(None, call)),
+            },
+            args={
+                "sid": session.sid,
+                "by": person(session.provider, sender),
+                "sender": sender,
+                "keep_ms": CALL_MS,
+            },
+        )
+        if queue:
+            await self._waker.try_hint(session, queue.decode())
+        return None if count < 0 else int(count)
 
 
 def _view(

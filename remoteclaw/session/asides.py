@@ -281,23 +281,26 @@ class TurnAsides:
         """Return the verdict, or "later" if it must not be carried out.
 
         "answered" needs a text, and a message without files: the agent gets files only with a turn.
-        Only an owner, or a person whose message the turn answers, may have the turn stopped or add
-        work to it.
+        Only an owner, or a person whose message the turn answers, may add work to it; such a person
+        may have it stopped if it answers nobody else.
         """
         verdict = aside.verdict
         if verdict == "answered":
             return verdict if aside.payloads and not entry.message.attachments else "later"
         if verdict not in ("work", "stop"):
             return verdict
-        if not self._may_change(entry) or (verdict == "work" and self._steering is None):
+        if not self._may_change(entry, verdict) or (verdict == "work" and self._steering is None):
             return "later"
         return verdict
 
-    def _may_change(self, entry: Entry) -> bool:
-        """Whether the sender may have the turn stopped or add work to it."""
-        sender = person(entry.message.provider, entry.message.from_)
+    def _may_change(self, entry: Entry, verdict: AsideVerdict) -> bool:
+        """Whether the sender may have the turn stopped ("stop") or add work to it."""
+        sender, people = (
+            person(entry.message.provider, entry.message.from_),
+            people_of(self._turn.entries),
+        )
         is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
-        return is_owner or sender in people_of(self._turn.entries)
+        return is_owner or (people == (sender,) if verdict == "stop" else sender in people)
 
     def _waiting_notice(self, entry: Entry, aside: Aside) -> tuple[ReplyPayload, ...]:
         """Return the notice about a verdict that is not carried out; none if the agent waits, too.
@@ -307,7 +310,9 @@ class TurnAsides:
         is_decided = aside.verdict != "later" and (aside.verdict != "answered" or aside.payloads)
         if not is_decided or entry.deliver != "channel":
             return ()
-        is_refused = aside.verdict in ("work", "stop") and not self._may_change(entry)
+        is_refused = aside.verdict in ("work", "stop") and not self._may_change(
+            entry, aside.verdict
+        )
         return (ReplyPayload(NOT_YOURS if is_refused else WAITS, is_ours=True),)
 
     def _stream_payloads(

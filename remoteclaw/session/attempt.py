@@ -87,9 +87,16 @@ class Attempt:
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     is_superseded: bool = False
     """Whether the turn is being stopped because a newer message replaces it."""
+    interrupting: "asyncio.Task[None] | None" = None
+    """Checks whether a newer message may interrupt the turn."""
     permissions: Permissions | None = None
     """Asks people for permissions; None if no person can be asked."""
     began: float = field(default_factory=time.monotonic)
+
+    def interrupt(self) -> None:
+        """Stop the turn, because a newer message replaces it."""
+        self.is_superseded = True
+        self.abort.set()
 
     @property
     def usage(self) -> Usage | None:

@@ -16,7 +16,7 @@ from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import Command, command_of
 from remoteclaw.fleet.lease import MAX_READ_ENTRIES
 from remoteclaw.fleet.turn import Batch, Finished
-from remoteclaw.messages import Entry, Turn, stream_order
+from remoteclaw.messages import Entry, Turn, people_of, person, stream_order
 
 #: A batch becomes a dead letter after this many failed attempts.
 MAX_ATTEMPTS = 3
@@ -81,7 +81,8 @@ def _beyond_cap(
 ) -> list[Entry]:
     """Return the messages that exceed the cap: with `drop = "new"` the newest, else the oldest.
 
-    Only what people have sent since the session became busy counts, without their commands.
+    Only what people have sent since the session became busy counts, without their commands. The
+    excess is taken from the people who have written most.
     """
     if not queue.cap or busy_since_ms is None:
         return []
@@ -90,8 +91,15 @@ def _beyond_cap(
         for entry in from_chat
         if entry.at_ms >= busy_since_ms and entry.origin == "chat" and not _is_command(entry)
     ]
-    excess = max(0, len(counted) - queue.cap)
-    return counted[queue.cap :] if queue.drop == "new" else counted[:excess]
+    # Nobody's flood drops a message of another person: the excess is of those who wrote most.
+    by_person: dict[str, list[Entry]] = {}
+    for entry in counted:
+        by_person.setdefault(entry.message.from_, []).append(entry)
+    beyond: list[Entry] = []
+    for _ in range(len(counted) - queue.cap):
+        most = max(by_person.values(), key=len)
+        beyond.append(most.pop(-1 if queue.drop == "new" else 0))
+    return sorted(beyond, key=lambda entry: stream_order(entry.id))
 
 
 def _answered_together(entries: Sequence[Entry], queue: QueueConfig) -> list[Entry]:
@@ -224,6 +232,12 @@ def reaction(
         may_end = is_from_people and turn.entries[-1].deliver == "channel"
         return TurnReaction.INTERRUPT if may_end else TurnReaction.NOTHING
     return TurnReaction.READ if queue.mode in ("aside", "steer") else TurnReaction.NOTHING
+
+
+def may_interrupt(turn: Turn, entry: Entry, *, is_owner: bool) -> bool:
+    """Return whether a newer message may end a turn: an owner's, or that of its only person."""
+    sender = person(entry.message.provider, entry.message.from_)
+    return entry.origin == "chat" and (is_owner or people_of(turn.entries) == (sender,))
 
 
 def takes_newcomers(

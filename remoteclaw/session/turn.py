@@ -1,11 +1,15 @@
 """A turn of a session: `TurnRunner.run()` takes waiting entries to their outcome."""
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
 from remoteclaw.config.model import Config, QueueConfig
-from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.config.tool_policy import is_owned_by
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, LeaseLost, RedisUnavailable
 from remoteclaw.fleet.commands import command_of
+from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminal_state import TerminalPlace
 from remoteclaw.fleet.terminals import Terminals
@@ -16,7 +20,7 @@ from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.ending import Ending, finish, without_agent
-from remoteclaw.session.inbox import decode
+from remoteclaw.session.inbox import decode, decode_all
 from remoteclaw.session.moved_turn import send_end_notice
 from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY, failed_result, notice_result
 from remoteclaw.session.permission import Permissions
@@ -26,6 +30,7 @@ from remoteclaw.session.queue import (
     TurnReaction,
     batch_step,
     may_be_joined,
+    may_interrupt,
     next_batch,
     reaction,
     takes_asides,
@@ -161,12 +166,23 @@ class TurnRunner:
                 if running.asides:
                     running.asides.stop(stop)
             case TurnReaction.INTERRUPT if not running.abort.is_set():
-                running.is_superseded = True
-                running.abort.set()
+                if not running.turn.session.is_shared:
+                    running.interrupt()
+                elif running.interrupting is None or running.interrupting.done():
+                    running.interrupting = asyncio.create_task(self._interrupt_if_allowed(running))
             case TurnReaction.READ:
                 for receiver in (running.steering, running.asides):
                     if receiver:
                         receiver.announce()
+
+    async def _interrupt_if_allowed(self, running: Attempt) -> None:
+        """Interrupt a turn of a shared conversation if one of the newer messages may do that."""
+        with contextlib.suppress(LeaseLost, RedisUnavailable, NewerEntry):
+            raw = await self._lease.entries_after(running.newest_known)
+            for entry in decode_all(raw, self._lease.session):
+                is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
+                if may_interrupt(running.turn, entry, is_owner=is_owner):
+                    running.interrupt()
 
     # -- the steps -----------------------------------------------------------------------------
 

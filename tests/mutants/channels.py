@@ -420,7 +420,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stop that withdraws a message of another conversation",
-        before="if is_admitted and self.session_of(access, incoming) == session:",
+        before="if is_admitted and is_own and self.session_of(access, incoming) == session:",
         after="if is_admitted:",
         test="test_a_stop_withdraws_no_message_of_another_conversation",
     ),

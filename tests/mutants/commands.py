@@ -250,4 +250,10 @@ MUTANTS = (
         after="max(view.waiting - 1, 0)",
         test="test_status_does_not_count_joined_messages_as_waiting",
     ),
+    Mutant(
+        "a member's command that ends what belongs to others",
+        before="return self.is_owner or is_open or not self.session.is_shared",
+        after="return True",
+        test="test_a_member_can_not_end_the_turn_of_an_owner",
+    ),
 )

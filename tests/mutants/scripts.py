@@ -189,6 +189,12 @@ MUTANTS = (
         test="test_a_permission_holds_only_for_the_person_for_whom_it_was_given",
     ),
     Mutant(
+        "a member's stop that covers the messages of others",
+        before="is_waiting = is_waiting and own",
+        after="is_waiting = is_waiting",
+        test="test_a_member_can_stop_a_turn_of_their_own_and_no_message_of_others",
+    ),
+    Mutant(
         "an aside that is put to the agent a third time",
         before="if tries >= MAX_TRIES then return nil end",
         after="",

@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's aside that stops the turn",
-        before='if not self._may_change(entry) or (verdict == "work"',
+        before='if not self._may_change(entry, verdict) or (verdict == "work"',
         after='if False or (verdict == "work"',
         test="test_a_message_from_a_stranger_neither_stops_nor_joins_the_turn",
     ),
@@ -727,5 +727,17 @@ MUTANTS = (
         before='state="starting", host=lease.host',
         after='state="starting"',
         test="test_a_frozen_host_loses_its_terminal_and_writes_nothing_after_it_resumes",
+    ),
+    Mutant(
+        "a member's message that interrupts the turn of an owner",
+        before="if may_interrupt(running.turn, entry, is_owner=is_owner):",
+        after="if True:",
+        test="test_a_members_message_does_not_interrupt_the_turn_of_an_owner",
+    ),
+    Mutant(
+        "a flood that drops the messages of others",
+        before="most = max(by_person.values(), key=len)",
+        after="most = counted",
+        test="test_a_flood_of_one_person_drops_no_message_of_another",
     ),
 )

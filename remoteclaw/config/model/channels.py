@@ -45,6 +45,9 @@ class ChannelConfig(Section):
     """Which of RemoteClaw's tools agents may use on the channel."""
     approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
     """Who answers agents' requests on the channel."""
+    commands: Annotated[Literal["owners", "everyone"], BY_PEOPLE] = "owners"
+    """Who may use `/new` and `/stop` on the messages of others, in a conversation that several
+    people share. Where a channel has no owners, everyone may."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """Settings for senders, by the sender's id."""
     groups: Annotated[dict[str, GroupConfig], BY_PEOPLE] = Field(default_factory=dict)
