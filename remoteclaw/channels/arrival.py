@@ -62,15 +62,32 @@ class Arrival(Report):
         Raises `RedisUnavailable` and `RedisRefused`, and `MessageRefused` if one of the message's
         ids is invalid. After any other error, the sender is notified before it is raised.
         """
-        context, incoming = self.context, self.incoming
         self.message("-")  # raises for invalid ids, before anything is stored under them
+        arrival, access = await self._under_first_id()
+        await arrival._handle(access)
+
+    async def is_admitted(self) -> bool:
+        """Whether the sender may write in the chat."""
+        arrival, access = await self._under_first_id()
+        return await access.verdict(arrival.incoming) is Verdict.ADMITTED
+
+    async def give_up(self, why: str) -> None:
+        """Mark the message as handled, unless it is, and tell its sender `why`."""
+        arrival, access = await self._under_first_id()
+        session = arrival.session_of(access, arrival.incoming)
+        known = arrival.known(arrival.incoming)
+        if any(await self.context.fleet.edits.note_handled(session, known, "-")):
+            await arrival.reply(why, call=(arrival.name, "failed"))
+
+    async def _under_first_id(self) -> tuple["Arrival", Access]:
+        """Return the report under the first id of its chat, and the access rules."""
+        context, incoming = self.context, self.incoming
         access = Access(context.config(), context.fleet, context.provider, context.account)
         first_id = await access.first_id(incoming)
-        if first_id != incoming.chat:
-            renamed = replace(incoming, chat=first_id, current_chat=incoming.chat)
-            await replace(self, incoming=renamed)._handle(access)
-        else:
-            await self._handle(access)
+        if first_id == incoming.chat:
+            return self, access
+        renamed = replace(incoming, chat=first_id, current_chat=incoming.chat)
+        return replace(self, incoming=renamed), access
 
     async def _handle(self, access: Access) -> None:
         incoming = self.incoming

@@ -1,23 +1,25 @@
-"""Polls an account's messages, hands them to the fleet, and advances the account's position.
+"""Polls an account's reports, hands them to the fleet, and advances the account's position.
 
-Polling from a position acknowledges all messages before it to the platform. So the position
-advances only after each message before it was queued, answered, refused with a reason, or
-skipped, because it is unreadable or its handling failed. While Redis is away or full, the position
-stays and the platform keeps the messages. A message may therefore be handled twice; the second time
-has no effect.
+Polling from a position acknowledges all reports before it to the platform. So the position advances
+only after each report before it was queued, answered, refused with a reason, or skipped, because it
+is unreadable or its handling failed, or is stored in the account's inbox. While Redis is away or
+full, the position stays and the platform keeps the reports. A report may therefore be handled
+twice; the second time has no effect.
 
-A message that is slow to handle, for example because of a file, delays only its own conversation:
-the account is polled again from the same position, which also returns newer messages.
+A report that is slow to handle, for example because of a file, is stored in the inbox, so that it
+delays only its own conversation.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 
 from remoteclaw.channels.arrival import Arrival, Overtaken
 from remoteclaw.channels.changes import with_edits
-from remoteclaw.channels.order import Handling, place_of, wait_for_earlier
+from remoteclaw.channels.order import Handling, place_of, wait_for_earlier, wait_for_moves
 from remoteclaw.channels.report import InboundContext
+from remoteclaw.commands import parse
 from remoteclaw.errors import (
     AccountRefused,
     LeaseLost,
@@ -34,8 +36,18 @@ from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult
 
 #: Pauses after consecutive failures of a platform or of Redis, in seconds. The last one repeats.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-#: Handling a poll's messages may take this long before the account is polled again, in seconds.
-REPOLL_S = 1.0
+#: A report with a file is slow if its handling takes longer than this, in seconds.
+SLOW_S = 1.0
+#: A stored report is given up after so many processes have ended while they handled it.
+MAX_TRIES = 3
+TOO_SLOW = (
+    "Your message was not taken: too many of the messages here still wait for their files. Send it "
+    "again when those have arrived."
+)
+FAILED_OFTEN = (
+    "Your message was not taken: receiving it has failed three times, and the log says where. Send "
+    "it again, perhaps without its file."
+)
 
 log = logging.getLogger(__name__)
 
@@ -62,32 +74,115 @@ class Intake:
                 log.warning("%s stops reading messages: %s", self._name, first_of(lost))
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
-        accounts = self._context.fleet.accounts
-        position = await accounts.position(self._reader)
-        messages: list[Handling] = []
-        """The messages since the position."""
-        known: set[tuple[str, str]] = set()
-        """The chats and ids of their parts."""
+        inbox = self._context.fleet.inbox
+        position = await inbox.position(self._reader)
+        unfinished: list[Handling] = []
+        """The reports that are still being handled, in order of arrival."""
+        for stored in await inbox.take(self._reader):
+            handling = self._begin(tasks, unfinished, stored.incoming, tries=stored.tries)
+            unfinished.append(handling)
+            tasks.create_task(self._settle(handling, stored.id))
         while True:
             batch = await self._poll(position)
             await self._reader.ensure_claim()  # the process may have been frozen during the poll
-            new = [each for each in batch.incoming if (each.chat, each.id) not in known]
-            known.update((each.chat, each.id) for each in new)
-            for incoming in _acts(with_edits(new)):
-                task = tasks.create_task(self._handle_after([*messages], incoming))
-                messages.append(Handling(incoming, task))
-            pending = [each.task for each in messages if not each.task.done()]
-            if pending and (await asyncio.wait(pending, timeout=REPOLL_S))[1]:
-                continue
-            accepted = sum(_is_accepted(each) for each in messages)
-            skipped = len(messages) - accepted
+            unfinished = [each for each in unfinished if not each.task.done()]
+            new: list[Handling] = []
+            for incoming in _acts(with_edits(batch.incoming)):
+                new.append(self._begin(tasks, [*unfinished, *new], incoming))
+            slow = await self._slow(new, unfinished)
             if batch.position != position:
-                await accounts.advance(
-                    self._reader, batch.position, accepted=accepted, skipped=skipped
-                )
+                stored_ids = await self._advance(batch.position, new, slow)
+                for handling, id_ in zip(slow, stored_ids, strict=True):
+                    ending = self._settle(handling, id_) if id_ else self._refuse(handling)
+                    tasks.create_task(ending)
             position = batch.position
-            messages.clear()
-            known.clear()
+            unfinished += slow
+
+    def _begin(
+        self,
+        tasks: asyncio.TaskGroup,
+        earlier: Sequence[Handling],
+        incoming: Incoming,
+        *,
+        tries: int = 1,
+    ) -> Handling:
+        """Begin to handle a report after the `earlier` ones."""
+        work = self._handle_after([*earlier], incoming, tries=tries)
+        return Handling(incoming, tasks.create_task(work))
+
+    async def _slow(
+        self, new: Sequence[Handling], unfinished: Sequence[Handling]
+    ) -> list[Handling]:
+        """Return the `new` reports that are slow, in order, once all others are handled.
+
+        These are reports with files, commands, and the messages that wait behind one, also behind
+        one of the `unfinished`. Everything else, and a report of a sender without access, needs no
+        more than Redis.
+        """
+        if new:
+            await asyncio.wait([each.task for each in new], timeout=SLOW_S)
+        slow: list[Handling] = []
+        slow_places = {place_of(each.incoming) for each in unfinished if not each.task.done()}
+        for handling in new:
+            incoming, place = handling.incoming, place_of(handling.incoming)
+            may_be_slow = incoming.files or incoming.quoted_files or parse(incoming.text)
+            is_slow = not handling.task.done() and (may_be_slow or place in slow_places)
+            if is_slow and await self._is_admitted(incoming):
+                slow_places.add(place)
+                slow.append(handling)
+            else:
+                await asyncio.wait((handling.task,))
+        return slow
+
+    async def _is_admitted(self, incoming: Incoming) -> bool:
+        """Whether the sender has access. While Redis is away, the answer is yes."""
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            return await Arrival(self._context, self._adapter, incoming).is_admitted()
+        return True
+
+    async def _advance(
+        self, position: str, handlings: Sequence[Handling], slow: Sequence[Handling]
+    ) -> list[str | None]:
+        """Advance the position, as soon as Redis has room for the slow reports."""
+        handled = [each for each in handlings if each not in slow]
+        accepted = sum(map(_is_accepted, handled))
+        failures = 0
+        while True:
+            try:
+                return await self._context.fleet.inbox.advance(
+                    self._reader,
+                    position,
+                    accepted=accepted,
+                    skipped=len(handled) - accepted,
+                    slow=[each.incoming for each in slow],
+                )
+            except RedisRefused as error:
+                if not failures:
+                    log.warning("%s can't store messages for now: %s", self._name, error)
+            await _pause(failures)
+            failures += 1
+
+    async def _settle(self, handling: Handling, stored_id: str) -> None:
+        """Remove a report from the inbox once it was handled, or withdrawn by a `/stop`."""
+        await asyncio.wait((handling.task,))
+        is_accepted = _is_accepted(handling)
+        await self._context.fleet.inbox.done(self._reader, stored_id, is_accepted=is_accepted)
+
+    async def _refuse(self, handling: Handling) -> None:
+        """Tell a sender that a slow report is not handled, because the inbox has no room for it."""
+        handling.task.cancel()
+        await asyncio.wait((handling.task,))
+        log.warning("a message on %s is refused: too many others wait for files", self._name)
+        await self._give_up(handling.incoming, TOO_SLOW)
+
+    async def _give_up(self, incoming: Incoming, why: str) -> None:
+        failures = 0
+        while True:
+            try:
+                return await Arrival(self._context, self._adapter, incoming).give_up(why)
+            except (RedisUnavailable, RedisRefused):
+                await _pause(failures)
+                failures += 1
 
     async def _poll(self, position: str | None) -> PollResult:
         failures = 0
@@ -110,9 +205,21 @@ class Intake:
             await _pause(failures)
             failures += 1
 
-    async def _handle_after(self, earlier: Sequence[Handling], incoming: Incoming) -> bool:
-        """Handle a message after the `earlier` ones that it must not overtake."""
-        overtaken = await wait_for_earlier(incoming, earlier)
+    async def _handle_after(
+        self, earlier: Sequence[Handling], incoming: Incoming, *, tries: int
+    ) -> bool:
+        """Handle a report after the `earlier` ones that it must not overtake.
+
+        A message of a sender without access keeps no place: nothing of it is queued.
+        """
+        await wait_for_moves(earlier)  # they may give the sender access
+        overtaken: Sequence[Overtaken] = ()
+        if not incoming.is_message or await self._is_admitted(incoming):
+            overtaken = await wait_for_earlier(incoming, earlier)
+        if tries > MAX_TRIES:
+            log.error("a message on %s is given up after %d tries", self._name, MAX_TRIES)
+            await self._give_up(incoming, FAILED_OFTEN)
+            return False
         return await self._handle(incoming, overtaken)
 
     async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:

@@ -56,12 +56,11 @@ class PostedReports:
 async def wait_for_earlier(incoming: Incoming, earlier: Sequence[Handling]) -> list[Overtaken]:
     """Wait for the `earlier` reports that a report must not overtake; return those that it does.
 
-    It waits for the reports of its conversation, and for those of a chat's new id.
+    It waits for the reports of its conversation.
     """
     place, kind = place_of(incoming), _overtakes_as(incoming)
     of_place = [each for each in earlier if place_of(each.incoming) == place]
     waits_for = [each for each in of_place if kind in (None, _overtakes_as(each.incoming))]
-    waits_for += [each for each in earlier if each.incoming.moved_to is not None]
     for handling in waits_for:
         await asyncio.wait((handling.task,))
     return [
@@ -69,6 +68,13 @@ async def wait_for_earlier(incoming: Incoming, earlier: Sequence[Handling]) -> l
         for each in of_place
         if each.incoming.is_message and not each.task.done()
     ]
+
+
+async def wait_for_moves(earlier: Sequence[Handling]) -> None:
+    """Wait for reports of a chat's new id: they change what later reports belong to."""
+    for handling in earlier:
+        if handling.incoming.moved_to is not None:
+            await asyncio.wait((handling.task,))
 
 
 def place_of(incoming: Incoming) -> Place:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.config_change import carry_out
-from remoteclaw.config.approvals import OPERATOR, may_answer, new_holders
+from remoteclaw.config.approvals import OPERATOR, approvals_of, may_answer, new_holders
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
@@ -104,7 +104,10 @@ async def answer_request(
     if request.is_plan and verdict == "deny" and words:
         verdict = "words"  # the agent has to change the plan, so even a late answer starts a turn
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
-        return AnswerOutcome(NOT_ALONE if by in request.people else NOT_YOURS)
+        is_one_of_many = approvals_of(config, request.session).who == "sender" and (
+            by in request.people
+        )
+        return AnswerOutcome(NOT_ALONE if is_one_of_many else NOT_YOURS)
     if request.change and not (is_owner or by == OPERATOR):
         return AnswerOutcome(FOR_OWNERS)
     if instructions := _instructions(request, verdict, words):

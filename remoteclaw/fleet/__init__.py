@@ -18,6 +18,7 @@ from remoteclaw.fleet.edits import Edits
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.history import History
 from remoteclaw.fleet.inbound import Inbound
+from remoteclaw.fleet.inbox import Inbox
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
@@ -52,6 +53,7 @@ class Fleet:
     audit: Audit
     edits: Edits
     inbound: Inbound
+    inbox: Inbox
     leases: Leases
     logins: Logins
     dead_letters: DeadLetters
@@ -98,6 +100,7 @@ class Fleet:
             audit=Audit(scripts),
             edits=Edits(scripts, waker),
             inbound=Inbound(scripts, waker),
+            inbox=Inbox(scripts),
             dead_letters=DeadLetters(scripts, waker),
             calls=ToolCalls(scripts, waker),
             gateways=Gateways(scripts),

@@ -1,6 +1,5 @@
-"""Accounts on chat platforms: the read position of each, and the state that its process reports."""
+"""Accounts on chat platforms: the state that the process of each reports, and its chats' ids."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,40 +41,6 @@ class Accounts:
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
-
-    async def position(self, reader: ReplyReader) -> str | None:
-        """Return the position from which to read a platform; None for its oldest messages."""
-        position = await self._scripts.call(
-            self._scripts.client.get,
-            keys.position(reader.provider, reader.account),
-            deadline=math.inf,
-        )
-        return None if position is None else position.decode()
-
-    async def advance(
-        self, reader: ReplyReader, position: str, *, accepted: int = 0, skipped: int = 0
-    ) -> None:
-        """Record that every message before `position` was accepted or skipped.
-
-        `accepted` and `skipped` are the numbers of these messages.
-        Raises `LeaseLost` if another adapter has the account's claim.
-        """
-        key = reader.provider, reader.account
-        await self._scripts.run(
-            "advance",
-            keys={
-                "reader": keys.reader(*key),
-                "position": keys.position(*key),
-                "account": keys.account(*key),
-            },
-            args={
-                "token": reader.token,
-                "position": position,
-                "accepted": accepted,
-                "skipped": skipped,
-            },
-            deadline=math.inf,
-        )
 
     async def first_id(self, provider: str, account: str, chat: str) -> str:
         """Return the first id of a chat, which names everything that is kept of the chat."""

@@ -417,7 +417,7 @@ def history(provider: str, account: str, chat: str) -> str:
 
 def position(provider: str, account: str) -> str:
     """String: the position from which an account's adapter reads its platform; everything before it
-    was accepted."""
+    was handled, or is in the account's inbox."""
     return f"rc:position:{provider}:{account}"
 
 
@@ -443,6 +443,12 @@ def terminal_opens(who: str) -> str:
     allowance is full again."""
     person = quote(who, safe="")
     return f"rc:opens:{person}"
+
+
+def inbox(provider: str, account: str) -> str:
+    """Hash: the reports of an account that the platform has delivered and that are still being
+    handled, by number: how many processes have tried, and the report as JSON."""
+    return f"rc:inbox:{provider}:{account}"
 
 
 def account(provider: str, account: str) -> str:

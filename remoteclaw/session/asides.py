@@ -36,12 +36,12 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
-from remoteclaw.session.inbox import decode, decode_all
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import Newcomer, may_be_aside, newcomer
 from remoteclaw.session.record import added, lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
+from remoteclaw.session.waiting import decode, decode_all
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.entries import in_outcome
 

@@ -22,12 +22,12 @@ from remoteclaw.messages import AgentDeliveryResult, Turn
 from remoteclaw.protocols import BridgeCallbacks, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
-from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import count_refusals, digest
 from remoteclaw.session.retry import RETRIED_AT_ONCE, SHORT_MS, next_try_ms, postponement
 from remoteclaw.session.task_notes import keep_noting
+from remoteclaw.session.waiting import decode_all
 from remoteclaw.session.ways_out import WaysOut
 
 

@@ -20,7 +20,6 @@ from remoteclaw.host.process import identity
 from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
-from remoteclaw.session.inbox import read_inbox
 from remoteclaw.session.queue import (
     DrainStep,
     after_turn,
@@ -31,6 +30,7 @@ from remoteclaw.session.queue import (
 from remoteclaw.session.terminal_end import end_left_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
 from remoteclaw.session.turn import TurnRunner
+from remoteclaw.session.waiting import read_waiting
 
 #: How often a lingering drain checks whether its worker is leaving, in seconds.
 LINGER_STEP_S = 1.0
@@ -100,7 +100,7 @@ class Drain:
         last: Finished | None = None
         while True:
             try:
-                waiting = await read_inbox(lease)
+                waiting = await read_waiting(lease)
                 if not waiting:
                     await keeper.park()
                     if await lease.close():
@@ -143,7 +143,7 @@ class Drain:
         if pause_s:
             await runner.warm_up(waiting)
         while pause_s and boottime() < until and not await lease.stays_quiet(pause_s):
-            waiting = await read_inbox(lease)
+            waiting = await read_waiting(lease)
             pause_s = await self._gathering_pause_s(runner, waiting)
         return waiting
 
@@ -157,7 +157,7 @@ class Drain:
             pause_s = settling_pause_s(waiting, now_ms=await self._fleet.scripts.now_ms())
             if not pause_s or await lease.stays_quiet(pause_s):
                 break
-            waiting = await read_inbox(lease)
+            waiting = await read_waiting(lease)
         return waiting
 
     async def _linger(self, lease: Lease) -> None:
@@ -187,6 +187,6 @@ async def _wait_while_typing(
         pause_s = typing_pause_s(waiting, queue, now_ms=now_ms)
         if not pause_s or await lease.stays_quiet(pause_s):
             break
-        waiting = await read_inbox(lease)
+        waiting = await read_waiting(lease)
         now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just arrived
     return waiting

@@ -313,8 +313,8 @@ def may_be_postponed(waiting_after: Sequence[Entry]) -> bool:
 class DrainStep(StrEnum):
     """The next step of a drain after a turn."""
 
-    READ_INBOX = "read_inbox"
-    """Read the inbox; close the session if it is empty."""
+    READ_WAITING = "read_waiting"
+    """Read the waiting entries; close the session if there are none."""
     RELEASE = "release"
     """Release the lease, so that another drain takes the session's entries."""
     LINGER = "linger"
@@ -330,7 +330,7 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
     if ended.left and (is_leaving or (ended.competing_hints and has_had_share)):
         return DrainStep.RELEASE
     if ended.left or ended.competing_hints or is_leaving:
-        return DrainStep.READ_INBOX
+        return DrainStep.READ_WAITING
     return DrainStep.LINGER
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
-from remoteclaw.session.inbox import decode, decode_all
 from remoteclaw.session.queue import Newcomer, newcomer
+from remoteclaw.session.waiting import decode, decode_all
 
 #: At most this many messages join one turn, so that it ends and other sessions get the worker.
 MAX_STEERED = 20

@@ -20,7 +20,6 @@ from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.ending import Ending, finish, without_agent
-from remoteclaw.session.inbox import decode, decode_all
 from remoteclaw.session.moved_turn import send_end_notice
 from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY, failed_result, notice_result
 from remoteclaw.session.permission import Permissions
@@ -41,6 +40,7 @@ from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
 from remoteclaw.session.terminal_end import settle_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
+from remoteclaw.session.waiting import decode, decode_all
 
 #: The phases of an attempt that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")

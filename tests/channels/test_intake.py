@@ -3,15 +3,18 @@
 import re
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
+from remoteclaw.channels.intake import FAILED_OFTEN, TOO_SLOW
 from remoteclaw.channels.rate import MAX_PER_MINUTE
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.inbox import MAX_OF_SENDER
 from remoteclaw.messages import Entry, SessionKey, Turn
 from tests.support.channel import TestChannel
 from tests.support.stack import Stack
@@ -25,6 +28,20 @@ async def channel(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     channel = TestChannel.installed(monkeypatch, stack)
     yield channel
     channel.end()
+
+
+async def until_stored(stack: Stack, count: int) -> None:
+    """Wait until so many reports are in the inbox."""
+
+    async def are_stored() -> bool:
+        return bool(await stack.fleet.scripts.client.hlen(keys.inbox("test", "default")) == count)
+
+    await eventually(are_stored)
+
+
+def has_held(channel: TestChannel, count: int) -> bool:
+    """Whether so many calls of the platform were held."""
+    return len(channel.platform.did("held")) >= count
 
 
 async def wait_for_reply(channel: TestChannel, chat: str, words: str) -> str:
@@ -447,7 +464,8 @@ async def test_a_slow_file_delays_only_its_own_conversation(
     await wait_for_reply(channel, "carol", "Idle.")
 
     assert channel.texts("alice") == []
-    assert await client.get(POSITION) is None
+    assert await client.get(POSITION) is not None
+    assert await client.hlen(keys.inbox("test", "default")) == 2  # the file, and what is after it
 
     channel.platform.tell()
     await wait_for_reply(channel, "alice", "Waiting for a worker; one more waits.")
@@ -458,6 +476,62 @@ async def test_a_slow_file_delays_only_its_own_conversation(
     await eventually(is_accepted)
     assert len(channel.platform.did("fetched")) == 1
     assert len(channel.texts("carol")) == 2
+    await until_stored(stack, 0)
+
+
+async def test_a_slow_message_survives_a_crash_behind_the_position(
+    stack: Stack, channel: TestChannel
+) -> None:
+    client: Any = stack.fleet.scripts.client
+    process = channel.start()
+    channel.platform.tell(stops="fetch before")
+    channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    channel.platform.say("alice", "alice", "and then this")
+    await until_stored(stack, 2)
+    process.kill()
+    process.wait()
+    channel.platform.say("alice", "alice", "the third")
+    channel.platform.tell()
+    channel.start()
+    session = SessionKey("main", "test", "default", "alice", "alice")
+
+    async def entries() -> Any:
+        found = await client.xrange(keys.inbound(session.sid))
+        return found if len(found) >= 3 else None
+
+    texts = [decode_entry(*each).message.text for each in await eventually(entries)]
+    assert texts == ["look", "and then this", "the third"]
+    await until_stored(stack, 0)
+
+
+async def test_a_message_that_ends_three_processes_is_given_up(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.platform.tell(stops="fetch before")
+    channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    for count in (1, 2, 3):
+        process = channel.start()
+        await eventually(partial(has_held, channel, count))
+        await until_stored(stack, 1)
+        process.kill()
+        process.wait()
+    channel.start()
+    await wait_for_reply(channel, "alice", FAILED_OFTEN)
+    channel.platform.say("alice", "alice", "/status")
+    await wait_for_reply(channel, "alice", "Idle.")
+
+
+async def test_files_of_one_person_fill_the_inbox_only_up_to_its_limit(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(allow=["carol"])
+    channel.platform.tell(stops="fetch before")
+    for number in range(MAX_OF_SENDER + 2):
+        channel.platform.say("alice", "alice", f"file {number}", files={"a.txt": "a"})
+    channel.start()
+    await eventually(lambda: channel.texts("alice").count(TOO_SLOW) == 2)
+    channel.platform.say("carol", "carol", "/status")
+    await wait_for_reply(channel, "carol", "Idle.")
 
 
 async def test_a_message_under_a_groups_new_id_is_read_after_the_change_of_id(

@@ -9,15 +9,15 @@ from remoteclaw.fleet import Fleet, keys
 async def test_only_the_reader_moves_the_position(fleet: Fleet) -> None:
     first = fleet.replies.reader("test", "default")
     await first.wait_for_claim()
-    await fleet.accounts.advance(first, "7", accepted=2, skipped=1)
+    await fleet.inbox.advance(first, "7", accepted=2, skipped=1)
     await fleet.scripts.client.delete(keys.reader("test", "default"))  # it has expired
     second = fleet.replies.reader("test", "default")
     await second.wait_for_claim()
 
     with pytest.raises(LeaseLost):
-        await fleet.accounts.advance(first, "8", accepted=1)
+        await fleet.inbox.advance(first, "8", accepted=1)
 
-    assert await fleet.accounts.position(second) == "7"
+    assert await fleet.inbox.position(second) == "7"
     view = await fleet.accounts.view("test", "default")
     assert (view.accepted, view.skipped) == (2, 1)
 
@@ -26,8 +26,8 @@ async def test_a_repeated_advance_counts_its_messages_once(fleet: Fleet) -> None
     reader = fleet.replies.reader("test", "default")
     await reader.wait_for_claim()
 
-    await fleet.accounts.advance(reader, "7", accepted=2)
-    await fleet.accounts.advance(reader, "7", accepted=2)  # the reply was lost
+    await fleet.inbox.advance(reader, "7", accepted=2)
+    await fleet.inbox.advance(reader, "7", accepted=2)  # the reply was lost
 
     assert (await fleet.accounts.view("test", "default")).accepted == 2
 

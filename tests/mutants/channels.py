@@ -655,15 +655,15 @@ MUTANTS = (
     ),
     Mutant(
         "a slow file that delays the whole account",
-        before="(await asyncio.wait(pending, timeout=REPOLL_S))[1]",
-        after="(await asyncio.wait(pending))[1]",
+        before="await asyncio.wait([each.task for each in new], timeout=SLOW_S)",
+        after="await asyncio.wait([each.task for each in new])",
         test="test_a_slow_file_delays_only_its_own_conversation",
     ),
     Mutant(
-        "a position that moves past a slow file",
-        before="if pending and (await",
-        after="if False and (await",
-        test="test_a_slow_file_delays_only_its_own_conversation",
+        "a position that moves past a slow file which is not stored",
+        before="slow=[each.incoming for each in slow]",
+        after="slow=()",
+        test="test_a_slow_message_survives_a_crash_behind_the_position",
     ),
     Mutant(
         "a message that overtakes an earlier one of its conversation",
@@ -672,14 +672,8 @@ MUTANTS = (
         test="test_a_slow_file_delays_only_its_own_conversation",
     ),
     Mutant(
-        "a slow file that is fetched again at each poll",
-        before="if (each.chat, each.id) not in known",
-        after="if True",
-        test="test_a_slow_file_delays_only_its_own_conversation",
-    ),
-    Mutant(
         "a group's first message under its new id that is lost",
-        before="waits_for += [each for each in earlier if each.incoming.moved_to is not None]",
+        before="await wait_for_moves(earlier)",
         after="",
         test="test_a_message_under_a_groups_new_id_is_read_after_the_change_of_id",
     ),
@@ -796,9 +790,9 @@ MUTANTS = (
     ),
     Mutant(
         "a position that is stored before its messages are",
-        before="pending = [each.task for each in messages if not each.task.done()]",
-        after="await accounts.advance(self._reader, batch.position)\n"
-        "pending = [each.task for each in messages if not each.task.done()]",
+        before="slow = await self._slow(new, unfinished)",
+        after="await inbox.advance(self._reader, batch.position)\n"
+        "slow = await self._slow(new, unfinished)",
         test="test_a_process_or_redis_killed_at_any_command_loses_nothing[append-before-kill]",
     ),
     Mutant(

@@ -1086,9 +1086,10 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated advance that counts its messages again",
-        before="if redis.call('GET', keys.position) == args.position then return 0 end",
-        after="",
+        before="if position == args.position then",
+        after="if false then",
         test="test_a_repeated_advance_counts_its_messages_once",
+        within="advance",
     ),
     Mutant(
         "a claim that another reader can give up",

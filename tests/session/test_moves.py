@@ -15,9 +15,9 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.gateway.traces import find_message, read_trace
 from remoteclaw.messages import SessionKey
-from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.moved_turn import ENDED_ABOVE
 from remoteclaw.session.notices import SECOND_TRY
+from remoteclaw.session.waiting import decode_all
 from remoteclaw.tasks.branches import move_to_branch
 from tests.support.conversations import configure, drain, dying, prompts
 from tests.support.leases import started_task

@@ -411,3 +411,22 @@ async def test_a_mention_that_is_added_to_a_group_message_counts(
     await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(GROUP)))
     await eventually(lambda: not bot.pending())
     assert len(bot.texts(GROUP)) == 1
+
+
+async def test_a_slow_file_and_a_strangers_flood_hold_up_nobody_else(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    """Telegram returns at most 100 updates from a position."""
+    await stack.start_worker()
+    channel.start()
+    bot.fault("getFile", "mute")
+    bot.say("look", chat=ANN, files=[file("plan.txt", b"the plan")])
+    await eventually(bot.held)
+    for number in range(120):
+        bot.say(f"spam {number}", chat=99)
+    bot.say(f"@{bot.username} hello", chat=GROUP, by=ANN)
+    await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(GROUP)))
+
+    assert bot.held()
+    bot.release()
+    await eventually(lambda: "I have plan.txt" in "".join(bot.texts(ANN)))

@@ -1,4 +1,4 @@
-"""The inbox: a session's waiting entries, decoded."""
+"""The waiting entries of a session, decoded."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
 
 
-async def read_inbox(lease: Lease) -> list[Entry]:
+async def read_waiting(lease: Lease) -> list[Entry]:
     """Return the entries that wait, oldest first; a damaged entry is returned alone.
 
     Raises `NewerEntry` if the first entry needs a newer worker.
