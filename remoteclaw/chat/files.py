@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.client.link import Address
+from remoteclaw.client.link import Address, GatewayRefused
 from remoteclaw.errors import MessageRefused, RemoteClawError
 from remoteclaw.host.files import describe_file, save_file
 
@@ -99,7 +99,7 @@ class Files:
     def _exchange(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Send a request and return the response's body.
 
-        Raises `RemoteClawError` with the gateway's reason.
+        Raises `GatewayRefused` with the gateway's reason.
         """
         connection = self._connection()
         prefix = urllib.parse.urlsplit(self._address.url).path.rstrip("/").removesuffix("/ws")
@@ -111,15 +111,19 @@ class Files:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or type(error).__name__
-            raise RemoteClawError(f"The gateway did not transfer the file ({why}).") from None
+            raise GatewayRefused(
+                "UNAVAILABLE", f"The gateway did not transfer the file ({why})."
+            ) from None
         finally:
             connection.close()
         if response.status == 200:
             return content
         try:
-            raise RemoteClawError(str(orjson.loads(content)["error"]["message"]))
+            reason = orjson.loads(content)["error"]
+            refusal = GatewayRefused(str(reason["code"]), str(reason["message"]))
         except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise RemoteClawError(f"The gateway refused the file ({response.status}).") from None
+            refusal = GatewayRefused("", f"The gateway refused the file ({response.status}).")
+        raise refusal
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._address.sockets is not None:

@@ -7,7 +7,8 @@ the processor time.
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ import click
 from remoteclaw.cli.files import read_files
 from remoteclaw.cli.outcome import OutcomeReport, OutcomeWait, complain_of_no_workers
 from remoteclaw.cli.output import complain
-from remoteclaw.client.link import Address, GatewayMissing, Link
+from remoteclaw.client.link import Address, GatewayMissing, GatewayRefused, Link, persist
 from remoteclaw.errors import PerhapsSent
 from remoteclaw.gateway.token_file import token_files
 
@@ -29,6 +30,8 @@ OUTCOME_CALL_S = 100.0
 #: How long `send` tries to send a message at least, in seconds, even with a shorter --wait: Redis
 #: may have stored the message already.
 MIN_SEND_S = 10.0
+#: How long `send` asks whether a worker runs, in seconds.
+STATUS_S = 5.0
 
 
 def own_gateway(
@@ -73,11 +76,12 @@ async def open_link(
     *,
     on_event: Callable[[str, dict[str, Any]], None] = lambda _name, _payload: None,
     on_problem: Callable[[str], None] = lambda _text: None,
+    refused_s: float = 0.0,
 ) -> AsyncIterator[tuple[Link, dict[str, Any]]]:
     """Yield a link to a state directory's gateway, and the result of its first call, `opening`.
 
     Raises `GatewayMissing` if no gateway has ever run there. Errors of the link are raised in an
-    `ExceptionGroup`.
+    `ExceptionGroup`; a temporary refusal of the first call only after `refused_s` seconds.
     """
     address, token = own_gateway(home)
     opened: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -95,7 +99,7 @@ async def open_link(
         on_problem=on_problem,
     )
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(link.run(connect_s=0))
+        running = tasks.create_task(link.run(connect_s=0, refused_s=refused_s))
         yield link, await opened
         running.cancel()
 
@@ -117,19 +121,28 @@ async def send_over_gateway(
             must_warn = False
             complain(f"{text.rstrip('.')}; still trying to send. {order.repeat_hint}")
 
+    send_s = max(order.wait_s, MIN_SEND_S)
     opening = {**order.target, "follow": "session" if stream else "nothing"}
     files = await read_files(order.attach)
-    opened = open_link(home, ("chat.open", opening), on_event=on_event, on_problem=on_problem)
+    opened = open_link(
+        home,
+        ("chat.open", opening),
+        on_event=on_event,
+        on_problem=on_problem,
+        refused_s=send_s,
+    )
     async with opened as (link, chat):
-        uploads = await _upload(home, files, str(chat["sessionKey"])) if files else []
-        sent = await _send(link, chat, order, uploads)
+        uploads = []
+        if files:
+            upload = _uploads(home, files, str(chat["sessionKey"]))
+            uploads = [await persist(each, on_problem, persist_s=send_s) for each in upload]
+        sent = await _send(link, chat, order, uploads, send_s)
         must_warn = False  # the message is accepted, so a problem can't lose it
         if sent.get("entry") is None:
             return order.print_answer(str(sent.get("answer") or ""), as_json=as_json)
         reference = f"{chat['sid'][:8]}-{sent['entry']}"
         is_duplicate = order.warn_of_duplicate(is_duplicate=bool(sent.get("isDuplicate")))
-        if (await link.ask("status", {}))["workers"] == 0:
-            complain_of_no_workers()
+        await _warn_without_workers(link)
         if order.wait_s == 0:
             return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
         if stream:
@@ -143,17 +156,30 @@ async def send_over_gateway(
         return outcome.print(reference, stream)
 
 
-async def _upload(
+async def _warn_without_workers(link: Link) -> None:
+    """Warn if no worker runs. The gateway may have too much to do to say so."""
+    with contextlib.suppress(TimeoutError, GatewayRefused):
+        async with asyncio.timeout(STATUS_S):
+            if (await link.ask("status", {}))["workers"] == 0:
+                complain_of_no_workers()
+
+
+def _uploads(
     home: "Home", files: Sequence[tuple[str, bytes]], session: str
-) -> list[dict[str, Any]]:
+) -> list[Callable[[], Awaitable[dict[str, Any]]]]:
+    """Return functions that upload the files."""
     from remoteclaw.chat.files import Files
 
     gateway = Files(*own_gateway(home), home.downloads)
-    return [await gateway.upload(name, content, session) for name, content in files]
+    return [partial(gateway.upload, name, content, session) for name, content in files]
 
 
 async def _send(
-    link: Link, chat: Mapping[str, Any], order: "Order", files: Sequence[Mapping[str, Any]]
+    link: Link,
+    chat: Mapping[str, Any],
+    order: "Order",
+    files: Sequence[Mapping[str, Any]],
+    send_s: float,
 ) -> dict[str, Any]:
     params = {
         "sessionKey": chat["sessionKey"],
@@ -164,7 +190,7 @@ async def _send(
         "attachments": files,
     }
     try:
-        async with asyncio.timeout(max(order.wait_s, MIN_SEND_S)):
+        async with asyncio.timeout(send_s):
             return await link.ask("chat.send", params, persists=order.wait_s > 0)
     except TimeoutError:
         raise PerhapsSent(

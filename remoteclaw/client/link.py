@@ -7,8 +7,9 @@ that it takes effect once.
 import asyncio
 import contextlib
 import itertools
+import math
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,38 @@ class GatewayRefused(RemoteClawError):
 
 class GatewayMissing(RemoteClawError):
     """Raised when no gateway answers at the address."""
+
+
+async def persist(
+    ask: Callable[[], Awaitable[dict[str, Any]]],
+    on_problem: Callable[[str], None],
+    *,
+    persist_s: float = math.inf,
+) -> dict[str, Any]:
+    """Ask again while the gateway refuses temporarily, for `persist_s`, and return the result.
+
+    `ask` must have one effect, however often it is called. `on_problem` gets the text of each
+    temporary refusal, and an empty text after the last. Raises `GatewayRefused` for any other.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + persist_s
+    for tries in itertools.count():
+        try:
+            result = await ask()
+        except GatewayRefused as error:
+            if error.code not in _TEMPORARY or loop.time() >= until:
+                raise
+            on_problem(str(error))
+            await _pause(tries)
+        else:
+            if tries:
+                on_problem("")
+            return result
+    raise AssertionError("the loop is endless")
+
+
+async def _pause(tries: int) -> None:
+    await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
 
 
 class _ConnectionLost(Exception):
@@ -144,17 +177,20 @@ class Link:
         self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
         """The futures of requests that wait for an answer, by the id of the request."""
 
-    async def run(self, *, connect_s: float) -> None:
+    async def run(self, *, connect_s: float, refused_s: float = 0.0) -> None:
         """Keep the connection open until cancelled.
 
         Raises `GatewayMissing` if no gateway answers within the first `connect_s` seconds, and
-        `GatewayRefused` if the gateway refuses the token or the opening call.
+        `GatewayRefused` if the gateway refuses the token or the opening call. A temporary refusal
+        is raised only after the first `refused_s` seconds.
         """
         loop = asyncio.get_running_loop()
-        give_up_at: float | None = loop.time() + connect_s
+        start = loop.time()
+        give_up_at: float | None = start + connect_s
         tries = 0
         while True:
             self._was_open = False
+            refusal = None
             try:
                 async with self._address.connected() as socket:
                     await self._talk(socket)
@@ -162,9 +198,11 @@ class Link:
             except GatewayRefused as error:
                 if error.code not in _TEMPORARY:
                     raise
-                if give_up_at is not None and loop.time() >= give_up_at:
-                    raise
-                why = str(error)
+                if give_up_at is not None:
+                    give_up_at = max(give_up_at, start + refused_s)
+                    if loop.time() >= give_up_at:
+                        raise
+                why = refusal = str(error)
             except ConnectionClosed as error:
                 # This side closed the connection, and the gateway did not confirm that.
                 is_silent = error.sent is not None and error.rcvd is None
@@ -190,12 +228,14 @@ class Link:
                     f"No gateway answers at {self._address} ({why}): start one with "
                     "`remoteclaw up`."
                 )
-            if why == SILENT:
+            if refusal is not None:
+                self._on_problem(refusal)
+            elif why == SILENT:
                 where = f" at {self._address}" if self._address.url else ""
                 self._on_problem(f"the gateway{where} does not answer")
             else:
                 self._on_problem(f"the gateway is away: {why}")
-            await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+            await _pause(tries)
             tries += 1
 
     async def reopen(self, params: Mapping[str, Any]) -> None:
@@ -215,22 +255,14 @@ class Link:
         `GatewayRefused`. If it `persists`, a temporary refusal is retried instead.
         """
         key = uuid.uuid4().hex
-        for tries in itertools.count():
-            await self._is_open.wait()
-            try:
-                result = await self._ask(method, params, key)
-            except _ConnectionLost:
-                continue
-            except GatewayRefused as error:
-                if not persists or error.code not in _TEMPORARY:
-                    raise
-                self._on_problem(str(error))
-                await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
-            else:
-                if tries:
-                    self._on_problem("")
-                return result
-        raise AssertionError("the loop is endless")
+
+        async def ask() -> dict[str, Any]:
+            while True:
+                await self._is_open.wait()
+                with contextlib.suppress(_ConnectionLost):
+                    return await self._ask(method, params, key)
+
+        return await persist(ask, self._on_problem) if persists else await ask()
 
     async def ask_once(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """Call a method without reconnecting, for a call that would be pointless later.

@@ -41,9 +41,9 @@ RETRY_S = 5.0
 LISTEN_S = 1.0
 #: The pause before a listener reconnects, in seconds.
 RECONNECT_S = 0.2
-#: The maximum number of connections of one process. Each waiting call of a gateway occupies one;
-#: with redis-py's default of 100, further calls would fail.
-MAX_CONNECTIONS = 1000
+#: The maximum number of connections of one process. Each running or waiting call of a gateway
+#: occupies one (`gateway/limits.py`); with redis-py's default of 100, further calls would fail.
+MAX_CONNECTIONS = 3000
 #: The pauses between retries, in seconds; the last one repeats. Together they are about the time
 #: that a restarted server needs to load its data.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)

@@ -106,6 +106,8 @@ class Outcomes:
         changes = announcements(self._scripts.client, keys.outcome_channel(sid))
         async with contextlib.aclosing(changes):
             async for announced in changes:
+                if announced not in (None, entry_id.encode()):
+                    continue  # many calls may wait for entries of one session
                 outcome = None
                 with contextlib.suppress(RedisUnavailable):
                     outcome = await self.read(sid, entry_id)

@@ -1,6 +1,7 @@
 """A call of a method, as its handler receives it."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller, CallerTurn
 from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.host_terminals import HostTerminals
-from remoteclaw.gateway.limits import Transfers
+from remoteclaw.gateway.limits import Transfers, Waiting
 from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.viewers import ViewerConnection
@@ -70,6 +71,8 @@ class Call:
     """The call's side effects, in the form in which they are recorded with the turn."""
     subscriber: Subscriber | None = None
     """The connection of the call, if it can carry events."""
+    waiting: Waiting = contextlib.nullcontext
+    """Gives up the call's place among the running calls, while it waits for others and after."""
     restart: asyncio.Event | None = None
     """Set to restart this process; None if this process is not a gateway."""
     gateway_parts: GatewayParts | None = None

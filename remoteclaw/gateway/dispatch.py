@@ -31,7 +31,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.gateway.agent_scope import AgentScope, check_method, may_call
 from remoteclaw.gateway.call import Call, GatewayParts, Handler, Subscriber
-from remoteclaw.gateway.limits import Transfers
+from remoteclaw.gateway.limits import Transfers, Waiting
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed, check_branch
 from remoteclaw.host.logs import frames_of
@@ -99,11 +99,13 @@ class Dispatcher:
         call_id: str | None = None,
         session_key: str | None = None,
         subscriber: Subscriber | None = None,
+        waiting: Waiting = contextlib.nullcontext,
     ) -> tuple[Result, list[dict[str, Any]]]:
         """Answer one call of a method or tool; return its result and its side effects.
 
         Calls with the same `call_id` have one effect. Operators may set `session_key` to the
-        session that the call is about. Raises `CallRefused`.
+        session that the call is about. `waiting` is for a part of the call that only waits.
+        Raises `CallRefused`.
         """
         method = self._methods.get(name) or self._tools.get(name)
         if method is None:
@@ -128,6 +130,7 @@ class Dispatcher:
                 home=self._home,
                 transfers=self.transfers,
                 subscriber=subscriber,
+                waiting=waiting,
                 restart=self._restart,
                 gateway_parts=self._parts,
             )

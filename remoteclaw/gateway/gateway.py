@@ -115,7 +115,7 @@ class Gateway:
         """
         outcome, result = "CANCELLED", None
         try:
-            async with self.calls.limited(principal):
+            async with self.calls.limited(principal) as waiting:
                 answer = await self.dispatcher.call(
                     principal,
                     name,
@@ -123,6 +123,7 @@ class Gateway:
                     call_id=call_id,
                     session_key=session_key,
                     subscriber=subscriber,
+                    waiting=waiting,
                 )
             outcome, result = "ok", answer[0]
             return answer

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from weakref import WeakValueDictionary
 
 from remoteclaw.errors import CallRefused
@@ -11,22 +12,42 @@ from remoteclaw.gateway.principals import Agent, Principal
 
 #: The maximum size of a request, as a WebSocket frame or an HTTP body, in bytes.
 MAX_REQUEST_BYTES = 2 * 1024 * 1024
-#: The maximum number of calls that run at once, of agents and of operators. Each call may hold a
-#: connection to Redis. The limits are separate so that agents can't lock operators out.
+#: The maximum number of calls that run at once, of agents and of operators. The limits are separate
+#: so that agents can't lock operators out.
 MAX_AGENT_CALLS, MAX_OPERATOR_CALLS = 448, 64
 #: The maximum number of calls of one agent or one token that run at once.
 MAX_CALLS_PER_CALLER = 32
+#: The maximum number of waits at once, of agents and of operators, and of one caller: calls that
+#: wait for an answer of others, or for a place among the running calls. Together with the running
+#: calls, they are fewer than the connections to Redis of one process (`MAX_CONNECTIONS`).
+MAX_WAITS, MAX_WAITS_PER_CALLER = 1000, 500
+#: How long a call waits for a place among the running calls, in seconds. Together with the longest
+#: wait of a tool, it is shorter than the minute after which agent CLIs abandon a call.
+PLACE_S = 5.0
 #: The maximum duration of a call, in seconds. Methods that wait have shorter timeouts of their own.
 CALL_S = 120.0
 #: How long a cancelled call may take to end, in seconds.
 CUT_S = 0.2
 
+BUSY = "The gateway has too much to do: ask again later."
+
+#: Returns a context for the part of a call that only waits for others. The call gives up its place
+#: among the running calls for good: what follows the wait returns its result. Raises `CallRefused`
+#: if too many calls wait.
+Waiting = Callable[[], AbstractAsyncContextManager[None]]
+
 
 class Calls:
-    """The running calls."""
+    """The running calls, and those that wait."""
 
     def __init__(self) -> None:
-        self._running: Counter[str] = Counter()
+        self._pools = {
+            "agents": asyncio.Semaphore(MAX_AGENT_CALLS),
+            "operators": asyncio.Semaphore(MAX_OPERATOR_CALLS),
+        }
+        self._callers: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._waits: Counter[str] = Counter()
+        """The number of waits of each caller and each pool."""
         self._timeouts: set[asyncio.Timeout] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -34,45 +55,70 @@ class Calls:
         """Whether the gateway has cancelled the running calls."""
 
     @contextlib.asynccontextmanager
-    async def limited(self, principal: Principal) -> AsyncIterator[None]:
+    async def limited(self, principal: Principal) -> AsyncIterator[Waiting]:
         """Run the block as a call of `principal`, within the limits on number and duration.
 
-        Raises `CallRefused` if too many calls run, the call takes too long, or the gateway ends.
+        Yield the function with which the call declares that it only waits. A call beyond the limits
+        waits for a place first; each caller's calls begin in order, and one caller can't take all
+        places. Raises `CallRefused` if it gets none in time, if the call takes too long, or if the
+        gateway ends.
         """
         timeout = asyncio.timeout(CALL_S)
-        with self._count(principal):
-            self._timeouts.add(timeout)
-            self._idle.clear()
-            try:
-                async with timeout:
-                    yield
-            except TimeoutError:
-                raise self._refusal() from None
-            finally:
-                self._timeouts.discard(timeout)
-                if not self._timeouts:
-                    self._idle.set()
+        self._timeouts.add(timeout)
+        self._idle.clear()
+        try:
+            async with timeout, AsyncExitStack() as place:
+                await self._take(place, principal)
+
+                @contextlib.asynccontextmanager
+                async def waiting() -> AsyncIterator[None]:
+                    with self._count_wait(principal):
+                        await place.aclose()
+                        yield
+
+                yield waiting
+        except TimeoutError:
+            raise self._refusal() from None
+        finally:
+            self._timeouts.discard(timeout)
+            if not self._timeouts:
+                self._idle.set()
+
+    async def _take(self, place: AsyncExitStack, principal: Principal) -> None:
+        """Take a place among the running calls, which closing `place` gives back."""
+        caller, pool = _caller_and_pool(principal)
+        own = self._callers.setdefault(caller, asyncio.Semaphore(MAX_CALLS_PER_CALLER))
+        all_calls = self._pools[pool]
+        until = asyncio.get_running_loop().time() + PLACE_S
+        must_wait = own.locked() or all_calls.locked()
+        with self._count_wait(principal) if must_wait else contextlib.nullcontext():
+            for calls, refusal in (
+                (own, f"{MAX_CALLS_PER_CALLER} of your calls are running: wait until one ends."),
+                (all_calls, BUSY),
+            ):
+                try:
+                    async with asyncio.timeout_at(until):
+                        await place.enter_async_context(calls)
+                except TimeoutError:
+                    raise CallRefused("UNAVAILABLE", refusal) from None
 
     @contextlib.contextmanager
-    def _count(self, principal: Principal) -> Iterator[None]:
-        if isinstance(principal, Agent):
-            caller, pool, max_calls = principal.sid, "agents", MAX_AGENT_CALLS
-        else:
-            caller, pool, max_calls = principal.credential, "operators", MAX_OPERATOR_CALLS
-        if self._running[caller] >= MAX_CALLS_PER_CALLER:
+    def _count_wait(self, principal: Principal) -> Iterator[None]:
+        caller, pool = _caller_and_pool(principal)
+        if self._waits[caller] >= MAX_WAITS_PER_CALLER:
             raise CallRefused(
                 "UNAVAILABLE",
-                f"{MAX_CALLS_PER_CALLER} of your calls are running: wait until one ends.",
+                f"{MAX_WAITS_PER_CALLER} of your calls are waiting: wait until one ends.",
             )
-        if self._running[pool] >= max_calls:
-            raise CallRefused("UNAVAILABLE", "The gateway has too much to do: ask again later.")
-        self._running.update((caller, pool))
+        if self._waits[pool] >= MAX_WAITS:
+            raise CallRefused("UNAVAILABLE", BUSY)
+        self._waits.update((caller, pool))
         try:
             yield
         finally:
-            self._running.subtract((caller, pool))
-            if not self._running[caller]:
-                del self._running[caller]
+            self._waits.subtract((caller, pool))
+            if not self._waits[caller]:
+                del self._waits[caller]
 
     def _refusal(self) -> CallRefused:
         unknown = "Whether it was done is unknown: look before you repeat it."
@@ -103,11 +149,18 @@ class Calls:
         return self._idle.is_set()
 
 
+def _caller_and_pool(principal: Principal) -> tuple[str, str]:
+    """Return the caller whose calls are counted together, and its pool."""
+    if isinstance(principal, Agent):
+        return principal.sid, "agents"
+    return principal.credential, "operators"
+
+
 #: The maximum number of files held in memory at once, each of at most 20 MB.
 MAX_FILES = 6
 #: How long a call waits until it may hold a file, in seconds.
 WAIT_S = 10.0
-BUSY = "Too many files are being sent at once: send it again in a moment."
+TOO_MANY_FILES = "Too many files are being sent at once: send it again in a moment."
 
 
 class Transfers:
@@ -123,7 +176,7 @@ class Transfers:
     @contextlib.asynccontextmanager
     async def slot(self, principal: Principal) -> AsyncIterator[None]:
         """Hold one file while the block runs. Raises `CallRefused` after waiting `WAIT_S`."""
-        caller = principal.sid if isinstance(principal, Agent) else principal.credential
+        caller, _ = _caller_and_pool(principal)
         own = self._callers.setdefault(caller, asyncio.Lock())
         async with contextlib.AsyncExitStack() as held:
             try:
@@ -131,5 +184,5 @@ class Transfers:
                     await held.enter_async_context(own)
                     await held.enter_async_context(self._slots)
             except TimeoutError:
-                raise CallRefused("UNAVAILABLE", BUSY) from None
+                raise CallRefused("UNAVAILABLE", TOO_MANY_FILES) from None
             yield

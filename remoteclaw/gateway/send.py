@@ -138,8 +138,9 @@ async def _receipts(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Platf
     timeout_s = RECEIPT_S if awaited else 0.0
     name = call_name(call.caller, call.id)
     try:
-        return await call.fleet.receipts.wait(name, awaited, timeout_s=timeout_s)
-    except (RedisUnavailable, RedisRefused):
+        async with call.waiting():
+            return await call.fleet.receipts.wait(name, awaited, timeout_s=timeout_s)
+    except (RedisUnavailable, RedisRefused, CallRefused):
         return {}  # the messages are on their streams and will be delivered
 
 

@@ -2,21 +2,28 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from remoteclaw.cli.over_gateway import send_over_gateway
 from remoteclaw.cli.send import Order
 from remoteclaw.cli.stream import AnswerStream
 from remoteclaw.config.home import Home
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.bridges import script
 from tests.support.cli import loaded_by, refused, run, started
@@ -222,6 +229,79 @@ async def test_send_repeats_the_message_until_redis_answers(
             await asyncio.wait((sending,))
     assert view.waiting == 1
     assert stderr.count("still trying to send") == 1
+
+
+async def test_send_tries_again_while_a_busy_gateway_refuses_a_step(
+    stack: Stack,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is refused at the opening, the upload and the message; whether workers run isn't known."""
+    steps = iter(("chat.open", "chat.send"))
+    step: str | None = next(steps)
+
+    def busy(name: str) -> Handler:
+        async def refuses_once(call: Call, params: Any) -> Any:
+            nonlocal step
+            if name in (step, "status"):
+                step = next(steps, None)
+                raise CallRefused("UNAVAILABLE", f"{name}: too much to do.")
+            return await HANDLERS[name](call, params)
+
+        return refuses_once
+
+    take, uploads = FilesDoor.take, itertools.count()
+
+    async def take_busy(door: FilesDoor, request: Request) -> Response:
+        if next(uploads) == 0:
+            raise CallRefused("UNAVAILABLE", "Too many files.")
+        return await take(door, request)
+
+    (directory / "notes.txt").write_text("remember the milk")
+    monkeypatch.setattr(FilesDoor, "take", take_busy)
+    order = replace(HELLO, attach=(str(directory / "notes.txt"),))
+    handlers = {**HANDLERS, **{name: busy(name) for name in ("chat.open", "chat.send", "status")}}
+    await stack.start_worker()
+    async with opened(stack, handlers, is_private=True):
+        assert await send_over_gateway(stack.home, order, as_json=False, stream=None) == 0
+
+    printed = capsys.readouterr()
+    assert "I have `notes.txt`" in printed.out
+    assert printed.err.startswith("remoteclaw: chat.open: too much to do; still trying to send.")
+    assert printed.err.count("still trying to send") == 1
+    assert "no rq worker" not in printed.err
+
+
+async def test_sixty_sends_at_once_get_sixty_answers_also_after_the_gateway_was_killed(
+    stack: Stack, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them wait at once, and then the gateway is replaced. Each message is answered once."""
+    slow(stack, directory)
+    await stack.start_worker()
+    orders = [replace(HELLO, text=f"hello {n}", message_id=f"m{n}") for n in range(60)]
+    async with asyncio.TaskGroup() as tasks:
+        async with gateway_process(stack) as (_, first):
+            sending = [
+                tasks.create_task(send_over_gateway(stack.home, order, as_json=True, stream=None))
+                for order in orders
+            ]
+            (view,) = await eventually(lambda: stack.fleet.sessions.list(limit=2))
+            await eventually(lambda: all_accepted(stack, view.sid, len(orders)))
+            first.kill()
+            first.wait()
+        async with gateway_process(stack):
+            (directory / "go").touch()
+            assert [await each for each in sending] == [0] * 60
+
+    printed = capsys.readouterr().out
+    assert printed.count('"status": "done"') == 60
+    assert len(set(re.findall(r'"reference": "(.+)"', printed))) == 60
+
+
+async def all_accepted(stack: Stack, sid: str, number: int) -> bool:
+    view = await stack.fleet.sessions.view(sid)
+    return view is not None and view.waiting == number
 
 
 async def test_send_appends_piped_input_to_its_text(stack: Stack) -> None:

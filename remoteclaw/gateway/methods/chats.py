@@ -179,22 +179,14 @@ async def _operate(
     readers = await call.fleet.replies.readers()
     place = _operation_place(call, readers, chat)
     caller_name = call_name(call.caller, call.id)
-    message_ids = await call.fleet.calls.result_of(call.caller, call.id)
-    if message_ids is None:
-        if not readers.is_read(place.provider, place.account):
-            raise CallRefused(
-                "UNAVAILABLE",
-                f"No adapter reads {place.provider} now, so nothing can be done there.",
+    async with call.waiting():  # a call that may not wait is refused before it has an effect
+        message_ids = await call.fleet.calls.result_of(call.caller, call.id)
+        if message_ids is None:
+            payload, note = _operation(call, readers, place, name, args)
+            message_ids = await call.fleet.calls.send_messages(
+                call.caller, call.id, [(place.provider, place.account, payload)], note=note
             )
-        expires_ms = readers.now_ms + int(BEGIN_S * 1000)
-        operation = Operation(name, place.chat, place.thread, args, expires_ms)
-        payload = operation_payload(caller_name, operation)
-        effect = {"type": "operation", "tool": call.method.tool, "to": place.chat, **args}
-        note = None if name == "read" else effect
-        message_ids = await call.fleet.calls.send_messages(
-            call.caller, call.id, [(place.provider, place.account, payload)], note=note
-        )
-    receipts = await call.fleet.receipts.wait(caller_name, message_ids, timeout_s=OPERATION_S)
+        receipts = await call.fleet.receipts.wait(caller_name, message_ids, timeout_s=OPERATION_S)
     if (receipt := receipts.get(message_ids[0])) is None:
         raise CallRefused(
             "TIMEOUT",
@@ -204,6 +196,26 @@ async def _operate(
     if error := receipt.get("error"):
         raise CallRefused("UNAVAILABLE", error)
     return receipt
+
+
+def _operation(
+    call: Call,
+    readers: Readers,
+    place: ChatPlace,
+    name: Literal["react", "delete", "pin", "read"],
+    args: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the entry of the reply stream for an operation, and the note of its side effect."""
+    if not readers.is_read(place.provider, place.account):
+        raise CallRefused(
+            "UNAVAILABLE",
+            f"No adapter reads {place.provider} now, so nothing can be done there.",
+        )
+    expires_ms = readers.now_ms + int(BEGIN_S * 1000)
+    operation = Operation(name, place.chat, place.thread, args, expires_ms)
+    effect = {"type": "operation", "tool": call.method.tool, "to": place.chat, **args}
+    payload = operation_payload(call_name(call.caller, call.id), operation)
+    return payload, None if name == "read" else effect
 
 
 def _operation_place(call: Call, readers: Readers, chat: str | None) -> ChatPlace:

@@ -164,7 +164,11 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ChatO
     if not outcome.is_final and params.timeout:
         updates = call.fleet.outcomes.follow(sid, entry)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(params.timeout), contextlib.aclosing(updates):
+            async with (
+                call.waiting(),
+                asyncio.timeout(params.timeout),
+                contextlib.aclosing(updates),
+            ):
                 async for outcome in updates:
                     if outcome.is_final or (outcome.pause and not params.knows_pause):
                         break

@@ -98,7 +98,8 @@ async def wait(call: Call, params: WaitParams) -> SendResult:
             "NOT_FOUND", f"There is no run {params.run_id!r}, or its record has expired."
         )
     if not outcome.is_final and params.timeout > 0:
-        waited = await call.fleet.outcomes.wait(view.sid, entry_id, timeout_s=params.timeout)
+        async with call.waiting():
+            waited = await call.fleet.outcomes.wait(view.sid, entry_id, timeout_s=params.timeout)
         outcome = waited or outcome
     return send_result(
         outcome if outcome.is_final else None,
@@ -116,8 +117,9 @@ async def stop(call: Call, params: SessionParams) -> Stopped:
 async def reset(call: Call, params: ResetParams) -> ResetResult:
     """End a session's conversation."""
     session = await call.fleet.sessions.key_of(params.session_key)
-    entry_id = await call.fleet.inbound.end_conversation(session, params.reason, call=call.id)
-    outcome = await call.fleet.outcomes.wait(session.sid, entry_id, timeout_s=RESET_S)
+    async with call.waiting():  # a call that may not wait is refused before it has an effect
+        entry_id = await call.fleet.inbound.end_conversation(session, params.reason, call=call.id)
+        outcome = await call.fleet.outcomes.wait(session.sid, entry_id, timeout_s=RESET_S)
     if outcome is None:
         raise CallRefused(
             "UNAVAILABLE",

@@ -217,12 +217,15 @@ async def _permission_to_wait(
     if timeout_s == 0:
         yield False
     elif call.caller is None:  # an operator's call occupies no worker
-        yield True
+        async with call.waiting():
+            yield True
     else:
         own, turn = call.caller.session, call.turn.id
-        async with call.fleet.wait_limit.hold(
-            own.sid, turn, target, timeout_s=timeout_s
-        ) as verdict:
+        limit = call.fleet.wait_limit
+        async with (
+            call.waiting(),
+            limit.hold(own.sid, turn, target, timeout_s=timeout_s) as verdict,
+        ):
             if verdict == "circle":
                 raise CallRefused(
                     "INVALID_REQUEST",
