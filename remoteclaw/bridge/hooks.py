@@ -112,15 +112,28 @@ class Hooks:
 
 
 async def _call(function: Callable[[Any], Any], event: Any) -> Any:
-    """Return a hook's result; None if it fails or exceeds its deadline."""
+    """Return a hook's result; None if it fails or exceeds its deadline.
+
+    A hook that goes on although it was cancelled is not waited for.
+    """
+    running = asyncio.create_task(_result_of(function, event))
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            if inspect.iscoroutinefunction(function):
-                return await function(event)
-            result = await _in_daemon(function, event)
-            return await result if inspect.isawaitable(result) else result
-    except TimeoutError:
-        log.error("hook %s took more than %d s and is ignored", _name(function), DEADLINE_S)
+        done, _ = await asyncio.wait((running,), timeout=DEADLINE_S)
+    finally:
+        running.cancel()
+    if done:
+        return running.result()
+    log.error("hook %s took more than %d s and is ignored", _name(function), DEADLINE_S)
+    return None
+
+
+async def _result_of(function: Callable[[Any], Any], event: Any) -> Any:
+    """Return a hook's result; None if it fails."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function(event)
+        result = await _in_daemon(function, event)
+        return await result if inspect.isawaitable(result) else result
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task and task.cancelling():  # this task itself is being cancelled

@@ -1,5 +1,6 @@
 """The arrival of a message: checks access, runs commands, and queues the rest for the agent."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,10 @@ from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Reaction, SessionKey
 from remoteclaw.protocols import Incoming
+
+#: Time limit for running a message's command, or receiving its files and queueing it, in seconds.
+#: The conversation's later messages wait for it. Each step has a shorter limit of its own.
+ADMIT_S = 900.0
 
 STRANGER = (
     "I don't know you yet, so your message was not read. Your code is `{code}`; it is valid for an "
@@ -105,7 +110,8 @@ class Arrival(Report):
                 await self._change.withdraw(access, incoming.deletes)
             case Verdict.ADMITTED:
                 try:
-                    await self._admit(access)
+                    async with asyncio.timeout(ADMIT_S):
+                        await self._admit(access)
                 except (RedisUnavailable, RedisRefused):
                     raise
                 except Exception:

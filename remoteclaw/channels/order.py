@@ -5,6 +5,7 @@ earlier message may have a slow file. They don't overtake their own kind.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +13,13 @@ from typing import Literal
 from remoteclaw import commands
 from remoteclaw.channels.arrival import Arrival, Overtaken
 from remoteclaw.channels.report import InboundContext
+from remoteclaw.host.logs import point_of
 from remoteclaw.protocols import FileSource, Incoming, Place
+
+#: After waiting this long for an earlier report, in seconds, the log says which one it is.
+SLOW_S = 30.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ async def wait_for_earlier(incoming: Incoming, earlier: Sequence[Handling]) -> l
     of_place = [each for each in earlier if place_of(each.incoming) == place]
     waits_for = [each for each in of_place if kind in (None, _overtakes_as(each.incoming))]
     for handling in waits_for:
-        await asyncio.wait((handling.task,))
+        await _wait_for(handling, incoming)
     return [
         Overtaken(each.incoming, each.task.cancel)
         for each in of_place
@@ -75,6 +82,20 @@ async def wait_for_moves(earlier: Sequence[Handling]) -> None:
     for handling in earlier:
         if handling.incoming.moved_to is not None:
             await asyncio.wait((handling.task,))
+
+
+async def _wait_for(earlier: Handling, incoming: Incoming) -> None:
+    """Wait for the handling of an earlier report; after a while, log where that is."""
+    if (await asyncio.wait((earlier.task,), timeout=SLOW_S))[0]:
+        return
+    log.warning(
+        "the message %s in chat %s waits for %s, which is at %s",
+        incoming.id,
+        incoming.chat,
+        earlier.incoming.id,
+        point_of(earlier.task),
+    )
+    await asyncio.wait((earlier.task,))
 
 
 def place_of(incoming: Incoming) -> Place:

@@ -1,5 +1,6 @@
 """Logs, with a formatter that writes one line for each message, so that none can forge a line."""
 
+import asyncio
 import logging
 import logging.config
 import os
@@ -72,8 +73,21 @@ def rotate_logs(directory: Path) -> None:
 
 def frames_of(error: BaseException) -> str:
     """Return an error's type and traceback without its text, which can quote people's messages."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
+    expired = error.__cause__ if isinstance(error, TimeoutError) else None
+    frames = "".join(traceback.format_tb((expired or error).__traceback__))
     return f"{_kinds(error)}\n{frames}"
+
+
+def point_of(task: "asyncio.Task[Any]") -> str:
+    """Return the place at which a task waits: the innermost line of this program's own code."""
+    waiting: Any = task.get_coro()
+    point = "its end"
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        if "/remoteclaw/" in frame.f_code.co_filename:
+            file = frame.f_code.co_filename.rpartition("/remoteclaw/")[2]
+            point = f"{file}:{frame.f_lineno} ({frame.f_code.co_name})"
+        waiting = waiting.cr_await
+    return point
 
 
 def _kinds(error: BaseException) -> str:

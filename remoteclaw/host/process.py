@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import ctypes
 import functools
+import logging
 import os
 import re
+import select
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,16 @@ _prctl = ctypes.CDLL(None).prctl
 MARK = b"REMOTECLAW_HOLDER="
 #: How long the agent of a killed holder may take to end, in seconds.
 DYING_S = 0.5
+#: How long a killed process may take to end, in seconds; one that waits for a disk that has gone
+#: can't be killed.
+KILLED_S = 5.0
+#: How long a program's output is awaited after its end, in seconds: another process that it has
+#: started may keep the output open. Also the interval at which its end is noticed in a thread.
+LAST_OUTPUT_S = 0.2
+#: More output of a command than this, in bytes, is cut off.
+MAX_OUTPUT_BYTES = 1_000_000
+
+log = logging.getLogger(__name__)
 
 
 async def spawn(
@@ -92,20 +103,12 @@ def read_output(
 
     If `may_fail`, return its standard output and standard error even if it fails.
     """
+    errors = subprocess.STDOUT if may_fail else subprocess.DEVNULL
     try:
-        result = subprocess.run(
-            argv,
-            env=env,
-            timeout=timeout_s,
-            check=not may_fail,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if may_fail else subprocess.PIPE,
-            text=True,
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        status, output = _read(argv, env, timeout_s, MAX_OUTPUT_BYTES, errors)
+        return output.decode() if status == 0 or may_fail else None
+    except (OSError, UnicodeDecodeError):
         return None
-    return result.stdout
 
 
 def read_beginning(
@@ -115,28 +118,52 @@ def read_beginning(
 
     None if it fails, or takes longer than `timeout_s`.
     """
-    with (
-        contextlib.suppress(OSError),
-        subprocess.Popen(
-            argv,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as process,
-    ):
-        assert process.stdout is not None, "it is a pipe"
-        limit = threading.Timer(timeout_s, process.kill)
-        limit.start()
+    try:
+        status, output = _read(argv, env, timeout_s, max_bytes, subprocess.DEVNULL)
+    except OSError:
+        return None
+    return output if status == 0 else None
+
+
+def _read(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, max_bytes: int, errors: int
+) -> tuple[int, bytes]:
+    """Run a program as `run_to_end` does, in this thread. `errors` is where its errors go."""
+    until = boottime() + timeout_s
+    process = subprocess.Popen(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        process_group=0,
+    )
+    assert process.stdout is not None, "it is a pipe"
+    output, ready = bytearray(), select.poll()
+    ready.register(process.stdout, select.POLLIN)
+    try:
+        while len(output) < max_bytes:
+            if boottime() > until:
+                raise TimeoutError
+            has_ended = process.poll() is not None  # before the reading, which then gets the rest
+            if ready.poll(LAST_OUTPUT_S * 1000):
+                if not (more := os.read(process.stdout.fileno(), max_bytes - len(output))):
+                    break
+                output += more
+            elif has_ended:
+                break
+        else:
+            return 0, bytes(output)
+        return process.wait(max(0.0, until - boottime())), bytes(output)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    finally:
+        process.stdout.close()
+        _kill_group(process.pid)
         try:
-            output = process.stdout.read(max_bytes)
-            if len(output) == max_bytes:
-                process.kill()
-                return output
-            return output if process.wait() == 0 else None
-        finally:
-            limit.cancel()
-    return None
+            process.wait(KILLED_S)
+        except subprocess.TimeoutExpired:
+            _warn_of_unkillable(argv, process.pid)
 
 
 async def run_to_end(
@@ -145,41 +172,88 @@ async def run_to_end(
     """Run a program; return its exit status and the first `max_bytes` of its standard output.
 
     A program with more output is killed, with the status 0. The program is its own process group,
-    of which no process is left when this function returns or is cancelled. Raises OSError if it
+    of which no process is left when this function returns or is cancelled; a process that has left
+    the group is not waited for, even if it keeps the output open. Raises OSError if the program
     can't be started, and TimeoutError if it takes longer than `timeout_s`.
     """
     parent = os.getpid()
+    # Not a pipe of asyncio: it stops reading at twice its limit, and then sees no end of the
+    # program, or of reading while any other process has the output open.
+    reading, writing = os.pipe()
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
             *argv,
             env=env,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=writing,
             stderr=subprocess.DEVNULL,
             process_group=0,
             preexec_fn=lambda: die_with_parent(parent),
         )
     )
+    starting.add_done_callback(lambda _: os.close(writing))
+    with _read_in_loop(reading, max_bytes) as (output, is_read):
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would kill only the program, not its group
+            await _end_group(argv, await starting)
+            raise
+        ending = asyncio.create_task(process.wait())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait((is_read, ending), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((is_read,), timeout=LAST_OUTPUT_S if ending.done() else None)
+                return (0 if len(output) == max_bytes else await ending), bytes(output)
+        finally:
+            ending.cancel()
+            await _end_group(argv, process)
+
+
+@contextlib.contextmanager
+def _read_in_loop(pipe: int, max_bytes: int) -> Iterator[tuple[bytearray, asyncio.Future[None]]]:
+    """Read from a pipe until its end, up to `max_bytes`; close it after the block.
+
+    Yield the bytes so far, and the future that is done at the end.
+    """
+    loop = asyncio.get_running_loop()
+    output, is_read = bytearray(), loop.create_future()
+
+    def read() -> None:
+        more = os.read(pipe, max_bytes - len(output))
+        output.extend(more)
+        if not more or len(output) == max_bytes:
+            loop.remove_reader(pipe)
+            is_read.set_result(None)
+
+    loop.add_reader(pipe, read)
     try:
-        process = await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio would kill only the program, not its group
-        await _end_group(await starting)
-        raise
-    assert process.stdout is not None, "it is a pipe"
-    try:
-        async with asyncio.timeout(timeout_s):
-            try:
-                return 0, await process.stdout.readexactly(max_bytes)
-            except asyncio.IncompleteReadError as end:
-                return await process.wait(), end.partial
+        yield output, is_read
     finally:
-        await _end_group(process)
+        loop.remove_reader(pipe)
+        os.close(pipe)
 
 
-async def _end_group(process: asyncio.subprocess.Process) -> None:
+async def _end_group(argv: Sequence[str], process: asyncio.subprocess.Process) -> None:
+    _kill_group(process.pid)
+    try:
+        async with asyncio.timeout(KILLED_S):
+            await process.wait()
+    except TimeoutError:
+        _warn_of_unkillable(argv, process.pid)
+
+
+def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _warn_of_unkillable(argv: Sequence[str], pid: int) -> None:
+    log.warning(
+        "%s (process %d) has not ended %.0f s after its kill: nothing waits for it any longer",
+        Path(argv[0]).name,
+        pid,
+        KILLED_S,
+    )
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:

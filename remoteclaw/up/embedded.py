@@ -217,11 +217,12 @@ class EmbeddedRedis:
         try:
             while self._process.returncode is None and boottime() < until:
                 try:
-                    await client.ping()
-                    used = (await client.info("memory"))["used_memory"]
-                    if used > self._memory_limit * MAX_USED_FRACTION:
-                        await client.config_set("maxmemory", int(used / MAX_USED_FRACTION))
-                    return True
+                    async with asyncio.timeout(until - boottime()):
+                        await client.ping()
+                        used = (await client.info("memory"))["used_memory"]
+                        if used > self._memory_limit * MAX_USED_FRACTION:
+                            await client.config_set("maxmemory", int(used / MAX_USED_FRACTION))
+                        return True
                 except BusyLoadingError:
                     await asyncio.sleep(0.05)
                 except (RedisError, OSError):

@@ -1,6 +1,7 @@
 """The ten steps of a turn, with the demo agent in a real holder."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -298,7 +299,7 @@ async def test_a_failing_or_hanging_hook_does_not_affect_the_turn(
     home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("remoteclaw.bridge.hooks.DEADLINE_S", 0.5)
-    hooks = Hooks()
+    hooks, may_end = Hooks(), asyncio.Event()
 
     def fails(_event: object) -> None:
         raise RuntimeError("a mistake in the hook")
@@ -306,21 +307,29 @@ async def test_a_failing_or_hanging_hook_does_not_affect_the_turn(
     async def hangs(_event: object) -> None:
         await asyncio.Event().wait()
 
+    async def hangs_on(_event: object) -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+                return
+
     async def is_cancelled(_event: object) -> None:
         raise asyncio.CancelledError
 
     def exits(_event: object) -> None:
         sys.exit(3)
 
-    for hook in (fails, hangs, is_cancelled, exits, lambda _: "nonsense"):
+    for hook in (fails, hangs, hangs_on, is_cancelled, exits, lambda _: "nonsense"):
         hooks.register("before_runtime_spawn", hook)
 
     async with demo_bridge(home, hooks=hooks) as (bridge, _, _):
         result = await bridge.handle(message("hello"))
+    may_end.set()
 
     assert result.error is None
     assert "fails failed" in caplog.text
     assert "hangs took more than" in caplog.text
+    assert "hangs_on took more than" in caplog.text
     assert "is_cancelled was cancelled by its own code" in caplog.text
     assert "exits failed" in caplog.text
     assert "returned str" in caplog.text

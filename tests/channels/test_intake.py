@@ -1,23 +1,30 @@
 """Incoming messages of a channel: access, commands, groups, files, limits and failures."""
 
+import asyncio
 import re
 import signal
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.channels.intake import FAILED_OFTEN, TOO_SLOW
-from remoteclaw.channels.rate import MAX_PER_MINUTE
+from remoteclaw.channels import arrival, order
+from remoteclaw.channels.intake import FAILED_OFTEN, TOO_SLOW, Intake
+from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
+from remoteclaw.channels.report import InboundContext
+from remoteclaw.clock import now_ms
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.inbox import MAX_OF_SENDER
 from remoteclaw.messages import Entry, SessionKey, Turn
+from remoteclaw.protocols import Incoming, IncomingFile, PlatformAdapter, PollResult
 from tests.support.channel import TestChannel
-from tests.support.stack import Stack
+from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
 POSITION = keys.position("test", "default")
@@ -603,3 +610,54 @@ async def test_a_message_written_while_redis_is_full_is_accepted_once_it_has_roo
 
     await wait_for_reply(channel, "alice", "an owner")
     assert len(channel.texts("alice")) == 1
+
+
+async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
+    stack: Stack,
+    channel: TestChannel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log says who waits for what, and the sender is told."""
+
+    class Stuck:
+        async def poll(self, position: str | None) -> PollResult:
+            if position is None:
+                return PollResult("2", (message("1", files=(FILE,)), message("2", text="hello")))
+            return await asyncio.Future()
+
+        async def fetch(self, file: IncomingFile) -> bytes:
+            return await asyncio.Future()
+
+    monkeypatch.setattr(order, "SLOW_S", 0.05)
+    monkeypatch.setattr(arrival, "ADMIT_S", 0.5)
+    reader = stack.fleet.replies.reader("test", "default", token="mine", claim_ms=60_000)
+    assert await reader.claim()
+    context = InboundContext(
+        fleet=stack.fleet,
+        home=stack.home,
+        config=CurrentConfig(stack.home, load_config(stack.home.config_file)),
+        provider="test",
+        account="default",
+        rate=RateLimiter(),
+    )
+    running = Intake(context, reader, cast(PlatformAdapter, Stuck())).run()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(running)
+        (view,) = await eventually(lambda: stack.fleet.sessions.list(limit=2))
+        await eventually(lambda: "TimeoutError" in caplog.text)
+        task.cancel()
+
+    assert view.waiting == 1
+    replies = await stack.fleet.scripts.client.xrange(REPLIES)
+    assert "Your message was not taken" in str(replies)
+    assert "the message 2 in chat alice waits for 1, which is at" in caplog.text
+    assert caplog.text.count("in _fetch") == 1
+    assert "channels/files.py" in caplog.text
+
+
+FILE = IncomingFile("1", "plan.txt", "text/plain")
+
+
+def message(message_id: str, **fields: Any) -> Incoming:
+    return Incoming(id=message_id, chat="alice", sender="alice", at_ms=now_ms(), **fields)

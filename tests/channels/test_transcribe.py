@@ -128,6 +128,19 @@ async def test_a_transcript_is_shown_to_the_sender_and_answered_in_order(
     ]
 
 
+async def test_a_chat_whose_transcriber_prints_200_kb_answers_the_next_message(
+    stack: Stack, channel: TestChannel, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_text("x" * 200_000)
+    channel.configure(transcribe=["cat", str(tmp_path / "text")])
+    channel.start()
+    channel.platform.say("alice", "alice", "", files={"voice.mp3": "moo"})
+    channel.platform.say("alice", "alice", "hello")
+
+    assert "You said: xxx" in await wait_for_reply(channel, "alice", "You said")
+    await wait_for_reply(channel, "alice", "this is message 2 of our conversation")
+
+
 async def test_a_recording_without_a_transcript_is_not_lost(
     stack: Stack, channel: TestChannel
 ) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import stat
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,26 @@ async def test_a_server_that_does_not_start_names_its_log_or_its_full_disk(
     monkeypatch.setattr("remoteclaw.config.home.MIN_ROOM_BYTES", 1 << 60)
     with pytest.raises(RedisUnavailable, match=r"did not start: The disk with .* is full"):
         await server.start()
+
+
+async def test_a_server_that_accepts_connections_and_never_answers_is_given_up(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text(
+        f"#!{sys.executable}\nimport socket, sys, threading\n"
+        "server = socket.socket(socket.AF_UNIX)\n"
+        "server.bind(sys.argv[sys.argv.index('--unixsocket') + 1])\n"
+        "server.listen()\nthreading.Event().wait()\n"
+    )
+    silent.chmod(0o700)
+    monkeypatch.setattr(module, "READY_S", 1.0)
+    server = EmbeddedRedis(home)
+    server.program = replace(server.program, path=str(silent))
+
+    with pytest.raises(RedisUnavailable, match="did not start"):
+        await server.start()
+    await server.stop()
 
 
 def test_the_bundled_server_is_used_if_path_has_none(
