@@ -25,7 +25,13 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import count_refusals, digest
-from remoteclaw.session.retry import RETRIED_AT_ONCE, SHORT_MS, next_try_ms, postponement
+from remoteclaw.session.retry import (
+    RETRIED_AT_ONCE,
+    SHORT_MS,
+    LastNotice,
+    next_try_ms,
+    postponement,
+)
 from remoteclaw.session.task_notes import keep_noting
 from remoteclaw.session.waiting import decode_all
 from remoteclaw.session.ways_out import WaysOut
@@ -57,22 +63,29 @@ class AgentCaller:
 
         The turn is asked again later only if the agent has neither written text nor used a tool.
         """
-        tries = attempt.batch.tries
+        tries, told = attempt.batch.tries, LastNotice.parse(attempt.batch.last_notice)
         ways = WaysOut(self._bridge.channel, attempt.abort, count_refusals=self._count_refusals)
         while True:
             result, now = await self._ask_once(attempt, ways), now_ms()
             category = result.error_category
             tries += category is not ErrorCategory.USAGE_LIMIT  # a limit is waited for without end
-            at_ms = next_try_ms(category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now)
+            at_ms = next_try_ms(
+                category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now, told=told
+            )
             if at_ms is None or not attempt.progress.is_silent:
                 return result
             if at_ms - now <= SHORT_MS:
                 is_stopped = await self._pause(attempt, at_ms - now, result)
             else:
                 zone = attempt.turn.entries[-1].message.timezone or self._bridge.zone
-                told = attempt.batch.last_notice
                 delay = postponement(
-                    result, attempt.reply, tries=tries, told=told, at_ms=at_ms, zone=zone
+                    result,
+                    attempt.reply,
+                    tries=tries,
+                    told=told,
+                    at_ms=at_ms,
+                    now_ms=now,
+                    zone=zone,
                 )
                 if await self._postpone(attempt, delay):
                     return None

@@ -5,6 +5,7 @@ Pure functions; `asking.py` waits and writes.
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from remoteclaw.bridge.failures import as_code
@@ -32,15 +33,51 @@ PAUSES_MS = (2_000, 6_000, 30_000, 120_000, 300_000)
 JITTER = 0.2
 #: During a pause up to this length, in milliseconds, the worker keeps the session and its agent.
 SHORT_MS = 10_000
-#: The minimum pause before the next try after a plan's usage limit, and the pause if the end of the
-#: limit is not known, in milliseconds.
-LIMIT_MIN_PAUSE_MS, LIMIT_PAUSE_MS = 15_000, 1_800_000
+#: How long after the announced end of a usage limit a turn is asked again, in milliseconds: clocks
+#: differ by seconds, and the sessions that wait for the same end should not all come at once.
+AFTER_END_MS = (5_000, 60_000)
+#: The pauses before the next try if a usage limit is reached although its announced end is over or
+#: near, in milliseconds. The last one repeats, and is the pause if no end was announced.
+LIMIT_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
+#: The number of refusals after the announced end after which the person is told that it goes on.
+LATE_REFUSALS = 3
 #: An end of a limit further away than this is ignored, in milliseconds: no limit lasts longer
 #: than a month.
 MAX_LIMIT_MS = 31 * 24 * 3600 * 1000
 #: Two ends of a limit that differ by less than this are the same, in milliseconds: some CLIs report
 #: a duration, so the end varies.
 SAME_END_MS = 120_000
+#: An end of a limit within this time is no new one, in milliseconds: some providers name a few
+#: seconds with each refusal, whenever the limit ends.
+NEAR_END_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class LastNotice:
+    """The content of the last notice to the person about a postponed turn, and what came after."""
+
+    category: str = ""
+    """Empty if there was no notice."""
+    end_ms: int = 0
+    """The announced end of a usage limit, in milliseconds since 1970; 0 if there was none."""
+    refusals: int = 0
+    """The number of refusals since the announced end."""
+
+    @classmethod
+    def parse(cls, text: str) -> "LastNotice":
+        """Return the notice that `str()` has encoded."""
+        category, end_ms, refusals = (*text.split(" "), "", "", "")[:3]
+        return cls(category, int(end_ms or 0), int(refusals or 0))
+
+    def __str__(self) -> str:
+        """Encode the notice for the session's state."""
+        return f"{self.category} {self.end_ms} {self.refusals}"
+
+    def has_new_end(self, end_ms: int, now_ms: int) -> bool:
+        """Whether a limit ends later than the notice said, or the notice named no end."""
+        if not self.end_ms:
+            return end_ms > 0
+        return end_ms > max(self.end_ms + SAME_END_MS, now_ms + NEAR_END_MS)
 
 
 def next_try_ms(
@@ -49,6 +86,7 @@ def next_try_ms(
     tries: int,
     retry_at_ms: int | None,
     now_ms: int,
+    told: LastNotice,
     draw: Callable[[float, float], float] = random.uniform,
 ) -> int | None:
     """Return the time of a turn's next try, in milliseconds since 1970; None if it has failed.
@@ -58,7 +96,11 @@ def next_try_ms(
     """
     known = retry_at_ms if retry_at_ms is not None and retry_at_ms < now_ms + MAX_LIMIT_MS else 0
     if category is ErrorCategory.USAGE_LIMIT:
-        return max(known, now_ms + (LIMIT_MIN_PAUSE_MS if known else LIMIT_PAUSE_MS))
+        last = told if told.category == category else LastNotice()
+        refusals = last.refusals if known or last.end_ms else len(LIMIT_PAUSES_MS)
+        limit_pause_ms = LIMIT_PAUSES_MS[min(refusals, len(LIMIT_PAUSES_MS) - 1)]
+        soonest = now_ms + int(limit_pause_ms * draw(1, 1 + JITTER))
+        return max(soonest, known + int(draw(*AFTER_END_MS))) if known > now_ms else soonest
     if category not in REASONS or tries > len(PAUSES_MS):
         return None
     pause_ms = PAUSES_MS[tries - 1] * draw(1 - JITTER, 1 + JITTER)
@@ -70,30 +112,29 @@ def postponement(
     reply: TurnReply,
     *,
     tries: int,
-    told: str,
+    told: LastNotice,
     at_ms: int,
+    now_ms: int,
     zone: str | None,
 ) -> Postponement:
-    """Return the postponement of a turn until `at_ms`, with a notice if its content is new.
-
-    `told` is the content of the last notice: a category and the end of a usage limit, in
-    milliseconds. It is empty if there was no notice.
-    """
+    """Return the postponement of a turn until `at_ms`, with a notice if its content is new."""
     category = result.error_category
     assert category is not None, "nothing failed"
     end_ms = (result.retry_at_ms or 0) if category is ErrorCategory.USAGE_LIMIT else 0
-    told_category, _, told_end_ms = told.partition(" ")
-    is_new = told_category != category or end_ms > int(told_end_ms) + SAME_END_MS
+    notice, is_new = LastNotice(category, end_ms), True
+    if told.category == category and not told.has_new_end(end_ms, now_ms):
+        notice = replace(told, refusals=told.refusals + 1)
+        is_new = bool(told.end_ms) and notice.refusals == LATE_REFUSALS
     why = REASONS[category]
     if result.reason:
         why = f"{why.removesuffix('.')} ({as_code(result.reason)})."
-    notice = _NOTICE.format(why=why, at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
+    sentence = _NOTICE.format(why=why, at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds")
     return Postponement(
         until_ms=at_ms,
         why=category,
         tries=tries,
-        last_notice=f"{category} {end_ms}" if is_new else told,
+        last_notice=str(notice),
         detail=f"until {moment}: {category}",
-        notice=reply.notice_payload(notice) if is_new else None,
+        notice=reply.notice_payload(sentence) if is_new else None,
     )

@@ -173,8 +173,8 @@ MUTANTS = (
     ),
     Mutant(
         "a program that is ended without its children",
-        before="os.killpg(process.pid, signal.SIGKILL)",
-        after="process.kill()",
+        before="os.killpg(pid, signal.SIGKILL)",
+        after="os.kill(pid, signal.SIGKILL)",
         test="test_a_transcription_command_that_hangs_is_ended_with_its_children",
     ),
 )

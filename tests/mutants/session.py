@@ -276,8 +276,8 @@ MUTANTS = (
     ),
     Mutant(
         "a notice about the same limit after each try",
-        before="is_new = told_category != category or",
-        after="is_new = True or",
+        before="if told.category == category and not told.has_new_end(end_ms, now_ms):",
+        after="if False:",
         test="test_a_continuing_limit_is_reported_once_and_a_new_one_again",
     ),
     Mutant(

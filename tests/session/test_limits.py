@@ -20,6 +20,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_RUNS, RESET, SECOND_TRY
+from remoteclaw.session.retry import AFTER_END_MS
 from tests.conftest import shifted
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, script
@@ -29,6 +30,8 @@ from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
 HOUR_MS = 3_600_000
+#: A turn is asked again at most this long after the end of a limit.
+AFTER_MS = AFTER_END_MS[1]
 ZONE = "Europe/Berlin"
 
 #: An agent that fails as the file `failures` says, and answers when no failure is left there.
@@ -152,10 +155,11 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     view = await chat.stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
     assert (view.status, view.worker, view.waiting) == ("scheduled", None, 1)
-    assert (view.postponed, view.postponed_until_ms) == ("usage_limit", until)
+    assert view.postponed == "usage_limit"
+    assert until + AFTER_END_MS[0] <= (view.postponed_until_ms or 0) <= until + AFTER_MS
     assert await chat.hints() == 0
 
-    await chat.let_pass(HOUR_MS)
+    await chat.let_pass(HOUR_MS + AFTER_MS)
     assert await chat.hints() == 1
     await chat.drain(accepted)
 
@@ -196,7 +200,7 @@ async def test_a_postponed_turn_counts_what_it_has_used_so_far(
 
     if is_stopped:
         await chat.stack.fleet.sessions.stop(accepted.session.sid)
-    await chat.let_pass(HOUR_MS)
+    await chat.let_pass(HOUR_MS + AFTER_MS)
     await chat.drain(accepted)
 
     outcome = await chat.stack.outcome(accepted)
@@ -237,14 +241,60 @@ async def test_a_continuing_limit_is_reported_once_and_a_new_one_again(chat: Cha
     accepted = await chat.append("hello")
 
     await chat.drain(accepted)
-    await chat.let_pass(HOUR_MS)
+    await chat.let_pass(HOUR_MS + AFTER_MS)
     await chat.drain(accepted)
     assert len(await chat.texts()) == 1
-    await chat.let_pass(HOUR_MS)
+    await chat.let_pass(HOUR_MS + AFTER_MS)
     await chat.drain(accepted)
 
     assert len(await chat.texts()) == 2
     assert chat.asked() == ["hello"] * 3
+
+
+async def test_a_limit_that_goes_on_after_its_end_is_asked_again_soon_and_reported_once(
+    chat: Chat,
+) -> None:
+    """The provider names no other end. The person is told when the promise is minutes late."""
+    end = int(time.time() * 1000) - 1000
+    chat.fail(limit(end), *(limit() for _ in range(5)))
+    accepted = await chat.append("hello")
+    notices, pauses_s = [], []
+    for _ in range(6):
+        await chat.drain(accepted)
+        view = await chat.stack.fleet.sessions.view(accepted.session.sid)
+        assert view is not None
+        pauses_s.append((view.postponed_until_ms or 0) / 1000 - time.time())
+        notices.append(len(await chat.texts()))
+        await chat.let_pass(HOUR_MS)
+    await chat.drain(accepted)
+
+    for pause_s, expected_s in zip(pauses_s, (15, 15, 60, 300, 1800, 1800), strict=True):
+        assert expected_s - 1 < pause_s <= expected_s * 1.2
+    assert notices == [1, 1, 1, 2, 2, 2]
+    assert (await chat.texts())[-1] == "hello is answered"
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+async def test_a_real_cli_answers_soon_after_a_limit_that_ends_later_than_announced(
+    stack: Stack, chat: Chat, name: str, request: pytest.FixtureRequest
+) -> None:
+    """Its clock is a second ahead of the provider's. The other CLIs know no end of a limit."""
+    config = request.getfixturevalue(name).config()
+    if name == "claude":  # a subscription, because an API key has no plan
+        token = "-".join(("sk", "ant", "oat01", "nobodys"))
+        config["env"] = {**config["env"], "CLAUDE_CODE_OAUTH_TOKEN": token}
+        del config["env"]["ANTHROPIC_API_KEY"]
+    stack.configure(config)
+    accepted = await chat.append("RETRYAFTER:-1 HTTP:429:limit*2 SAY:answered")
+    for _ in range(2):
+        await chat.drain(accepted)
+        assert await chat.status(accepted) == "accepted"
+        await chat.let_pass(18_000)
+    await chat.drain(accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert (outcome.status, said(outcome)) == ("done", "answered")
+    assert len(await chat.texts()) == 2
 
 
 async def test_a_limit_without_a_known_end_does_not_use_up_the_retries_for_a_busy_model(
@@ -275,7 +325,7 @@ async def test_messages_that_arrive_during_a_limit_wait_in_order(chat: Chat) -> 
 
     assert await chat.hints() == 0
     (notice,) = await chat.texts()
-    await chat.let_pass(HOUR_MS)
+    await chat.let_pass(HOUR_MS + AFTER_MS)
     await chat.drain(first)
     assert await chat.texts() == [
         notice,

@@ -66,6 +66,7 @@ class Failures:
         retry_at = retry_at_ms(detail)
         if (self._kind == "rate_limit" or status == 429) and self._is_limited:
             category = ErrorCategory.USAGE_LIMIT
+        if category is ErrorCategory.USAGE_LIMIT:  # its end may be over: clocks differ
             retry_at = self._limit_ends_at_ms or retry_at
         may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
         return ErrorEvent(
