@@ -65,6 +65,8 @@ class Delivered:
     """The entries that the agent took up during the turn."""
     is_silent: bool = False
     """Whether the agent chose not to reply."""
+    has_words: bool = False
+    """Whether the agent has written words since its last complete answer."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The last `MAX_CALLS` tool calls, in their order."""
     answered: tuple[str, ...] = ()
@@ -155,6 +157,8 @@ class DeliveryAdapter:
         self._length = 0
         self._steered: list[str] = []
         self._answered: tuple[str, ...] = ()
+        self._begun = 0
+        """The number of messages before the current answer."""
         self._forms: dict[str, str] = {}
         self._compaction: CompactionEvent | None = None
         self._error: ErrorEvent | None = None
@@ -185,6 +189,7 @@ class DeliveryAdapter:
             has_ended=self._done is not None,
             steered=tuple(self._steered),
             is_silent=is_silent,
+            has_words=any(part.text and not part.is_ours for part in self._payloads[self._begun :]),
             tool_calls=tuple(self._calls.values()),
             answered=self._answered,
             forms=self._forms,
@@ -287,7 +292,7 @@ class DeliveryAdapter:
 
     async def _end_answer(self) -> None:
         await self._deliver_so_far()
-        self._answered = tuple(self._taken_up)
+        self._answered, self._begun = tuple(self._taken_up), len(self._payloads)
 
     async def _deliver_so_far(self) -> None:
         """Deliver the text so far; later text is a new message."""

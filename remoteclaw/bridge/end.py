@@ -60,6 +60,7 @@ async def classify_error(run: Run) -> None:
         remedy=remedy,
         has_begun=run.delivery.has_begun,
         chosen_model=chosen_model,
+        breaks_off=run.delivered.has_words,
     )
     # The CLI's message may quote people's messages, so it is in the outcome, but not in the log.
     log.warning("turn %s: %s", run.turn.reference, category)

@@ -35,12 +35,14 @@ def failure_text(
     zone: str | None,
     remedy: Remedy | None = None,
     has_begun: bool = False,
+    breaks_off: bool = False,
     chosen_model: str | None = None,
 ) -> str:
     """Return the sentence about a failure; `remedy` is for a person who can fix it.
 
-    `has_begun` tells that the agent has said or done something before it failed. `chosen_model` is
-    the model that a person has chosen for the session.
+    `has_begun` tells that the agent has said or done something before it failed, and `breaks_off`
+    that the beginning of its answer was delivered. `chosen_model` is the model that a person has
+    chosen for the session.
     """
     return sentence(
         error.category,
@@ -51,6 +53,7 @@ def failure_text(
         remedy=remedy,
         has_begun=has_begun,
         chosen_model=as_code(chosen_model) if chosen_model else "",
+        breaks_off=breaks_off,
     )
 
 

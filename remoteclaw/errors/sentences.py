@@ -68,6 +68,23 @@ _BROKE_OFF = {
     ErrorCategory.INVALID_REQUEST: "{agent} broke off: its model refuses to continue this "
     'conversation as it is. Part of the work may be done: write "go on" to continue.',
 }
+#: The sentences about an answer of which the rest is missing. They never ask to send the message
+#: again: the agent has read it.
+_BROKEN_OFF = {
+    ErrorCategory.RETRYABLE: "The answer above breaks off, because the model behind {agent} is "
+    "busy. Ask it to go on {then}.",
+    ErrorCategory.UNREACHABLE: "The answer above breaks off, because {agent} lost the connection "
+    "to its model. Ask it to go on.",
+    ErrorCategory.USAGE_LIMIT: "The answer above breaks off, because {agent}'s account has used up "
+    "what its plan allows for now. Ask it to go on {then}.",
+    ErrorCategory.FATAL: "{agent} failed and couldn't finish your message: the answer above breaks "
+    "off. Ask it to go on; if it fails again, its operator can look up the reason.",
+}
+#: When to ask again, if the time is not known.
+_THEN = {
+    ErrorCategory.RETRYABLE: "in a minute",
+    ErrorCategory.USAGE_LIMIT: "when the limit is lifted",
+}
 #: The sentences about an agent that exceeded a time limit, by the name of the limit's setting.
 _OVERDUE = {
     "start_s": "{agent} did not start within {span}. Send your message again; if it fails again, "
@@ -123,6 +140,7 @@ def sentence(
     overdue: Overdue | None = None,
     remedy: Remedy | None = None,
     has_begun: bool = False,
+    breaks_off: bool = False,
     chosen_model: str = "",
 ) -> str:
     """Return the message about a failed turn for the person in the chat.
@@ -130,9 +148,16 @@ def sentence(
     `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out if
     nothing went wrong (a turn that the person stopped). `until` is the time at which the provider
     accepts requests again, as text. A `remedy` is given if the person can fix the failure.
-    `has_begun` tells that the agent has said or done something before it failed. `chosen_model` is
-    the model that a person has chosen for the session, as code; empty if none was chosen.
+    `has_begun` tells that the agent has said or done something before it failed, and `breaks_off`
+    that the beginning of its answer was delivered. `chosen_model` is the model that a person has
+    chosen for the session, as code; empty if none was chosen.
     """
+    if breaks_off and category in _BROKEN_OFF:
+        then = f"after {until}" if until else _THEN.get(category, "")
+        text = _BROKEN_OFF[category].format(agent=agent, then=then)
+        what, _, fix = text.partition(". ")
+        reason = f" ({remedy.reason})" if remedy and remedy.reason else ""
+        return f"{what}{reason}. {fix} ({reference})"
     template = _SENTENCES[category]
     if has_begun:
         template = _BROKE_OFF.get(category, template)

@@ -5,6 +5,7 @@ Each CLI's module adds the translation of its messages, mainly in `_begin()` and
 
 import asyncio
 import contextlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import astuple, replace
@@ -35,6 +36,8 @@ COMPACT = "/compact"
 #: The time limit for stopping an aside, in seconds: a CLI that does not read blocks the request.
 STOP_S = 1.0
 
+log = logging.getLogger(__name__)
+
 _M = TypeVar("_M")
 
 
@@ -58,6 +61,15 @@ class CliTurn(ABC, Generic[_M]):
         self.has_compacted = False
         """Whether a compaction of the conversation has begun in the turn."""
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model's answer is certainly complete, and no message waits for another one.
+
+        The turn is then done, whatever the CLI reports after that: a connection that broke after
+        the last word, or a retry of its own.
+        """
+        return False
+
     async def events(self, messages: Messages[_M]) -> AsyncGenerator[AgentEvent, None]:
         """Yield events until the turn has ended, with exactly one `DoneEvent`, last."""
         while True:
@@ -70,20 +82,40 @@ class CliTurn(ABC, Generic[_M]):
                 continue
             except UnreadableLine:
                 why = f"{self.name} printed a line that can't be read, or was too long"
-                yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
-                break
-            if message is None:
-                errors = self._pipes.last_errors() or "it printed no error"
-                yield ErrorEvent(ErrorCategory.DIED, f"{self.name} ended in mid-turn: {errors}")
-                break
-            for event in await self.take(message):
+                events: Sequence[AgentEvent] = [
+                    ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True),
+                    DoneEvent(self.result()),
+                ]
+            else:
+                events = self._died() if message is None else await self.take(message)
+            for event in self._without_late_failures(events):
                 self._model_wait.note(event)
                 self.has_failed |= isinstance(event, ErrorEvent)
                 self.has_compacted |= isinstance(event, CompactionEvent)
                 yield event
                 if isinstance(event, DoneEvent):
                     return
-        yield DoneEvent(self.result())
+
+    def _died(self) -> list[AgentEvent]:
+        errors = self._pipes.last_errors() or "it printed no error"
+        error = ErrorEvent(ErrorCategory.DIED, f"{self.name} ended in mid-turn: {errors}")
+        return [error, DoneEvent(self.result())]
+
+    def _without_late_failures(self, events: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
+        """Return events without the failures behind a complete answer."""
+        if not self.is_answered:
+            return events
+        late = [event for event in events if isinstance(event, ErrorEvent)]
+        for failure in late:
+            log.info("%s failed after its answer: %s", self.name, failure.category)
+        must_end = any(failure.ends_agent for failure in late)
+        return [
+            replace(event, ends_agent=event.ends_agent or must_end)
+            if isinstance(event, DoneEvent)
+            else event
+            for event in events
+            if event not in late
+        ]
 
     async def _wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> list[AgentEvent]:
         """Continue or stop a turn whose failed request the CLI retries in `wait_s` seconds.
@@ -91,6 +123,10 @@ class CliTurn(ABC, Generic[_M]):
         Return a notice if the turn continues.
         """
         if self._stop_failure:
+            return []
+        if self.is_answered:  # the retry would answer a second time
+            self._stop_failure = failure
+            await self.interrupt()
             return []
         event = self._model_wait.note_failure(failure, wait_s)
         if isinstance(event, NoticeEvent):

@@ -250,8 +250,12 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
             assert failed.retry_at_ms / 1000 >= began + 50
         reply = await agent.say(f"RETRYAFTER:1 HTTP:503*1 {uuid.uuid4().hex} SAY:then it works")
         assert "then it works" in reply
-        if cli.name in ("claude", "codex"):  # the others keep the partial text
+        if cli.name != "gemini":  # it does not ask again
             await drops_a_partial_text(agent)
+        monkeypatch.setattr(model_wait, "MAX_WAIT_AFTER_OUTPUT_S", 3.0)
+        await says_that_an_answer_breaks_off(agent)
+        if cli.name in ("claude", "codex"):  # the others don't report the end of an answer
+            await is_done_with_its_answer(agent)
         if cli.name == "opencode":  # only opencode sends its summary as text
             await hides_its_summary(agent)
         # Gemini's first pause takes 5 s.
@@ -271,6 +275,24 @@ async def drops_a_partial_text(agent: Agent) -> None:
     assert said(result).endswith("the whole answer")
     assert said(result).count("the whole answer") == 1
     assert "or rather" not in said(result)
+
+
+async def says_that_an_answer_breaks_off(agent: Agent) -> None:
+    """The stream breaks after some words, and the model is busy then."""
+    result = await agent.ask(f"DROP*1 HTTP:503 {uuid.uuid4().hex} SAY:one two three four five six")
+
+    first, last = (payload.text for payload in result.payloads)
+    assert result.error_category in (ErrorCategory.RETRYABLE, ErrorCategory.UNREACHABLE)
+    assert first.startswith("one two three")
+    assert last.startswith("The answer above breaks off, because ")
+    assert "send it again" not in last
+
+
+async def is_done_with_its_answer(agent: Agent) -> None:
+    """The stream breaks behind the end of the answer."""
+    result = await agent.ask(f"DROP:end HTTP:503 {uuid.uuid4().hex} SAY:the whole answer")
+
+    assert (result.error_category, said(result)) == (None, "the whole answer")
 
 
 async def hides_its_summary(agent: Agent) -> None:

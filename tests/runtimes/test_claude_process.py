@@ -396,3 +396,48 @@ async def test_an_answer_that_quotes_a_limit_message_is_no_failure(
 
     assert outcome.error_category is None
     assert texts_of(outcome) == [HIT]
+
+
+# -- an answer that has ended, or breaks off ------------------------------------------------------
+
+END = "say(type='stream_event', event=dict(type='message_delta', delta=dict(stop_reason={!r})))\n"
+
+
+@pytest.mark.parametrize(
+    ("late", "sentence"),
+    [
+        (
+            "result('API Error: x', is_error=True)\nheard()",
+            "main failed and couldn't finish your message: the answer",
+        ),
+        ("sys.exit(1)", "main stopped working in the middle of your message"),
+    ],
+)
+@pytest.mark.parametrize(("reason", "is_done"), [("end_turn", True), ("max_tokens", False)])
+async def test_a_failure_behind_the_end_of_the_answer_leaves_the_turn_done(
+    home: Home, directory: Path, late: str, sentence: str, reason: str, is_done: bool
+) -> None:
+    """An answer that ended for another reason breaks off; the message need not be sent again."""
+    body = f"echo(heard()); delta('Here it is.')\n{END.format(reason)}{late}\n"
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        outcome = await bridge.handle(message("one"))
+
+    assert (outcome.error_category is None) is is_done
+    words, *failure = texts_of(outcome)
+    assert words == "Here it is."
+    assert bool(failure) is not is_done
+    assert all(text.startswith(sentence) for text in failure)
+
+
+async def test_a_joining_message_without_an_answer_is_no_late_failure(
+    home: Home, directory: Path
+) -> None:
+    """The first answer has ended, and claude fails before the second."""
+    body = (
+        f"one, two = heard(), heard(); echo(one); delta('One.')\n{END.format('end_turn')}"
+        "result('API Error: 529 overloaded', is_error=True, api_error_status=529)\nheard()\n"
+    )
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        outcome = await steered_by(bridge, "two")
+
+    assert outcome.error_category is ErrorCategory.RETRYABLE

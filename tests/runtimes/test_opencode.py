@@ -316,3 +316,73 @@ async def test_retries_of_opencode_are_read_from_its_log(
         result = await b.handle(message("hello"))
 
     assert result.error_category is category
+
+
+async def test_a_text_that_opencode_asks_for_again_replaces_the_first_part(
+    home: Home, directory: Path
+) -> None:
+    """A second request for the same message repeats the first, whose stream has broken."""
+    body = NOTES + (
+        "def settle(name):\n"  # until everything so far has been read
+        "    say(jsonrpc='2.0', id=name, method='x', params={})\n"
+        "    while asked().get('id') != name: pass\n"
+        "prompt = begin()\n"
+        "stream('m1', 'build'); message('m1', 'one two'); settle('a')\n"
+        "note('stream providerID=p session.id={} small=false agent=build')\n"
+        "message('m1', 'one two three'); settle('b')\n"
+        "stream('m2', 'build'); message('m2', 'four')\n"
+        "answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        result = await bridge.handle(message("hello"))
+
+    assert texts_of(result) == ["one two three\n\nfour"]
+
+
+@pytest.mark.parametrize(
+    ("late", "usage", "is_done"),
+    [
+        # the retry that opencode has begun answers before opencode is stopped
+        ("asked('session/cancel'); message('m1', 'late words')", 7, True),
+        # opencode is stopped in the middle of that answer
+        ("asked('session/cancel'); message('m1', 'late words')", 0, False),
+        # the retry does not answer
+        ("asked('session/cancel')", 0, False),
+    ],
+)
+async def test_a_late_answer_counts_and_one_that_breaks_off_is_called_so(
+    home: Home, directory: Path, late: str, usage: int, is_done: bool
+) -> None:
+    limit = '\'"stream error" session.id={} error.error="The usage limit is reached"\''
+    body = NOTES + (
+        f"prompt = begin(); stream('m1', 'build'); note({limit})\n{late}\n"
+        f"answer(prompt, stopReason='end_turn', usage=dict(outputTokens={usage}))\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with asyncio.timeout(HANG_S), agent_bridge(home, "opencode", command=command) as (b, *_):
+        result = await b.handle(message("hello"))
+
+    shown = "\n".join(texts_of(result))
+    assert (result.error_category is None) is is_done
+    assert ("late words" in shown) is ("late words" in late)
+    assert ("The answer above breaks off" in shown) is ("late words" in late and not is_done)
+    assert ("Your message was not answered" in shown) is ("late words" not in late)
+
+
+async def test_a_summary_that_fails_behind_the_answer_leaves_the_turn_done(
+    home: Home, directory: Path
+) -> None:
+    limit = '\'"stream error" session.id={} error.error="The usage limit is reached"\''
+    body = NOTES + (
+        "prompt = begin(); stream('m1', 'build'); message('m1', 'the answer')\n"
+        f"stream('m2', 'compaction'); note({limit})\n"
+        "asked('session/cancel'); answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with asyncio.timeout(HANG_S), agent_bridge(home, "opencode", command=command) as (b, *_):
+        result = await b.handle(message("hello"))
+
+    assert result.error_category is None
+    assert texts_of(result) == ["the answer"]

@@ -1,6 +1,7 @@
 """A turn over ACP: translates the agent's messages and requests into events."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,6 +52,8 @@ class LogNote:
     is_compaction: bool | None = None
     """Whether the current message is a summary of the conversation; None if the line is not about a
     message's text."""
+    begins_request: bool = False
+    """Whether a request for the current message begins; a second one repeats the first."""
     failure: ErrorEvent | None = None
     """The failure of a request to the model that the agent will retry."""
     wait_s: float = 0.0
@@ -74,15 +77,7 @@ class SessionUsage:
 
     def add(self, result: Mapping[str, Any]) -> None:
         """Add the tokens of the answer to a prompt."""
-        usage = mapping(result.get("usage"))
-        quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
-        output = count(usage.get("outputTokens")) + count(usage.get("thoughtTokens"))
-        self._reported += AgentUsage(
-            input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
-            output_tokens=output or count(quota.get("output_tokens")),
-            cache_read_tokens=count(usage.get("cachedReadTokens")),
-            cache_write_tokens=count(usage.get("cachedWriteTokens")),
-        )
+        self._reported += _usage_of(result)
 
     def measure(self) -> tuple[AgentUsage, float | None]:
         """Return the tokens and the cost so far; the cost is None if it is not known, or nothing.
@@ -144,6 +139,12 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The ids of messages that are summaries of the conversation, not part of the answer."""
         self._summary: str | None = None
         """The text of the summary that the agent writes; None if it writes none."""
+        self._requests: Counter[str] = Counter()
+        """The number of requests for each message, according to the agent's log."""
+        self._is_repeated = False
+        """Whether the agent asks again for the current message, part of which has arrived."""
+        self._wrote_late = False
+        """Whether text has arrived after the turn was stopped for a failing model."""
         self.commands: tuple[str, ...] = ()
         """The agent's slash commands, if it has announced them during the turn."""
         self.is_command = False
@@ -153,6 +154,12 @@ class AcpTurn(CliTurn[RpcMessage]):
     def cost(self) -> float | None:
         """The cost of the session so far, in US dollars; None if it is not known."""
         return self._usage.cost
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a summary of the conversation follows the text, and no prompt waits."""
+        is_summary = self._logged_message in self._summaries
+        return is_summary and self._message_id is not None and len(self._prompts) <= 1
 
     async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
         """Send a prompt; with a `key`, it joins the running turn."""
@@ -214,6 +221,10 @@ class AcpTurn(CliTurn[RpcMessage]):
         if note is None or note.session not in (None, self._session):
             return []
         self._logged_message = note.begun_message or self._logged_message
+        if note.begins_request:
+            self._requests[self._logged_message] += 1
+            is_second = self._requests[self._logged_message] > 1
+            self._is_repeated = is_second and self._message_id == self._logged_message
         if note.is_compaction:
             self._summaries.add(self._logged_message)
             self._summary = ""
@@ -270,7 +281,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         events += self._end_compaction(is_cut=bool(message.error) or is_stopped)
         # After a failure, the agent would answer the remaining prompts without a turn of ours.
         has_unanswered = bool(self._prompts)
-        if self._stop_failure:
+        if self._stop_failure and not self._is_complete(message.result):
             error = replace(self._stop_failure, ends_agent=has_unanswered)
             return [*events, error, DoneEvent(self.result())]
         if message.error and not self._is_cancelled:
@@ -290,6 +301,14 @@ class AcpTurn(CliTurn[RpcMessage]):
             *events,
             DoneEvent(self.result(aborted=is_stopped), ends_agent=bool(self._open_requests)),
         ]
+
+    def _is_complete(self, result: Mapping[str, Any]) -> bool:
+        """Whether the model has answered after all, before the agent was stopped.
+
+        A message that was stopped has no usage; opencode gives no other sign.
+        """
+        has_ended = self._wrote_late and result.get("stopReason") == "end_turn"
+        return has_ended and _usage_of(result).output_tokens > 0
 
     def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
         content = mapping(update.get("content"))
@@ -319,7 +338,10 @@ class AcpTurn(CliTurn[RpcMessage]):
         if self._message_id is None or (message_id and message_id != self._message_id):
             self._text.begin_block()
             self._message_id = message_id
-        return self._text.add(chunk)
+        events = self._text.withdraw_block() if self._is_repeated else []
+        self._is_repeated = False
+        self._wrote_late |= self._stop_failure is not None
+        return [*events, *self._text.add(chunk)]
 
     def _merge_call(self, call: dict[str, Any]) -> dict[str, Any]:
         """Merge the reported fields of a tool call: its first title, and the latest other values.
@@ -368,6 +390,19 @@ class AcpTurn(CliTurn[RpcMessage]):
             total_cost_usd=cost_usd,
             permission_denials=tuple(self._denied),
         )
+
+
+def _usage_of(result: Mapping[str, Any]) -> AgentUsage:
+    """Return the tokens that an agent reports with its answer to a prompt."""
+    usage = mapping(result.get("usage"))
+    quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
+    output = count(usage.get("outputTokens")) + count(usage.get("thoughtTokens"))
+    return AgentUsage(
+        input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
+        output_tokens=output or count(quota.get("output_tokens")),
+        cache_read_tokens=count(usage.get("cachedReadTokens")),
+        cache_write_tokens=count(usage.get("cachedWriteTokens")),
+    )
 
 
 async def deny(peer: RpcPeer, message: RpcMessage) -> None:

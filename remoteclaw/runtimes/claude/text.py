@@ -18,6 +18,10 @@ from remoteclaw.events import (
 from remoteclaw.runtimes.turn_text import TurnText
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
+#: The reasons for which a model stops that end its answer; after others, a tool's result or the
+#: rest of the text is missing.
+_ENDS = ("end_turn", "stop_sequence")
+
 
 class AnswerReader:
     """The answer to one message of ours, so far."""
@@ -29,6 +33,8 @@ class AnswerReader:
         self._text = TurnText()
         self._is_streaming = False
         """Whether deltas of a text block have arrived, but not the whole block."""
+        self.has_ended = False
+        """Whether the model has ended the answer."""
 
     @property
     def text(self) -> str:
@@ -58,6 +64,8 @@ class AnswerReader:
 
     def _delta(self, event: dict[str, Any]) -> list[AgentEvent]:
         delta = mapping(event.get("delta"))
+        if event.get("type") in ("message_start", "message_delta"):
+            self.has_ended = delta.get("stop_reason") in _ENDS and bool(self.text)
         if event.get("type") == "content_block_start":
             return self._begin(mapping(event.get("content_block")))
         match delta.get("type"):

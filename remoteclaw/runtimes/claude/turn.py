@@ -155,6 +155,11 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._last_message_id = conversation.point
         """The id of claude's last message."""
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model has ended its answer, and no message waits for another one."""
+        return self._answer.has_ended and not self._steered
+
     async def ask(self, parts: list[dict[str, Any]]) -> None:
         """Send the turn's message."""
         await self._send(self._answer.message_id, parts)
@@ -268,7 +273,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         events = self._steered_events(self._answer.message_id)
         aborted = text(message.get("terminal_reason")).startswith("aborted")
         failure, answer = self._failure(message, aborted), self._answer.text
-        if not (failure or aborted):
+        if not aborted and (self.is_answered or not failure):
             self._conversation.point = self._last_message_id
         if failure:
             events.append(failure)

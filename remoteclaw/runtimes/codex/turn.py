@@ -139,6 +139,8 @@ class CodexTurn(CliTurn[RpcMessage]):
         self._unasked = unasked
         self._message_id = ""
         """The id of the message item in progress; empty between messages."""
+        self._is_final = False
+        """Whether the last item is a complete message that the model calls its final answer."""
         self._steered: set[str] = set()
         """The keys of messages that were sent during the turn and not taken up yet."""
         self._steer_requests: dict[int | str | None, str] = {}
@@ -152,6 +154,11 @@ class CodexTurn(CliTurn[RpcMessage]):
         self._is_compacting = False
         self._limits: dict[str, Any] = {}
         """Codex's last report of the plan's usage limits."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model has completed its final message, and no other one waits."""
+        return self._is_final and not self._steered
 
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
         """Send a message into the turn; codex reads it before its next step."""
@@ -303,11 +310,13 @@ class CodexTurn(CliTurn[RpcMessage]):
         return False
 
     def _begin_message(self, item_id: str) -> None:
+        self._is_final = False
         if item_id != self._message_id:
             self._text.begin_block()
             self._message_id = item_id
 
     def _begin(self, item: dict[str, Any]) -> list[AgentEvent]:
+        self._is_final = False
         item_id = text(item.get("id"))
         match text(item.get("type")):
             case "userMessage":
@@ -340,6 +349,7 @@ class CodexTurn(CliTurn[RpcMessage]):
             case "agentMessage":
                 self._begin_message(item_id)
                 self._message_id = ""
+                self._is_final = item.get("phase") == "final_answer"
                 return self._text.complete(text(item.get("text")))
             case "contextCompaction":
                 self._is_compacting = False
@@ -362,7 +372,7 @@ class CodexTurn(CliTurn[RpcMessage]):
         elif aborted and self._stop_failure:
             aborted = False
             events.append(replace(self._stop_failure, ends_agent=ends_agent))
-        if not (events or aborted):
+        if not aborted and (self.is_answered or not events):
             self.point = text(turn.get("id"))
         if self._is_compacting:
             events.insert(0, replace(self._compaction, phase="failed"))

@@ -63,14 +63,15 @@ class OpencodeRuntime(AcpRuntime):
         return env
 
     def read_log(self, line: str) -> LogNote | None:
-        """Return the beginning of a message, its purpose, or a failed request that is retried."""
+        """Return the beginning of a message or of a request for it, or a failed request."""
         fields = {name: value.strip('"') for name, value in _FIELD.findall(line)}
         session = fields.get("session.id")
         match fields.get("message"):
             case "process":
                 return LogNote(session, begun_message=fields.get("messageID", ""))
             case "stream":
-                return LogNote(session, is_compaction=fields.get("agent") == "compaction")
+                is_compaction = fields.get("agent") == "compaction"
+                return LogNote(session, is_compaction=is_compaction, begins_request=True)
             case "stream error" if fields.get("small") != "true":
                 names = ("error.error", "error.error.message", "error.error.code")
                 why = "; ".join(filter(None, (fields.get(name) for name in names)))

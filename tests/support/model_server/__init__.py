@@ -28,7 +28,9 @@ What it answers stands in the last user text, as directives in capitals at the s
                                         What has a name has the status that each API gives it
     RETRYAFTER:<s>                      such a failure says when to come back
     OVERLOADED[*n]                      begin an answer and fail within its stream
-    DROP[*n]                            send a part and cut the connection
+    DROP[:words|:end][*n]               send a part and cut the connection: half the words, all
+                                        words, or all but the stream's last event. HTTP applies
+                                        to the requests after that
     RECALL                              answer with the user's earlier texts
     TOOLS                               answer with the names of the tools that were offered
     GREPSYS:<text>                      answer whether the system prompt has it

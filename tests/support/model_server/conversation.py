@@ -102,7 +102,9 @@ class Plan:
     #: What the request costs, which tells a CLI how long its conversation is.
     input_tokens: int = INPUT_TOKENS
     drip_s: float = 0
-    is_cut: bool = False
+    #: What is sent before the connection is cut: "half" of the words, all "words", or all but the
+    #: "end" of the stream; empty if it isn't cut.
+    cut: str = ""
     #: Whether the failure comes within the stream, behind its beginning.
     fails_in_stream: bool = False
 
@@ -128,7 +130,7 @@ class Plan:
         else:
             size = 24 if len(self.text) < 4000 else 120
             pieces = [self.text[at : at + size] for at in range(0, len(self.text), size)]
-        if self.is_cut:
+        if self.cut == "half":
             # A model that is asked again never says quite the same.
             return [*pieces[: len(pieces) // 2], " or rather"]
         return pieces

@@ -158,7 +158,8 @@ def _output(plan: Plan) -> list[dict[str, Any]]:
     if plan.text:
         content = [{"type": "output_text", "text": plan.text, "annotations": []}]
         message = {"type": "message", "id": new_id("msg_"), "role": "assistant"}
-        output.append({**message, "content": content, "status": "completed"})
+        phase = "commentary" if plan.call else "final_answer"
+        output.append({**message, "phase": phase, "content": content, "status": "completed"})
     if plan.call:
         output.append(_use(plan.call))
     return output

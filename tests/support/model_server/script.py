@@ -54,7 +54,7 @@ class Script:
             plan.call = calls[len(results)]
         elif calls:
             plan.texts.insert(0, f"DONE {results[-1]}")
-        if plan.is_cut and not plan.texts:
+        if plan.cut and not plan.texts:
             plan.texts.append("This answer is cut off in the middle " + "of it " * 40)
         if not plan.texts and not calls and plan.status == 200:
             plan.texts.append(_answer("ECHO", "", conversation))
@@ -107,11 +107,12 @@ def _direct(plan: Plan, name: str, rest: str) -> None:
     match name:
         case "HTTP":
             status, _, plan.about = _word(rest).partition("*")[0].partition(":")
-            plan.status = int(status)
+            plan.status = 200 if plan.cut else int(status)
         case "RETRYAFTER":
             plan.retry_after_s = _word(rest)
         case "DROP":
-            plan.is_cut = True
+            plan.cut = re.split(r"[*\s]", rest, maxsplit=1)[0] or "half"
+            plan.status = 200
         case "OVERLOADED":
             plan.status, plan.fails_in_stream = 529, True
         case "SLEEP":

@@ -95,7 +95,7 @@ class ModelServer:
             return web.json_response(error, status=status, headers=dialect.headers(plan))
         if conversation.streams:
             return await self._stream(dialect, request, plan, conversation.model)
-        if plan.is_cut:
+        if plan.cut:
             raise _cut(request)
         self._charged += 1
         return web.json_response(dialect.whole(plan, conversation.model))
@@ -106,7 +106,8 @@ class ModelServer:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         pieces_left, is_charged = len(plan.pieces), False
-        for event in dialect.broken(plan) if plan.status != 200 else dialect.stream(plan, model):
+        events = [*(dialect.broken(plan) if plan.status != 200 else dialect.stream(plan, model))]
+        for event in events[:-1] if plan.cut == "end" else events:
             await response.write(event.encoded())
             if not is_charged and _has_usage(event):
                 is_charged = True
@@ -114,9 +115,11 @@ class ModelServer:
             if event.is_text:
                 await asyncio.sleep(plan.drip_s)
                 pieces_left -= 1
-            if plan.is_cut and not pieces_left:
-                await asyncio.sleep(_CUT_AFTER_S)
-                raise _cut(request)
+            if plan.cut in ("half", "words") and not pieces_left:
+                break
+        if plan.cut:
+            await asyncio.sleep(_CUT_AFTER_S)
+            raise _cut(request)
         await response.write_eof()
         return response
 
