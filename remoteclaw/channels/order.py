@@ -17,7 +17,7 @@ from remoteclaw.host.logs import point_of
 from remoteclaw.protocols import FileSource, Incoming, Place
 
 #: After waiting this long for an earlier report, in seconds, the log says which one it is.
-SLOW_S = 30.0
+LONG_S = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ async def wait_for_moves(earlier: Sequence[Handling]) -> None:
 
 async def _wait_for(earlier: Handling, incoming: Incoming) -> None:
     """Wait for the handling of an earlier report; after a while, log where that is."""
-    if (await asyncio.wait((earlier.task,), timeout=SLOW_S))[0]:
+    if (await asyncio.wait((earlier.task,), timeout=LONG_S))[0]:
         return
     log.warning(
         "the message %s in chat %s waits for %s, which is at %s",

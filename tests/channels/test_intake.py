@@ -629,7 +629,7 @@ async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
         async def fetch(self, file: IncomingFile) -> bytes:
             return await asyncio.Future()
 
-    monkeypatch.setattr(order, "SLOW_S", 0.05)
+    monkeypatch.setattr(order, "LONG_S", 0.05)
     monkeypatch.setattr(arrival, "ADMIT_S", 0.5)
     reader = stack.fleet.replies.reader("test", "default", token="mine", claim_ms=60_000)
     assert await reader.claim()
