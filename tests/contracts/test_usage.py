@@ -233,6 +233,12 @@ async def test_the_attempt_of_a_killed_worker_counts_what_it_had_reported(
     if cli.name == "claude":  # codex reports a request after its tools
         await eventually(is_reported)
     await kill_all(stack)
+
+    async def is_asked_again() -> bool:  # then the first agent has ended, and asks nothing more
+        steps = (await stack.outcome_so_far(accepted)).steps
+        return any((step.name, step.attempt) == ("spawned", 2) for step in steps)
+
+    await eventually(is_asked_again)
     work.go_on()
     outcome = await stack.outcome(accepted)
 
