@@ -15,7 +15,7 @@ from pathlib import Path
 
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.host.process import read_beginning
-from remoteclaw.host.terminal import fenced
+from remoteclaw.host.terminal import fenced, printable
 
 #: The longest diff that is shown, in bytes: a few screens.
 MAX_BYTES = 12_000
@@ -144,6 +144,7 @@ def _block(text: bytes) -> str:
     """Return a diff as a code block, cut at the end of a line if it is too long."""
     is_cut = len(text) > MAX_BYTES
     shown = text[:MAX_BYTES].rpartition(b"\n")[0] if is_cut else text
-    lines = shown.decode("utf-8", "replace").strip("\n")
+    # Names and contents of files may hide a part of themselves.
+    lines = printable(shown.decode("utf-8", "replace").strip("\n").replace("\r", "\\u000d"))
     notice = "\n\nThere is more: `git diff` shows all of it." if is_cut else ""
     return f"{fenced(lines, 'diff')}{notice}"

@@ -9,16 +9,19 @@ that one command looks like another. Such characters are replaced by JSON's esca
 import getpass
 import re
 
-#: Control characters except tab and newline, direction marks, line separators, characters without
-#: width, lone surrogates, and tag characters, which can hide a text in another one.
+from remoteclaw.host.unicode_ranges import DEFAULT_IGNORABLE
+
+#: Control characters except tab and newline, line separators, lone surrogates, the empty Braille
+#: pattern, and characters that fonts don't show: direction marks, fillers, tags.
 _UNSAFE = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+    f"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufff9-\ufffb\ud800-\udfff\u2800{DEFAULT_IGNORABLE}"
 )
-_UNSAFE_IN_TEXT = re.compile(f"[{_UNSAFE}]")
+#: Emoji, Mongolian and Japanese names need variation selectors.
+_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 #: Emoji and Persian need the joiners U+200C and U+200D, but two names that differ only in joiners
 #: look the same.
-_UNSAFE_IN_LINE = re.compile(f"[{_UNSAFE}\n\u200c\u200d]")
+_UNSAFE_IN_TEXT = re.compile(f"(?![{_SELECTORS}\u200c\u200d])[{_UNSAFE}]")
+_UNSAFE_IN_LINE = re.compile(f"(?![{_SELECTORS}])[{_UNSAFE}\n]")
 
 
 def printable(text: str) -> str:
@@ -31,11 +34,14 @@ def escape_line(text: str) -> str:
     return _UNSAFE_IN_LINE.sub(_escape, text)
 
 
-def one_line(text: str, *, max_chars: int | None = None) -> str:
+def one_line(text: str, *, max_chars: int | None = None, marks_line_ends: bool = False) -> str:
     """Return a text on one line, with single spaces between words, cut to `max_chars` characters.
 
-    Unsafe characters are escaped.
+    Unsafe characters are escaped. `marks_line_ends` shows line ends as `⏎`: after one, a command
+    begins that would otherwise look like the end of a comment.
     """
+    if marks_line_ends:
+        text = text.strip().replace("\n", " ⏎ ")
     line = escape_line(" ".join(text.split()))
     return line if max_chars is None or len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 

@@ -311,5 +311,5 @@ def main_argument(arguments: Any) -> str:
     for name in _MAIN_ARGUMENTS:
         if value := values.get(name):
             shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-            return one_line(shown, max_chars=MAX_ARGUMENT_CHARS)
+            return one_line(shown, max_chars=MAX_ARGUMENT_CHARS, marks_line_ends=True)
     return one_line(orjson.dumps(values).decode(), max_chars=MAX_ARGUMENT_CHARS) if values else ""

@@ -11,6 +11,7 @@ import pytest
 from remoteclaw.attach.paint import plain
 from remoteclaw.attach.window import ENTER, LEAVE, WHEEL_OFF, WHEEL_ON
 from remoteclaw.config.home import Home
+from remoteclaw.runtimes.terminal import main_argument
 from tests.support.command import REMOTECLAW, run_command
 from tests.support.escapes import ESCAPES
 from tests.support.remote import HOSTILE_INPUT, OURS, SID, RemoteGateway, Witness, attached
@@ -266,6 +267,20 @@ def test_the_persons_terminal_obeys_nothing_that_a_program_prints(
         raw = raw.replace(written, "")
     rest = OURS.sub("", raw).replace("\r\n", "")
     assert rest == plain(rest)
+
+
+def test_the_status_line_hides_nothing_of_what_a_program_asks(
+    gateway: RemoteGateway, home: Home
+) -> None:
+    command = "git status #\u3164\n" + " " * 400 + "touch p0" + " x" * 50
+    with attached(gateway, env=env(home)) as screen:
+        screen.until(gateway, "terminals.take")
+        gateway.change(
+            state="live", activity="waiting", waitingFor=main_argument({"command": command})
+        )
+        assert re.search("touch p0( x)*…", screen.see("needs you: git status #\\u3164 ⏎ touch p0"))
+        gateway.gone(state="crashed", reason="it ended")
+        assert screen.leave() == 1
 
 
 def test_attach_in_a_workspace_uses_its_agent(

@@ -98,6 +98,15 @@ def test_a_long_diff_is_cut_at_the_end_of_a_line(workspace: Path) -> None:
     assert shown.endswith("\n```\n\nThere is more: `git diff` shows all of it.")
 
 
+def test_a_diff_hides_nothing_in_names_and_files(workspace: Path) -> None:
+    (workspace / "a\u202e\u3164.txt").write_text("one\r\n\ttwo\u200b\n")
+
+    shown = _changes(workspace)
+
+    assert "+++ b/a\\u202e\\u3164.txt" in shown
+    assert "\n+one\\u000d\n+\ttwo\\u200b\n" in shown
+
+
 def test_a_code_fence_in_a_file_does_not_end_the_diff_block(workspace: Path) -> None:
     (workspace / "plan.txt").write_text("````\nnot code\n````\n")
 
