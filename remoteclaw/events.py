@@ -200,6 +200,9 @@ class PermissionEvent:
     """The action as people read it, without the middle of a long text; set by the bridge."""
     full_description: str = ""
     """The action with that middle; empty if `description` is complete. Set by the bridge."""
+    incomplete: str = ""
+    """Why people can't see the whole action, and can only deny it; empty if they can. Set by the
+    bridge."""
     workspace: str = ""
     """The agent's workspace; set by the bridge."""
     questions: tuple[Question, ...] = ()

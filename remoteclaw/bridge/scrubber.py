@@ -37,6 +37,7 @@ _HARMLESS_NAME = re.compile(
     r"|LOCATION|PROJECT|BASE_URL|ENDPOINT|NO_PROXY)$|^(LC|XDG)_",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"\S+")
 #: A plain word or number, which also occurs in harmless texts.
 _PLAIN = re.compile(r"[a-z]+|[0-9.:]+")
 
@@ -51,10 +52,13 @@ _KEYS = (
     r"hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{16,}",
     r"[0-9]{8,10}:[\w-]{35}",  # Telegram
     r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",  # a JSON Web Token
-    r"rc[at]_[0-9a-f]+_[0-9a-f]{16,}|[0-9a-f]{64}",  # RemoteClaw's own
+    r"rc[at]_[0-9a-f]+_[0-9a-f]{16,}",  # RemoteClaw's own
 )
+#: These consist of letters, digits and the signs `-_.:` only, so none can hide an operator.
+_WORDS = tuple(rf"(?<![A-Za-z0-9])(?:{form})" for form in _KEYS)
 _FORMS = (
-    *(rf"(?<![A-Za-z0-9])(?:{form})" for form in _KEYS),
+    *_WORDS,
+    r"(?<![A-Za-z0-9])[0-9a-f]{64}",  # a token of RemoteClaw's; also the hash of a file
     r"-{5}BEGIN [A-Z ]*PRIVATE KEY-{5}.*?(?:-{5}END [A-Z ]*-{5}|\Z)",
     r"(?<=://)[^/\s\"']+(?=@)",
     r"(?P<scheme>(?i:bearer|authorization:\s*basic)\s+)[^\s\"']{8,}",
@@ -81,15 +85,28 @@ class Scrubber:
         hidden = self._pattern.sub(lambda match: f"{match['scheme'] or ''}{SECRET}", text)
         return hidden[:max_chars]
 
+    def secret_words(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the beginning and end of each word, or part of a word, that is certainly secret.
+
+        None includes a blank or a line end, and only a declared value includes an operator of a
+        shell. So what people decide about keeps its meaning without these words.
+        """
+        for secret in self._word_pattern.finditer(text):
+            for word in _WORD.finditer(secret[0]):
+                yield secret.start() + word.start(), secret.start() + word.end()
+
+    @cached_property
+    def _word_pattern(self) -> re.Pattern[str]:
+        spelled = {form for value in self._values for form in _spellings(value)}
+        known = (_as_pattern(form, is_complete=True) for form in _longest_first(spelled))
+        return re.compile("|".join((*known, *_WORDS)))
+
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         if not self._values:
             return _ANY_FORM
         spelled = {_without_controls(form) for value in self._values for form in _spellings(value)}
-        # Longer values come first, because one value may begin with another.
-        known = map(
-            _as_pattern, sorted(filter(str.strip, spelled), key=lambda form: (-len(form), form))
-        )
+        known = map(_as_pattern, _longest_first(spelled))
         return re.compile("|".join((*known, *_FORMS)), re.DOTALL)
 
 
@@ -142,9 +159,15 @@ def _spellings(value: str) -> Iterator[str]:
     yield quote(value, safe="")
 
 
-def _as_pattern(value: str) -> str:
+def _longest_first(values: Iterable[str]) -> list[str]:
+    """Return the values that are not blank. One value may begin with another."""
+    return sorted(filter(str.strip, values), key=lambda value: (-len(value), value))
+
+
+def _as_pattern(value: str, *, is_complete: bool = False) -> str:
     # The lines of a value may be joined in the text, or its words be on several lines.
-    pattern = r"\s+".join(map(re.escape, value[:MAX_COMPARED_CHARS].split()))
-    if len(value) > MAX_COMPARED_CHARS:
+    compared = value if is_complete else value[:MAX_COMPARED_CHARS]
+    pattern = r"\s+".join(map(re.escape, compared.split()))
+    if len(compared) < len(value):
         return f"{pattern}.*"
     return pattern if len(value) >= MIN_WITHIN_WORD_CHARS else rf"(?<!\w){pattern}(?!\w)"

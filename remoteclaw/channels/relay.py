@@ -239,5 +239,6 @@ def _with_choices_as_text(reply: Reply) -> Reply:
     if not card.choices:
         return replace(reply, text=reply.text.rpartition("\n\n")[2])
     numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
-    or_why = f", or `/deny {card.id} WHY`" if "once" in dict(card.choices) else ""
+    is_question = any(verdict.isdecimal() for verdict, _ in card.choices)
+    or_why = "" if is_question else f", or `/deny {card.id} WHY`"
     return replace(reply, text=f"{reply.text}\n\n{numbered}: answer with the number{or_why}.")

@@ -4,6 +4,7 @@ import re
 import time
 from dataclasses import dataclass
 
+from remoteclaw.bridge.visible import without_marks
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.config_change import carry_out
 from remoteclaw.config.approvals import OPERATOR, approvals_of, may_answer, new_holders
@@ -54,6 +55,7 @@ IS_QUESTION = "That is a question: answer it with a number, or with `/answer {id
 IS_PLAN = "That is a plan: approve it with `/allow {id}`, or have it changed with `/deny {id} WHY`."
 WITH_EDITS = " `/allow {id} edits` also allows changes of files."
 IS_PERMISSION = "That asks for a permission: answer with `/allow {id}` or `/deny {id}`."
+ONLY_DENY = "Deny it with `/deny {id} WHY`."
 ENDED: dict[State, str] = {
     "void": "Nothing waits for that answer any more: the turn is over, or it was stopped.",
     "expired": "That answer comes too late: ask the agent again.",
@@ -113,7 +115,8 @@ async def answer_request(
     if instructions := _instructions(request, verdict, words):
         return AnswerOutcome(instructions.format(id=request.id))
     answered = RequestAnswer(verdict=verdict, by=by, name=name, at_ms=now_ms(), words=words)
-    about = {"id": request.id, "name": name, "what": request.what, "words": words}
+    what = without_marks(request.what)
+    about = {"id": request.id, "name": name, "what": what, "words": words}
     go_on = GO_ON_WITH if request.is_question else GO_ON
     if request.is_plan:
         go_on = CHANGE_PLAN if verdict == "words" else GO_ON_WITH_PLAN
@@ -140,6 +143,8 @@ async def answer_request(
 
 def _instructions(request: Request, verdict: Verdict, words: str) -> str | None:
     """Return how to answer a request of this kind, if `verdict` and `words` do not answer it."""
+    if request.incomplete and verdict not in ("deny", "words"):
+        return f"{request.incomplete} {ONLY_DENY}"
     if request.change and verdict not in ("once", "deny"):
         return IS_CHANGE
     if request.is_question and (

@@ -101,11 +101,13 @@ class Request:
     turn: str
     tool: str
     what: str
-    """The action, as people see it: without secrets, and with every character visible."""
+    """The action, as people see it (`bridge.visible`): no secrets, every character visible."""
     where: str
     """The directory in which the action would take place."""
     file: Attachment | None = None
     """The complete text of the action, if `what` leaves out its middle."""
+    incomplete: str = ""
+    """Why people can't see the whole action, and can only deny it; empty if they can."""
     deliver: Deliver
     people: Sequence[str]
     """The people on whose behalf the agent asks, each as CHANNEL:ID."""
@@ -192,6 +194,12 @@ class Request:
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
         """The possible answers, each with its label, in the order in which chats number them."""
+        if self.incomplete:
+            return tuple(each for each in self._answers if each[0] == "deny")
+        return self._answers
+
+    @property
+    def _answers(self) -> tuple[tuple[str, str], ...]:
         if self.is_plan:
             return tuple(each for each in PLAN if each[0] != "edits" or self.offers_edits)
         if self.change:
@@ -221,5 +229,5 @@ class Request:
 _CONSTANT_FIELDS = (
     *("turn", "tool", "what", "where", "deliver", "people"),
     *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "chat"),
-    "is_again",
+    *("is_again", "incomplete"),
 )

@@ -1,15 +1,16 @@
 """The card of a request: the message that shows it, and the message that replaces the card."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import orjson
 
+from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.request import Request
-from remoteclaw.host.terminal import one_line
+from remoteclaw.host.terminal import one_line, with_note
 from remoteclaw.messages import Attachment, ChatPlace, Entry, person
 from remoteclaw.protocols import Card
 
@@ -33,6 +34,14 @@ ELSEWHERE = {
         "be shown."
     ),
 }
+
+#: How the card refers to the file with the complete text.
+ALL_OF_IT = "\n\nAll of it is in the file {name}."
+#: Why a request without that file can only be denied.
+NO_FILE = (
+    "There is no room for a file with its complete text now, so it can only be denied: have the "
+    "agent do it in smaller steps, or ask again later."
+)
 
 #: A card in another chat names at most this many of the people on whose behalf the agent asks.
 MAX_NAMED = 3
@@ -89,6 +98,30 @@ def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> Sh
         here=keys.reply_stream(here.provider, here.account) if elsewhere else None,
         elsewhere=elsewhere,
     )
+
+
+async def with_file(
+    request: Request, full_text: str, store: Callable[[str, bytes], Awaitable[Attachment]]
+) -> Request:
+    """Return the request with `full_text` as a file; an empty one means that it needs none.
+
+    `store` stores a file with a name and a content. If it raises `RedisRefused`, people can't see
+    the whole action, so they can only deny it.
+    """
+    if not full_text:
+        return request
+    try:
+        file = await store(f"request-{request.id}.txt", full_text.encode())
+    except RedisRefused:
+        return replace(request, what=with_note(request.what, NO_FILE), incomplete=NO_FILE)
+    return replace(request, file=file)
+
+
+def file_note(request: Request) -> str:
+    """Return the sentence of a card about the file with its complete text, if there is one."""
+    if request.file is None or request.incomplete:
+        return ""
+    return ALL_OF_IT.format(name=request.file.name)
 
 
 def other_chat_note(request: Request, entries: Sequence[Entry]) -> str:

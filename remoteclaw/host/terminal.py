@@ -11,6 +11,8 @@ import re
 
 from remoteclaw.host.unicode_ranges import DEFAULT_IGNORABLE
 
+#: The first character of a line that is not part of the text above it.
+NOTE = "▸"
 #: Control characters except tab and newline, line separators, lone surrogates, the empty Braille
 #: pattern, and characters that fonts don't show: direction marks, fillers, tags.
 _UNSAFE = (
@@ -56,6 +58,14 @@ def fenced(text: str, language: str = "") -> str:
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, 1 + longest)
     return f"{fence}{language}\n{text}\n{fence}"
+
+
+def with_note(visible: str, note: str) -> str:
+    """Return a text with a line of RemoteClaw's after it.
+
+    The text can't imitate the line if the line's sign is an escape in it (`bridge.visible`).
+    """
+    return f"{visible}\n{NOTE} {note}"
 
 
 def login_name() -> str:

@@ -15,14 +15,20 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.bridge.permission_text import place_shown
 from remoteclaw.config.approvals import approvals_of, can_be_asked, permission_holders
 from remoteclaw.config.model import Config
-from remoteclaw.errors import RedisRefused
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.request import Request, RequestAnswer, new_id
-from remoteclaw.fleet.request_card import ShownCard, make_card, other_chat_note
+from remoteclaw.fleet.request_card import (
+    ShownCard,
+    file_note,
+    make_card,
+    other_chat_note,
+    with_file,
+)
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Entry, Turn, people_of
@@ -137,7 +143,7 @@ class Permissions:
             return Decision("deny", DENIED_OFTEN.format(tool=tool, count=MAX_DENIALS))
         if not event.questions:
             request = self._request(event, event.description)
-            request = await self._with_file(request, event.full_description)
+            request = await with_file(request, event.full_description, self._files.stage)
             what = event.input if event.plan is None else event.plan
             digest = _digest(tool, what, event.workspace)
             answer = await self._answer_to(event, request, digest=digest, rule=rule_of(event))
@@ -169,16 +175,6 @@ class Permissions:
         if name:
             await self._asks.retract(name, RETRACTED)
 
-    async def _with_file(self, request: Request, full_text: str) -> Request:
-        """Return the request with `full_text` as a file; it is empty unless the text was cut."""
-        if not full_text:
-            return request
-        try:
-            file = await self._files.stage(f"request-{request.id}.txt", full_text.encode())
-        except RedisRefused:  # Redis is full: people see the text without its middle
-            return request
-        return replace(request, file=file)
-
     def _request(
         self,
         event: PermissionEvent,
@@ -193,7 +189,8 @@ class Permissions:
             turn=self._turn.id,
             tool=tool_of(event),
             what=text,
-            where=event.workspace,
+            where=place_shown(event.workspace),
+            incomplete=event.incomplete,
             deliver=self._turn.entries[-1].deliver,
             chat=self._approvals.chat,
             people=self._people,
@@ -358,8 +355,8 @@ def request_text(request: Request, *, about: str, is_again: bool) -> str:
         wants = "asks"
     elif request.is_plan:
         wants = "asks to go on with this plan"
-    file = f"\n\nAll of it is in the file {request.file.name}." if request.file else ""
-    return f"**{request.session.agent}**{about} {wants}:\n\n{fenced(request.what)}{file}{again}"
+    block = fenced(request.what) + file_note(request)
+    return f"**{request.session.agent}**{about} {wants}:\n\n{block}{again}"
 
 
 def _question_text(question: Question) -> str:

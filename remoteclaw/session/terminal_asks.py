@@ -7,15 +7,16 @@ showing its dialog; the first answer, in the chat or by keys, counts.
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from remoteclaw.bridge.permission_text import as_shown
+from remoteclaw.bridge.permission_text import as_shown, place_shown
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.approvals import approvals_of, can_be_asked, permission_holders
 from remoteclaw.config.model import Config
 from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.request import Request, id_of
-from remoteclaw.fleet.request_card import make_card, other_chat_note
+from remoteclaw.fleet.request_card import make_card, other_chat_note, with_file
 from remoteclaw.fleet.terminal_state import HeldLease
 from remoteclaw.protocols import Decision, TerminalWatch
 from remoteclaw.session.permission import denial_by, request_text, rule_of, tool_of
@@ -77,11 +78,14 @@ class TerminalAsks:
             turn=place.turn,
             tool=tool_of(event),
             what=event.description,
-            where=event.workspace,
+            where=place_shown(event.workspace),
+            incomplete=event.incomplete,
             deliver="channel",
             chat=approvals_of(config, session).chat,
             people=place.people,
         )
+        store = partial(self._fleet.blobs.put, session.sid, chat=session)
+        request = await with_file(request, event.full_description, store)
         text = request_text(request, about=other_chat_note(request, ()), is_again=False)
         state, _ = await self._asks.ask(
             request,

@@ -280,15 +280,51 @@ MUTANTS = (
         test="test_the_text_of_the_agent_is_shown_before_the_request_card",
     ),
     Mutant(
-        "a request whose text hides bidirectional characters",
-        before='text = _HIDDEN.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text)',
-        after="pass",
-        test="test_the_description_of_a_request_shows_all_that_it_would_do",
+        "a request with an invisible character",
+        before="or _IGNORABLE.match(character)",
+        after="",
+        test="test_every_character_that_a_font_shows_as_nothing_is_an_escape",
+    ),
+    Mutant(
+        "a request whose text imitates an escape",
+        before='re.compile(f"{_IMITATION}|{_UNUSUAL}")',
+        after="re.compile(_UNUSUAL)",
+        test="test_a_text_without_its_escapes_is_the_original",
+    ),
+    Mutant(
+        "a request whose line ends look like wrapped lines",
+        before='return f"{_LINE_END}\\n"',
+        after='return "\\n"',
+        test="test_a_text_without_its_escapes_is_the_original",
+    ),
+    Mutant(
+        "a request that hides a command behind blanks",
+        before='return f"[{_BLANK}×{length}]"',
+        after='return " " * length',
+        test="test_a_text_can_neither_hide_nor_imitate",
+    ),
+    Mutant(
+        "a request whose secret hides a line end",
+        before="for word in _WORD.finditer(secret[0]):",
+        after='for word in re.finditer("(?s:.+)", secret[0]):',
+        test="test_a_secret_hides_nothing_but_its_own_words",
+    ),
+    Mutant(
+        "a request in whose address a letter imitates another",
+        before="(*_in_hosts(text), *_beside_ascii(text))",
+        after="_beside_ascii(text)",
+        test="test_a_text_can_neither_hide_nor_imitate",
+    ),
+    Mutant(
+        "an action that people allow without seeing all of it",
+        before="return ShownText(with_note(shown, TOO_LONG), full_text, TOO_LONG)",
+        after="return ShownText(with_note(shown, TOO_LONG), full_text)",
+        test="test_an_action_that_not_even_a_file_shows_can_only_be_denied",
     ),
     Mutant(
         "a request without the directory of its command",
-        before="return intent.command + elsewhere + also",
-        after="return intent.command + also",
+        before='shown = with_note(shown, f"in {render.line(intent.cwd)}")',
+        after="pass",
         test="test_the_description_of_a_request_shows_all_that_it_would_do",
     ),
     Mutant(
@@ -299,8 +335,8 @@ MUTANTS = (
     ),
     Mutant(
         "a request that hides the end of a long command",
-        before="text[: max_chars + MAX_READ_CHARS]",
-        after="text[:MAX_READ_CHARS]",
+        before='return f"{with_note(visible[:begin], left_out)}\\n{visible[end:]}"',
+        after="return with_note(visible[:begin], left_out)",
         test="test_a_long_command_shows_both_ends_and_the_omitted_length",
     ),
     Mutant(
@@ -312,14 +348,8 @@ MUTANTS = (
     ),
     Mutant(
         "a truncated request whose full text is not kept",
-        before="in (MAX_SHOWN_CHARS, MAX_FULL_CHARS)",
-        after="in (MAX_SHOWN_CHARS, MAX_SHOWN_CHARS)",
-        test="test_the_full_text_of_a_truncated_description_is_kept",
-    ),
-    Mutant(
-        "a full text that is kept although the description is complete",
-        before='full_description="" if full == shown else full',
-        after="full_description=full",
+        before="return ShownText(shown, visible)",
+        after="return ShownText(shown)",
         test="test_the_full_text_of_a_truncated_description_is_kept",
     ),
     Mutant(

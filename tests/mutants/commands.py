@@ -256,4 +256,10 @@ MUTANTS = (
         after="return True",
         test="test_a_member_can_not_end_the_turn_of_an_owner",
     ),
+    Mutant(
+        "a command that allows an action that people can't see completely",
+        before='if request.incomplete and verdict not in ("deny", "words"):',
+        after="if False:",
+        test="test_a_long_action_without_room_for_its_text_can_only_be_denied",
+    ),
 )

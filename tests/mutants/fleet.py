@@ -354,4 +354,16 @@ MUTANTS = (
         after="pass",
         test="test_leftovers_of_a_dead_holder_end_before_its_session_is_free",
     ),
+    Mutant(
+        "a long action that people allow although its text has no room in Redis",
+        before="return replace(request, what=with_note(request.what, NO_FILE), incomplete=NO_FILE)",
+        after="return request",
+        test="test_a_long_action_without_room_for_its_text_can_only_be_denied",
+    ),
+    Mutant(
+        "a button that allows an action that people can't see completely",
+        before="if self.incomplete:",
+        after="if False:",
+        test="test_requests_in_a_webhook_show_exactly_what_will_run",
+    ),
 )

@@ -210,9 +210,15 @@ MUTANTS = (
     ),
     Mutant(
         "a plan that is shown as Markdown source",
-        before='ask["kind"] == "plan" and len(ask["what"]) <= MAX_RENDERED_CHARS',
-        after="False",
+        before="if plan and len(plan) <= MAX_RENDERED_CHARS",
+        after="if False",
         test="test_each_kind_of_request_has_the_fields_that_the_page_needs",
+    ),
+    Mutant(
+        "a plan whose Markdown hides words",
+        before=" and not _hides_words(plan)",
+        after="",
+        test="test_a_plan_whose_markdown_hides_words_is_shown_as_text",
     ),
     Mutant(
         "a request in a chat in which nobody can be asked",
@@ -816,8 +822,8 @@ MUTANTS = (
     ),
     Mutant(
         "a shortened change without a file that shows all of it",
-        before="if whole != what:",
-        after="if False:",
+        before="with_file(request, shown.full_text, store)",
+        after="with_file(request, '', store)",
         test="test_a_change_too_long_for_the_message_is_complete_in_the_attached_file",
     ),
     Mutant(

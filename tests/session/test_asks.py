@@ -17,9 +17,10 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.blobs import SessionFiles
+from remoteclaw.fleet.blobs import MAX_BYTES_PER_HOUR, SessionFiles
 from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.fleet.request import Request
+from remoteclaw.fleet.request_card import NO_FILE
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.messages import Turn
 from remoteclaw.session.drain import Drain
@@ -33,6 +34,7 @@ from tests.support.asks import (
     put_request,
     shown,
     sooner,
+    write,
 )
 from tests.support.bridges import acp_script
 from tests.support.conversations import drain
@@ -587,6 +589,24 @@ async def test_a_request_card_escapes_bidi_characters_and_code_fences_and_is_tru
     assert ("\\u202e" in card, "````" in card, "characters …" in card) == (True, True, True)
     assert len(card) < 3500
     assert closed.startswith(card)
+
+
+async def test_a_long_action_without_room_for_its_text_can_only_be_denied(agent: Stack) -> None:
+    accepted = await agent.append("touch LONG")
+    # The chat has stored as many files within the hour as it may.
+    client: Any = agent.fleet.scripts.client
+    await client.set(keys.stored(accepted.session.sid), MAX_BYTES_PER_HOUR)
+
+    task, request = drain(agent, accepted), await open_request(agent)
+
+    assert (request.offered, request.file) == ((("deny", "Deny"),), None)
+    assert NO_FILE in "".join([text async for text in shown(agent)])
+    assert (await answered(agent, request, "once")).startswith(NO_FILE)
+    assert (await answered(agent, request, "conversation")).startswith(NO_FILE)
+    assert (await write(agent, accepted, f"/allow {request.id}") or "").startswith(NO_FILE)
+    assert await write(agent, accepted, "1") == ""
+    await task
+    assert "touch LONG no" in said(await agent.outcome(accepted))
 
 
 async def test_the_full_text_of_a_request_outlives_a_card_that_no_adapter_read(

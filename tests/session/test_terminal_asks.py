@@ -198,3 +198,15 @@ async def test_no_request_is_made_if_no_person_may_answer_or_the_lease_is_lost(
     with pytest.raises(LeaseLost):
         await TerminalAsks(fleet, replace(held, epoch="1"), lambda: ALICE).sync(program.watch)
     assert await fleet.asks.of_session(held.sid) == []
+
+
+async def test_a_long_request_of_a_program_is_complete_in_its_file(
+    fleet: Fleet, held: HeldLease, program: Program
+) -> None:
+    await program.asks("per_1", "touch " + "x " * 10_000 + "; end")
+
+    assert await TerminalAsks(fleet, held, lambda: ALICE).sync(program.watch)
+
+    (request,) = await fleet.asks.of_session(held.sid)
+    assert "characters …" in request.what
+    assert await fleet.asks.full_text(request) == "touch " + "x " * 10_000 + "; end"

@@ -5,23 +5,30 @@ admin may change everything.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 
-from remoteclaw.bridge.permission_text import MAX_FULL_CHARS, as_visible
+from remoteclaw.bridge.permission_text import shortened
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
+from remoteclaw.bridge.visible import Renderer
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
-from remoteclaw.errors import CallRefused, ConfigError, RedisRefused
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.request import Change, Request, new_id
-from remoteclaw.fleet.request_card import ShownCard, make_card, other_chat_note, request_args
+from remoteclaw.fleet.request_card import (
+    ShownCard,
+    file_note,
+    make_card,
+    other_chat_note,
+    request_args,
+    with_file,
+)
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.host.terminal import fenced
@@ -38,7 +45,6 @@ AT_HOST = "An operator does, with `remoteclaw asks answer {id} once` on {host}."
 
 _Planner = Callable[[ConfigFile, FileContent], PlannedChange]
 CARD = "**{agent}**{about} asks to change the configuration:\n\n{block}"
-CARD_FILE = "\n\nAll of it is in the file {name}."
 CARD_RESTART = "\n\nIt would take effect after a restart: {needs}."
 
 
@@ -213,26 +219,23 @@ async def _request_of(call: Call, plan: PlannedChange) -> Request:
         changed=plan.paths,
         needs_restart=plan.needs_restart,
     )
-    scrubber = Scrubber(secrets_of(call.config))
-    what, whole = as_visible(plan.diff, scrubber), as_visible(plan.diff, scrubber, MAX_FULL_CHARS)
+    # The values in the diff are JSON.
+    shown = shortened(Renderer(Scrubber(secrets_of(call.config))).json_lines(plan.diff))
     request = Request(
         id=new_id(),
         session=call.caller.session,
         turn=call.turn.id,
         tool=call.tool.tool,
-        what=what,
+        what=shown.text,
+        incomplete=shown.incomplete,
         where=call.home.host_id,
         deliver=entries[-1].deliver,
         chat=approvals_of(call.config, call.caller.session).chat,
         people=people_of(entries),
         change=change,
     )
-    if whole != what:
-        session, name = call.caller.session, f"request-{request.id}.txt"
-        with contextlib.suppress(RedisRefused):  # no memory is left: show a shortened diff only
-            file = await call.fleet.blobs.put(session.sid, name, whole.encode(), chat=session)
-            return replace(request, file=file)
-    return request
+    store = partial(call.fleet.blobs.put, request.session.sid, chat=request.session)
+    return await with_file(request, shown.full_text, store)
 
 
 def _card_of(call: Call, request: Request) -> ShownCard | None:
@@ -244,7 +247,7 @@ def _card_of(call: Call, request: Request) -> ShownCard | None:
     needs = ", ".join(request.change.needs_restart)
     about = other_chat_note(request, entries)
     text = CARD.format(agent=session.agent, about=about, block=fenced(request.what, "diff"))
-    text += CARD_FILE.format(name=request.file.name) if request.file else ""
+    text += file_note(request)
     return make_card(
         request,
         attempt=call.turn.attempt,

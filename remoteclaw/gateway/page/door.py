@@ -25,7 +25,7 @@ from remoteclaw.gateway.doors.ws import WebSocketConnection, WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import address_of, parsed
 from remoteclaw.gateway.page.chats import CHANNEL, session_of
-from remoteclaw.gateway.page.html import html_of
+from remoteclaw.gateway.page.html import hides_words, html_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.asks import Ask, AsksResult
 from remoteclaw.tools.base import Params, Result
@@ -238,14 +238,19 @@ class _PageConnection(WebSocketConnection):
 
 
 def _render_plan(ask: dict[str, Any]) -> dict[str, Any]:
-    """Add the HTML of a plan, which is Markdown, to a request's payload; return the payload."""
-    if ask["kind"] == "plan" and len(ask["what"]) <= MAX_RENDERED_CHARS:
-        ask["html"] = _rendered(ask["what"])
+    """Add the HTML of a plan, which is Markdown, to a request's payload; return the payload.
+
+    A plan that the HTML would not show completely is shown as text.
+    """
+    plan = ask["what"] if ask["kind"] == "plan" else ""
+    if plan and len(plan) <= MAX_RENDERED_CHARS and not _hides_words(plan):
+        ask["html"] = _rendered(plan)
     return ask
 
 
 #: Cached, because all subscribers of a session receive the same text.
 _rendered = functools.lru_cache(maxsize=8)(html_of)
+_hides_words = functools.lru_cache(maxsize=8)(hides_words)
 
 
 def cookie_name(connection: HTTPConnection) -> str:

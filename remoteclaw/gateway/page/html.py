@@ -4,8 +4,9 @@ All text passes through `escape()`, and only the tags below are generated. So a 
 scripts and external pictures never reach the page, and the browser needs no parser or sanitizer.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from html import escape, unescape
 
 from remoteclaw.markdown import (
     Block,
@@ -23,6 +24,11 @@ from remoteclaw.markdown import (
 #: The level of an answer's highest heading, one below the heading with the author's name: users of
 #: screen readers navigate by headings, so no level is skipped.
 FIRST_HEADING = 3
+#: The number of an item of a list, which the browser shows.
+_NUMBER = re.compile(r"^[ >]*[0-9]+[.)] ", re.MULTILINE)
+#: The beginning of a code block, with the language that the style sheet shows.
+_LANGUAGE = re.compile(r'<pre [^>]*data-language="([^"]*)">')
+_TAG = re.compile(r"<[^>]*>")
 #: The box of a task, and its label for screen readers.
 _BOXES = {True: ("☑", "done"), False: ("☐", "to do")}
 
@@ -32,6 +38,15 @@ def html_of(markdown: str) -> str:
     blocks = list(blocks_of(markdown))
     highest = min((block.level for block in blocks if isinstance(block, Heading)), default=1)
     return "".join(_blocks(blocks, FIRST_HEADING - highest))
+
+
+def hides_words(markdown: str) -> bool:
+    """Whether a Markdown text has words that its HTML doesn't show, or shows others.
+
+    Such are addresses of links, definitions of links, and encoded characters.
+    """
+    shown = unescape(_TAG.sub("", _LANGUAGE.sub(r"\1", html_of(markdown))))
+    return re.findall(r"\w", _NUMBER.sub("", markdown)) != re.findall(r"\w", shown)
 
 
 def _blocks(blocks: Iterable[Block], level_offset: int) -> Iterator[str]:

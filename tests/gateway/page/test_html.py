@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remoteclaw.gateway.page.html import html_of
+from remoteclaw.gateway.page.html import hides_words, html_of
 from tests.support.rows import for_each
 
 TAGS = {
@@ -129,3 +129,10 @@ def test_all_markdown_elements_are_rendered() -> None:
 def test_headings_begin_at_level_three_whatever_the_highest_is() -> None:
     assert html_of("## A\n\n### b") == '<h3 dir="auto">A</h3><h4 dir="auto">b</h4>'
     assert '<h3 dir="auto">c</h3>' in html_of("> # c\n\n### d")
+
+
+def test_html_hides_the_words_of_links_definitions_and_entities() -> None:
+    for whole in ("1. Read `a`\n2. **Write** <b>", "```sh\nls\n```", "- [ ] a", "a https://b.c"):
+        assert not hides_words(whole), whole
+    for partly in ("a [b](https://c)", "a\n\n[x]: /evil", "a&#8238;b", "![a](b)", "a\n1986. b"):
+        assert hides_words(partly), partly

@@ -74,6 +74,16 @@ async def test_each_kind_of_request_has_the_fields_that_the_page_needs(stack: St
     assert (closed["answer"]["name"], closed["answer"]["by"]) == ("ada", "operator")
 
 
+async def test_a_plan_whose_markdown_hides_words_is_shown_as_text(
+    browser: Browser, stack: Stack
+) -> None:
+    turn = await asking(stack)
+    plan = await put_in(*turn, tool="ExitPlanMode", what=f"{PLAN}\n\n[x]: /rm", is_plan=True)
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await page.get_by_role("link", name=re.compile("^Requests")).click()
+        await expect(page.locator(".ask .what")).to_have_text(plan.what)
+
+
 async def test_requests_of_every_kind_are_answered_and_show_who_answered(
     browser: Browser, stack: Stack
 ) -> None:

@@ -146,7 +146,7 @@ export function chatView(link, asks, conversation = null) {
       shown?.querySelector(".choices")?.remove();
       if (shown) return fill(shown.querySelector(".text"), rendered(event.html));
     }
-    const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
+    const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error", event.card && "card"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
       el("div", { class: "by" },
         el("h2", { class: "who", text: isOwn ? "You" : chat.agent }),
         event.origin ? el("span", { class: "origin", text: event.origin }) : null,
