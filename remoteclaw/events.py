@@ -163,8 +163,8 @@ class Intent:
     """`Bash`, `Edit`, `Read`, `WebFetch`, `WebSearch`, or `mcp__SERVER__TOOL`."""
     command: str = ""
     """The command line for the shell."""
-    cwd: str = ""
-    """The directory in which the command runs; empty for the workspace."""
+    cwd: str | None = ""
+    """The directory in which the command runs; empty for the workspace, None if it isn't known."""
     paths: tuple[str, ...] = ()
     """All files that the tool reads or changes, and all directories that it searches."""
     url: str = ""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from remoteclaw.config.reading import only_reads
+from remoteclaw.config.real_paths import is_in, real_paths
 from remoteclaw.events import Intent, PermissionEvent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import AgentSpec
@@ -41,6 +43,9 @@ _GUARDED = frozenset(
         *(".opencode", "opencode.json", "opencode.jsonc", ".vscode", ".idea"),
     )
 )
+#: The CLIs whose agents may read in the workspace even with `deny`, with their tools and with
+#: commands: claude has no other tool to search there.
+_READS_WITH_DENY = ("claude",)
 #: The setting that allows a branch to do more than reading.
 ALLOW_IN_BRANCHES = 'branches = "auto"'
 #: The setting that allows changes of files in the workspace.
@@ -124,8 +129,8 @@ class PermissionRule:
             return True
         match self.tool:
             case "Bash":
-                return self._allows_command(intent.command.strip()) and (
-                    not intent.cwd or _is_in(intent.cwd, workspace, workspace)
+                return self._allows_command(intent.command.strip()) and _is_within(
+                    intent, workspace
                 )
             case "WebFetch":
                 address = _URL.fullmatch(intent.url)
@@ -133,8 +138,8 @@ class PermissionRule:
         base = _rule_path(self.target, workspace)
         if self.is_prefix:
             excluded = _GUARDED if self.tool == "Edit" else frozenset()
-            return _is_in(path, base, workspace, excluded=excluded)
-        return _real_paths(path, workspace) == {base}
+            return is_in(path, base, workspace, excluded=excluded)
+        return real_paths(path, workspace) == {base}
 
     def _allows_command(self, command: str) -> bool:
         if not self.is_prefix:
@@ -154,36 +159,45 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> PermissionRu
         return PermissionRuling("ask")  # no setting answers a question in a person's name
     if event.plan is not None:  # or approves a plan
         return PermissionRuling("ask", EDITS if spec.permissions == "ask" else "")
-    if spec.only_reads and not _reads(event):
+    intent = event.intent
+    workspace = Path(os.path.realpath(spec.workspace))
+    is_reading = intent is not None and _only_reads(intent, spec, (workspace, files))
+    if spec.only_reads and not is_reading and not _reads(event):
         return PermissionRuling("refuse", ALLOW_IN_BRANCHES)
     if spec.conduct == "auto":
         return PermissionRuling("allow")
     if spec.conduct == "deny":
-        return PermissionRuling("refuse")
+        is_allowed = is_reading and spec.runtime in _READS_WITH_DENY
+        return PermissionRuling("allow" if is_allowed else "refuse")
     # The operator has allowed the tools of these servers by configuring them.
-    if event.server in (OWN_SERVER, *spec.mcp_servers):
+    if is_reading or event.server in (OWN_SERVER, *spec.mcp_servers):
         return PermissionRuling("allow")
-    intent = event.intent
     if intent is None:
         return PermissionRuling("ask", 'permissions = "auto"')
-    workspace = Path(os.path.realpath(spec.workspace))
     if _is_allowed(intent, map(PermissionRule.parse, spec.allow), workspace):
         return PermissionRuling("allow")
-    is_ordinary = bool(intent.paths)
+    is_ordinary = intent.tool == "Edit" and bool(intent.paths)
+    for path in intent.paths:
+        is_ordinary &= is_in(path, workspace, workspace, excluded=_GUARDED)
+    if is_ordinary:
+        verdict: PermissionVerdict = "allow" if spec.conduct == "edits" else "ask"
+        return PermissionRuling(verdict, EDITS)
+    return PermissionRuling("ask", _remedy(intent, workspace))
+
+
+def _only_reads(intent: Intent, spec: AgentSpec, places: Sequence[Path]) -> bool:
+    """Whether an intent only reads in the workspace, the first of the places, or in another one."""
+    roots = [Path(os.path.realpath(place)) for place in places]
     match intent.tool:
         case "Read":
-            roots = (workspace, Path(os.path.realpath(files)))
-            for path in intent.paths:
-                is_ordinary &= any(_is_in(path, root, workspace) for root in roots)
-            if is_ordinary:
-                return PermissionRuling("allow")
-        case "Edit":
-            for path in intent.paths:
-                is_ordinary &= _is_in(path, workspace, workspace, excluded=_GUARDED)
-            if is_ordinary:
-                verdict: PermissionVerdict = "allow" if spec.conduct == "edits" else "ask"
-                return PermissionRuling(verdict, EDITS)
-    return PermissionRuling("ask", _remedy(intent, workspace))
+            return bool(intent.paths) and all(
+                any(is_in(path, root, roots[0]) for root in roots) for path in intent.paths
+            )
+        case "Bash" if _is_within(intent, roots[0]):
+            directory = Path(os.path.realpath(roots[0] / (intent.cwd or ".")))
+            path = spec.env.get("PATH", os.defpath)
+            return only_reads(intent.command.strip(" "), directory, roots, path)
+    return False
 
 
 def _reads(event: PermissionEvent) -> bool:
@@ -205,6 +219,11 @@ def _is_allowed(intent: Intent, rules: Iterable[PermissionRule], workspace: Path
     )
 
 
+def _is_within(intent: Intent, workspace: Path) -> bool:
+    """Whether a command runs in the workspace, as far as is known."""
+    return intent.cwd is not None and is_in(intent.cwd or ".", workspace, workspace)
+
+
 def _is_simple(command: str) -> bool:
     """Whether a shell only starts one program for a command."""
     return not _OPERATORS & set(command) and command.isprintable()
@@ -219,30 +238,6 @@ def _rule_path(written: str, workspace: Path) -> Path:
     else:
         path = workspace / written.removeprefix("/")
     return Path(os.path.realpath(path))
-
-
-def _real_paths(path: str, workspace: Path) -> set[Path]:
-    """Return the real paths of the files that a CLI may mean by a path.
-
-    There can be two, because some CLIs remove `..` before they follow symbolic links, and others
-    after that. None are returned for a path that CLIs may parse differently.
-    """
-    if not path or path.startswith("~") or path != path.strip() or not path.isprintable():
-        return set()
-    joined = os.path.join(workspace, path)
-    return {Path(os.path.realpath(each)) for each in (joined, os.path.normpath(joined))}
-
-
-def _is_in(
-    path: str, directory: Path, workspace: Path, *, excluded: frozenset[str] = frozenset()
-) -> bool:
-    """Whether a path leads into a directory, and not through one of the `excluded` names there."""
-    paths = _real_paths(path, workspace)
-    return bool(paths) and all(
-        each.is_relative_to(directory)
-        and not excluded & {part.casefold() for part in each.relative_to(directory).parts}
-        for each in paths
-    )
 
 
 def _remedy(intent: Intent, workspace: Path) -> str:
@@ -262,12 +257,12 @@ def _remedy(intent: Intent, workspace: Path) -> str:
 def _proposed(intent: Intent, workspace: Path) -> Sequence[str]:
     """Return the narrowest rules that would allow an intent."""
     match intent.tool:
-        case "Bash" if intent.cwd and not _is_in(intent.cwd, workspace, workspace):
+        case "Bash" if not _is_within(intent, workspace):
             return ["Bash"]
         case "Bash":
             return [f"Bash({intent.command.strip()})"]
         case "Edit" | "Read":
-            paths = [each for path in intent.paths for each in _real_paths(path, workspace)]
+            paths = [each for path in intent.paths for each in real_paths(path, workspace)]
             return [f"{intent.tool}(/{path})" for path in dict.fromkeys(paths)]
         case "WebFetch" if address := _URL.fullmatch(intent.url):
             return [f"WebFetch(domain:{address[1].lower()})"]

@@ -121,7 +121,8 @@ def test_permission_edits_asks_for_any_other_path(workspace: Path, path: str) ->
     [
         None,
         edit(),
-        bash("ls"),
+        bash("make"),
+        bash("ls", cwd="/"),
         bash(""),
         Intent("WebFetch", url="https://example.org/"),
         Intent("WebSearch"),
@@ -152,6 +153,22 @@ def test_auto_allows_and_deny_refuses_every_request(workspace: Path) -> None:
     assert verdict(workspace, None, server="another") == "ask"
 
 
+def test_with_deny_only_claude_reads_in_the_workspace_by_requests(workspace: Path) -> None:
+    """Its shell is its only tool to search there."""
+    for runtime, expected in (("claude", "allow"), ("codex", "refuse"), ("acp", "refuse")):
+        for intent in (bash("ls"), Intent("Read", paths=("a/x",))):
+            event = PermissionEvent("1", "a tool", {}, None, intent)
+            spec = AgentSpec(runtime, ("x",), str(workspace), env={}, permissions="deny")
+            assert decide(event, spec, workspace.parent / "files").verdict == expected
+
+
+def test_a_command_in_an_unknown_directory_needs_a_person(workspace: Path) -> None:
+    unknown = Intent("Bash", command="ls", cwd=None)
+
+    assert verdict(workspace, unknown, "Bash(ls)") == "ask"
+    assert verdict(workspace, unknown, "Bash") == "allow"
+
+
 # -- branches -------------------------------------------------------------------------------------
 
 
@@ -161,14 +178,17 @@ def test_a_branch_may_only_read_and_only_what_its_parent_may_read(workspace: Pat
         assert verdict(workspace, inside, permissions=permissions, branch="read") == "allow"
         own = verdict(workspace, None, permissions=permissions, branch="read", server="remoteclaw")
         assert own == "allow"  # the tool policy decides about the call
-        for intent in (None, bash("ls"), edit("new.txt")):
+        assert verdict(workspace, bash("ls"), permissions=permissions, branch="read") == "allow"
+        for intent in (None, bash("make"), bash("ls /"), edit("new.txt")):
             assert verdict(workspace, intent, permissions=permissions, branch="read") == "refuse"
         other = verdict(workspace, None, permissions=permissions, branch="read", server="another")
         assert other == "refuse"
     web = Intent("WebFetch", url="https://example.org")
     assert verdict(workspace, web, permissions="auto", branch="read") == "allow"
     assert verdict(workspace, web, branch="read") == "ask"
-    assert verdict(workspace, inside, permissions="deny", branch="read") == "refuse"
+    for permissions, expected in (("ask", "ask"), ("deny", "refuse")):
+        outside = Intent("Read", paths=("/etc/passwd",))
+        assert verdict(workspace, outside, permissions=permissions, branch="read") == expected
 
 
 def test_a_branch_with_more_permissions_never_exceeds_its_parent(

@@ -163,9 +163,39 @@ MUTANTS = (
     ),
     Mutant(
         "an allowed command in any directory",
-        before="not intent.cwd or _is_in(intent.cwd, workspace, workspace)",
-        after="True",
+        before='return intent.cwd is not None and is_in(intent.cwd or ".", workspace, workspace)',
+        after="return True",
         test="test_an_allow_rule_does_not_allow_other_requests",
+    ),
+    Mutant(
+        "an allowed command in an unknown directory",
+        before='intent.cwd is not None and is_in(intent.cwd or ".", workspace, workspace)',
+        after='is_in(intent.cwd or ".", workspace, workspace)',
+        test="test_a_command_in_an_unknown_directory_needs_a_person",
+    ),
+    Mutant(
+        "a reading command with a file elsewhere",
+        before="any(is_in(path, root, directory) for root in roots) for path in paths",
+        after="True for path in paths",
+        test="test_other_commands_need_a_permission",
+    ),
+    Mutant(
+        "a reading command with any option",
+        before="if not re.fullmatch(reader.options, word.text):",
+        after="if False:",
+        test="test_other_commands_need_a_permission",
+    ),
+    Mutant(
+        "a reading command whose pattern matches files elsewhere",
+        before='if word.pattern and not word.text.startswith("-")]',
+        after="if False]",
+        test="test_other_commands_need_a_permission",
+    ),
+    Mutant(
+        "git in a repository with any settings",
+        before="return settings.keys() <= _KEYS",
+        after="return True",
+        test="test_a_repository_whose_settings_may_name_a_program_needs_a_permission",
     ),
     Mutant(
         "an edit through a symlink out of the workspace",
@@ -247,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         "a read-only branch whose CLI changes files",
-        before="if spec.only_reads and not _reads(event):",
+        before="if spec.only_reads and not is_reading and not _reads(event):",
         after="if False:",
         test="test_a_branch_may_only_read_and_only_what_its_parent_may_read",
     ),

@@ -1,6 +1,5 @@
 """Codex: commands that need no approval, its requests and questions, and their intents."""
 
-import shlex
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -11,74 +10,10 @@ import pytest
 
 from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, Question, TextEvent
 from remoteclaw.protocols import AgentSpec, Decision
-from remoteclaw.runtimes.codex.read_only import is_read_only_request
 from remoteclaw.runtimes.codex.runtime import CodexRuntime
 from remoteclaw.runtimes.codex.turn import CodexTurn, ThreadTokens
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
-from tests.support.rows import for_each
 from tests.support.silent import SilentPipes
-
-
-def command(text: str, *, cwd: Path, method: str = "commandExecution") -> RpcMessage:
-    """Return an approval request for a command that codex itself calls harmless."""
-    params = {
-        "cwd": str(cwd),
-        "command": f"/bin/bash -lc {shlex.quote(text)}",
-        "commandActions": [{"type": "read", "path": "a.py"}],
-    }
-    return RpcMessage(method=f"item/{method}/requestApproval", id=0, params=params)
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    (tmp_path / "work" / "src").mkdir(parents=True)
-    (tmp_path / "files").mkdir()
-    for name in ("link", "7", "a\u00a0b", "a\u2028b"):
-        (tmp_path / "work" / name).symlink_to("/etc")
-    return tmp_path / "work"
-
-
-@for_each(
-    "text",
-    [
-        *("cat src/a.py", "cat -n a.py", "ls", "ls -la src", "pwd", "head -n 5 a.py", "wc -l a.py"),
-        *("tail -20 a.py", "cat {files}/1-0/1-a.txt"),
-    ],
-)
-def test_read_only_commands_in_the_workspace_need_no_approval(work: Path, text: str) -> None:
-    files = work.parent / "files"
-
-    assert is_read_only_request(command(text.format(files=files), cwd=work), (work, files))
-
-
-@for_each(
-    "text",
-    [
-        *("cat a.py | tee /var/tmp/x", "cat a.py | xargs touch x", "ls | sort -o /var/tmp/x"),
-        *("find . -name x -delete", "rg --pre ./evil.sh x a.py", "git grep -Oevil x"),
-        *("cat a.py | awk 'BEGIN{{system(1)}}'", "cat /etc/passwd", "cat ../secret", "ls /"),
-        *("cat link/passwd", "cat a.py > b", "cat a.py; rm b", "cat a.py && rm b", "cat $(rm b)"),
-        *(
-            "cat `rm b`",
-            "cat ~/.ssh/id_rsa",
-            "cat *",
-            "cat a.py\nrm b",
-            "tail -f a.py",
-            "cat 'a b'",
-        ),
-        # Python would split words at these characters, or read numbers; a shell takes file names.
-        *("head 7", "tail 7", "cat a\u00a0b", "cat a\u2028b", "cat\ta.py"),
-        *("sed -n 1p a.py", "ls --hyperlink", "cat -- a.py", "", "PAGER=x cat a.py", "rm -rf ."),
-    ],
-)
-def test_other_commands_that_codex_calls_reading_need_approval(work: Path, text: str) -> None:
-    assert not is_read_only_request(command(text, cwd=work), (work, work.parent / "files"))
-
-
-def test_read_only_commands_outside_the_readable_directories_need_approval(work: Path) -> None:
-    assert not is_read_only_request(command("ls", cwd=Path("/")), (work,))
-    assert not is_read_only_request(command("ls", cwd=work, method="fileChange"), (work,))
-    assert not is_read_only_request(command("ls", cwd=work), ())
 
 
 async def events_of(*messages: dict[str, Any]) -> list[AgentEvent]:

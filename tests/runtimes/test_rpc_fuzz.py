@@ -1,7 +1,6 @@
 """Arbitrary lines over JSON-RPC: no exception, and a turn that ends at most once."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,7 +65,6 @@ async def codex() -> CliTurn[RpcMessage]:
         thread="thread",
         request=1,
         tokens=ThreadTokens(),
-        readable=(Path("/w"),),
     )
 
 

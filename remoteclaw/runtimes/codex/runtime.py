@@ -15,7 +15,7 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.events import AgentUsage
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
-from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
+from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
 from remoteclaw.runtimes.codex.aside import CodexAside
@@ -79,14 +79,10 @@ class CodexRuntime(BaseRuntime):
         self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
     ) -> "CodexProcess":
         """Return the process before its handshake."""
-        # Under "deny", not even read-only commands are allowed.
-        may_read = spec.permissions != "deny"
-        readable = (Path(spec.workspace), run_dir / FILES) if may_read else ()
         # Codex uses their tools without a request.
         unasked = frozenset(spec.unasked_servers)
         return CodexProcess(
             pipes,
-            readable=readable,
             unasked=unasked,
             limits=limits_of(spec),
             aside=aside_of(spec, run_dir),
@@ -102,20 +98,18 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         self,
         pipes: AgentPipes,
         *,
-        readable: tuple[Path, ...],
         unasked: frozenset[str],
         limits: Mapping[str, Any],
         aside: Mapping[str, Any],
     ) -> None:
-        """Read-only commands are allowed in `readable`, of which the first is the workspace.
+        """Codex uses the tools of the `unasked` servers without a request.
 
-        Codex uses the tools of the `unasked` servers without a request. `limits` are parameters of
-        each turn that override the thread's. `aside` are the parameters of an aside's thread.
+        `limits` are parameters of each turn that override the thread's. `aside` are the parameters
+        of an aside's thread.
         """
         self._limits = limits
         self._peer = RpcPeer(pipes, version=None)
         super().__init__(pipes, self._peer)
-        self._readable = readable
         self._unasked = unasked
         self._aside = dict(aside)
         self._thread = ""
@@ -266,7 +260,6 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             thread=self._thread,
             request=request,
             tokens=self._tokens,
-            readable=self._readable,
             unasked=self._unasked,
             compacts=compacts,
         )

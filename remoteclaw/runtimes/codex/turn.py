@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Self
 
 from remoteclaw.errors import classify_error
@@ -27,7 +26,7 @@ from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex.failure import failure_of
 from remoteclaw.runtimes.codex.items import TOOLS, output_of, plan_of, use_of
-from remoteclaw.runtimes.codex.read_only import command_of, is_read_only_request
+from remoteclaw.runtimes.codex.shell import command_of
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
@@ -114,7 +113,6 @@ class CodexTurn(CliTurn[RpcMessage]):
         thread: str,
         request: int,
         tokens: ThreadTokens,
-        readable: tuple[Path, ...] = (),
         unasked: frozenset[str] = frozenset(),
         compacts: bool = False,
     ) -> None:
@@ -122,7 +120,7 @@ class CodexTurn(CliTurn[RpcMessage]):
 
         A turn that `compacts` only does that, by request.
 
-        `readable` and `unasked` are those of `CodexProcess`.
+        `unasked` is that of `CodexProcess`.
         """
         super().__init__(pipes)
         self._peer = peer
@@ -135,7 +133,6 @@ class CodexTurn(CliTurn[RpcMessage]):
         self._tokens = tokens
         self._has_answer = False
         """Whether the model has answered a request of the turn."""
-        self._readable = readable
         self._unasked = unasked
         self._message_id = ""
         """The id of the message item in progress; empty between messages."""
@@ -250,9 +247,6 @@ class CodexTurn(CliTurn[RpcMessage]):
     async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
         if not _is_permission(message):
             await self._peer.refuse(message)
-            return []
-        if message.id is not None and is_read_only_request(message, self._readable):
-            await self._peer.respond(message.id, {"decision": "accept"})
             return []
         if message.method == _OF_SERVERS and not self._is_of_codex(message):
             return await self._cancel_form(message)

@@ -1,0 +1,28 @@
+"""The files that a path leads to, by links as they are now."""
+
+import os
+from pathlib import Path
+
+
+def real_paths(path: str, workspace: Path) -> set[Path]:
+    """Return the real paths of the files that a CLI may mean by a path.
+
+    There can be two, because some CLIs remove `..` before they follow symbolic links, and others
+    after that. None are returned for a path that CLIs may parse differently.
+    """
+    if not path or path.startswith("~") or path != path.strip() or not path.isprintable():
+        return set()
+    joined = os.path.join(workspace, path)
+    return {Path(os.path.realpath(each)) for each in (joined, os.path.normpath(joined))}
+
+
+def is_in(
+    path: str, directory: Path, workspace: Path, *, excluded: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a path leads into a directory, and not through one of the `excluded` names there."""
+    paths = real_paths(path, workspace)
+    return bool(paths) and all(
+        each.is_relative_to(directory)
+        and not excluded & {part.casefold() for part in each.relative_to(directory).parts}
+        for each in paths
+    )
