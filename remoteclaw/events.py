@@ -183,6 +183,10 @@ class Question:
     """Whether several choices can be selected."""
 
 
+#: What people read instead of a directory that the CLI doesn't tell.
+UNKNOWN_PLACE = "a directory that the agent does not tell"
+
+
 @dataclass(frozen=True, slots=True)
 class PermissionEvent:
     """The agent waits for permission to use a tool, or for answers to its questions."""
@@ -212,6 +216,13 @@ class PermissionEvent:
     awaits_edits: bool = False
     """Whether the permission to change files (`edits`) would allow the action or follow the plan;
     set by the bridge."""
+
+    @property
+    def place(self) -> str:
+        """The directory in which it happens, as people read it."""
+        if self.intent is None or self.intent.tool != "Bash":
+            return self.workspace
+        return UNKNOWN_PLACE if self.intent.cwd is None else self.intent.cwd or self.workspace
 
 
 @dataclass(frozen=True, slots=True)

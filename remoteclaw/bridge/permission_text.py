@@ -116,8 +116,8 @@ def _text(event: PermissionEvent, render: Renderer) -> str:
     given, intent = event.input, event.intent
     if intent and intent.tool == "Bash" and intent.command:
         shown = render.content(intent.command)
-        if intent.cwd not in ("", event.workspace):
-            shown = with_note(shown, f"in {render.line(intent.cwd)}")
+        if event.place != event.workspace:
+            shown = with_note(shown, f"in {render.line(event.place)}")
         is_title = given.get("title") == intent.command  # gemini
         known = {*_OF_COMMAND, "title"} if is_title else _OF_COMMAND
         if more := {name: value for name, value in given.items() if name not in known}:

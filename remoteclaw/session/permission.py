@@ -145,7 +145,7 @@ class Permissions:
             request = self._request(event, event.description)
             request = await with_file(request, event.full_description, self._files.stage)
             what = event.input if event.plan is None else event.plan
-            digest = _digest(tool, what, event.workspace)
+            digest = _digest(tool, what, *_place_of(event))
             answer = await self._answer_to(event, request, digest=digest, rule=rule_of(event))
             if isinstance(answer, Decision):
                 return answer
@@ -189,7 +189,7 @@ class Permissions:
             turn=self._turn.id,
             tool=tool_of(event),
             what=text,
-            where=place_shown(event.workspace),
+            where=place_shown(event.place),
             incomplete=event.incomplete,
             deliver=self._turn.entries[-1].deliver,
             chat=self._approvals.chat,
@@ -379,12 +379,18 @@ def _digest(*parts: Any) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
+def _place_of(event: PermissionEvent) -> tuple[str, ...]:
+    """Return where an action happens; never the same for two commands in unknown directories."""
+    is_unknown = event.intent is not None and event.intent.cwd is None
+    return (event.place, event.id) if is_unknown else (event.place,)
+
+
 def rule_of(event: PermissionEvent) -> str:
     """Return a hash of what an answer "for the conversation" allows, the same for every CLI."""
     match event.intent:
-        case Intent(tool="Bash", command=command) as intent if command:
+        case Intent(tool="Bash", command=command) if command:
             is_outside = bool(event.input.get("dangerouslyDisableSandbox"))  # claude
-            return _digest("Bash", command.strip(), intent.cwd or event.workspace, is_outside)
+            return _digest("Bash", command.strip(), *_place_of(event), is_outside)
         case Intent(tool="Edit" | "Read") as intent if intent.paths and all(intent.paths):
             return _digest(intent.tool, sorted(intent.paths), event.workspace)
         case Intent(url=url) if url:

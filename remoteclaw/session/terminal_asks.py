@@ -78,7 +78,7 @@ class TerminalAsks:
             turn=place.turn,
             tool=tool_of(event),
             what=event.description,
-            where=place_shown(event.workspace),
+            where=place_shown(event.place),
             incomplete=event.incomplete,
             deliver="channel",
             chat=approvals_of(config, session).chat,

@@ -323,7 +323,7 @@ MUTANTS = (
     ),
     Mutant(
         "a request without the directory of its command",
-        before='shown = with_note(shown, f"in {render.line(intent.cwd)}")',
+        before='shown = with_note(shown, f"in {render.line(event.place)}")',
         after="pass",
         test="test_the_description_of_a_request_shows_all_that_it_would_do",
     ),

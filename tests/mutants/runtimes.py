@@ -4,6 +4,42 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a claude that decides about its actions itself",
+        before='return spec.permissions != "auto" or bool(spec.branch)',
+        after="return False",
+        test="test_a_claude_that_may_not_do_everything_is_told_to_ask_first",
+    ),
+    Mutant(
+        "a branch of claude that decides about its actions itself",
+        before='return spec.permissions != "auto" or bool(spec.branch)',
+        after='return spec.permissions != "auto"',
+        test="test_a_claude_that_may_not_do_everything_is_told_to_ask_first",
+    ),
+    Mutant(
+        "a user's hook that changes an allowed command of claude",
+        before="if self._allowed.pop(call, None) == tool_input:",
+        after="if call in self._allowed:",
+        test="test_other_arguments_than_those_that_were_allowed_are_decided",
+    ),
+    Mutant(
+        "a command of claude beside one that changes the directory",
+        before="if any(self._running.values()) or (moves and self._running):",
+        after="if False:",
+        test="test_no_command_runs_beside_one_that_changes_the_directory",
+    ),
+    Mutant(
+        "a claude that reads the conversations of others in its workspace",
+        before="return (project, session) == (own, transcript.stem)",
+        after="return True",
+        test="test_claude_uses_its_own_files_of_the_conversation_alone",
+    ),
+    Mutant(
+        "variables of the user that switch off the hook of claude",
+        before='"env": {"CLAUDE_CODE_SIMPLE": "0", "CLAUDE_CODE_SAFE_MODE": "0"},',
+        after="",
+        test="test_files_of_the_user_allow_nothing_more[claude-environment-ask]",
+    ),
+    Mutant(
         "a claude hook that keeps waiting after its dialog is answered",
         before='if self.activity != "waiting":\n    self._asks.release()',
         after="pass",
@@ -341,8 +377,8 @@ MUTANTS = (
     ),
     Mutant(
         "a form of a claude MCP server that is not reported",
-        before='if request.get("subtype") == "elicitation":',
-        after="if False:",
+        before='case "elicitation":',
+        after='case "another":',
         test="test_one_conversation_continues_from_turns_to_a_terminal_and_back[claude]",
     ),
     Mutant(

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an answer for the conversation that holds in any directory",
+        before='_digest("Bash", command.strip(), *_place_of(event), is_outside)',
+        after='_digest("Bash", command.strip(), is_outside)',
+        test="test_a_command_is_the_same_in_the_same_directory_alone",
+    ),
+    Mutant(
+        "an answer for the conversation that holds in an unknown directory",
+        before="return (event.place, event.id) if is_unknown else (event.place,)",
+        after="return (event.place,)",
+        test="test_a_command_in_an_unknown_directory_is_never_the_same",
+    ),
+    Mutant(
         "a terminal's request without the people on whose behalf it was opened",
         before="people=people_of(turn.entries),",
         after="people=(),",
@@ -568,7 +580,7 @@ MUTANTS = (
     ),
     Mutant(
         "a late answer that grants any command",
-        before="digest = _digest(tool, what, event.workspace)",
+        before="digest = _digest(tool, what, *_place_of(event))",
         after="digest = _digest(tool)",
         test="test_a_late_answer_does_not_grant_a_different_command",
     ),

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
+import orjson
 import pytest
 
 from remoteclaw.protocols import FILES, AgentSpec
+from remoteclaw.runtimes.claude.hook import hooks_of
 from remoteclaw.runtimes.claude.runtime import ClaudeRuntime
 
 SPEC = AgentSpec(
@@ -51,3 +54,22 @@ def test_a_resumed_claude_uses_the_configured_model_or_the_noted_one(
 
 def test_the_note_of_a_conversation_does_not_change_the_fingerprint() -> None:
     assert replace(SPEC, note="claude-opus-4-8[1m]").fingerprint == SPEC.fingerprint
+
+
+@pytest.mark.parametrize("permissions", ["ask", "edits", "deny", "auto"])
+@pytest.mark.parametrize("branch", ["", "read", "ask", "auto"])
+def test_a_claude_that_may_not_do_everything_is_told_to_ask_first(
+    directory: Path, permissions: str, branch: Literal["", "read", "ask", "auto"]
+) -> None:
+    """By a hook before each tool, and for commands by a rule that outranks those of the user."""
+    spec = replace(SPEC, permissions=permissions, branch=branch)
+    argv = argv_of(spec, directory)
+    is_free = (permissions, branch) == ("auto", "")
+
+    assert ("--settings" in argv) != is_free
+    assert bool(hooks_of(spec)) != is_free
+    if not is_free:
+        settings = orjson.loads(argv[argv.index("--settings") + 1])
+        assert settings["permissions"] == {"ask": ["Bash"]}
+        assert not settings.get("disableAllHooks")
+    assert "CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR" not in str(argv)

@@ -15,12 +15,8 @@ import orjson
 
 from remoteclaw.events import PermissionEvent
 from remoteclaw.protocols import Decision
-from remoteclaw.runtimes.claude.turn import PLAN_TOOL, QUESTION_TOOL, intent_of
+from remoteclaw.runtimes.claude.intent import PLAN_TOOL, QUESTION_TOOL, intent_of
 from remoteclaw.runtimes.wire import count, mapping, text
-
-#: How long claude waits for the hook, in seconds: longer than a dialog is left open. Claude's
-#: timers count milliseconds in 32 bits: with more than 24 days, they would fire at once.
-WAIT_S = 7 * 86_400
 
 
 def asking_hook(notes: Path) -> str:
@@ -51,7 +47,8 @@ class ClaudeAsks:
             return note
         id_, hook_input = str(count(note["asks"])), mapping(note.get("of"))
         tool, tool_input = text(hook_input.get("tool_name")), mapping(hook_input.get("tool_input"))
-        event = PermissionEvent(id_, tool, tool_input, intent=intent_of(tool, tool_input))
+        intent = intent_of(tool, tool_input, text(hook_input.get("cwd")) or None)
+        event = PermissionEvent(id_, tool, tool_input, intent=intent)
         self._open_requests[id_] = None if tool in (QUESTION_TOOL, PLAN_TOOL) else event
         return hook_input
 

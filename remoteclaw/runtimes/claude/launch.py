@@ -1,13 +1,16 @@
 """The command-line options and environment that claude's turns and terminals share."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes.base import server_environment, split_note
+from remoteclaw.runtimes.claude.hook import is_ruled
 
 #: A model name as claude reports it, such as `claude-opus-4-8[1m]`.
 _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
@@ -15,7 +18,17 @@ _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
 PLANNING = "plan "
 #: Settings that override the user's. Claude enters plan mode without asking, and by default a model
 #: of the provider then decides about commands and changes in place of a person.
-SETTINGS = {"useAutoModeDuringPlan": False}
+SETTINGS: Mapping[str, Any] = {"useAutoModeDuringPlan": False}
+#: Such settings of an agent about whose actions RemoteClaw decides, on the command line.
+_RULED_SETTINGS: Mapping[str, Any] = {
+    # Claude asks for every command, whatever the user's rules and its own list allow. So it does if
+    # a later version should ignore our hook, and for commands in the text of a skill.
+    "permissions": {"ask": ["Bash"]},
+    # By default, this doesn't apply to commands in claude's own sandbox.
+    "sandbox": {"autoAllowBashIfSandboxed": False},
+    # With these variables, claude would run no hooks.
+    "env": {"CLAUDE_CODE_SIMPLE": "0", "CLAUDE_CODE_SAFE_MODE": "0"},
+}
 
 
 def common_options(spec: AgentSpec, run_dir: Path, *, allowed: Iterable[str] = ()) -> list[str]:
@@ -36,6 +49,11 @@ def common_options(spec: AgentSpec, run_dir: Path, *, allowed: Iterable[str] = (
     if spec.permissions != "deny":
         rules += [f"mcp__{name}" for name in spec.unasked_servers]
     return [*options, "--allowedTools", ",".join(rules)]
+
+
+def ruling_options(spec: AgentSpec) -> list[str]:
+    """Return the options that a process needs for RemoteClaw to decide about its actions."""
+    return ["--settings", orjson.dumps(_RULED_SETTINGS).decode()] if is_ruled(spec) else []
 
 
 def environment_of(spec: AgentSpec) -> dict[str, str]:

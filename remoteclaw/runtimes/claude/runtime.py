@@ -21,11 +21,13 @@ from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
 from remoteclaw.runtimes.claude.aside import ClaudeAside
 from remoteclaw.runtimes.claude.failure import error_text
+from remoteclaw.runtimes.claude.hook import hooks_of
 from remoteclaw.runtimes.claude.launch import (
     PLANNING,
     SETTINGS,
     common_options,
     environment_of,
+    ruling_options,
     server_of,
 )
 from remoteclaw.runtimes.claude.terminal import ClaudeTerminal
@@ -120,7 +122,7 @@ class ClaudeRuntime(BaseRuntime):
                 argv.append(f"--resume-session-at={point}")
         if fork or not session_id:
             argv.append(f"--session-id={new_id}")
-        argv += common_options(spec, run_dir)
+        argv += [*ruling_options(spec), *common_options(spec, run_dir)]
         return Launch(
             argv=tuple(argv),
             env=environment_of(spec),
@@ -173,7 +175,8 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         Claude processes `initialize` before the first message, so the answer, which takes 0.4 s, is
         not awaited.
         """
-        await self._peer.request("initialize", appendSystemPrompt=spec.system_prompt)
+        hooks = hooks_of(spec)
+        await self._peer.request("initialize", appendSystemPrompt=spec.system_prompt, **hooks)
         await self._peer.request("apply_flag_settings", settings=SETTINGS)
         if spec.note.startswith(PLANNING):
             await self._peer.set_mode("plan")
@@ -237,7 +240,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
     # -- a turn --------------------------------------------------------------------------------
 
     async def _begin(self, prompt: str, images: Sequence[Image]) -> ClaudeTurn:
-        turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
+        turn = self._new_turn()
         await turn.ask(self._parts(prompt, images))
         return turn
 
@@ -249,9 +252,13 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         if name == PLAN_COMMAND:
             await self._peer.set_mode("plan")
             return await self._begin(rest, ())
-        turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
+        turn = self._new_turn()
         await turn.command(text)
         return turn
+
+    def _new_turn(self) -> ClaudeTurn:
+        unasked = self._spec.unasked_servers
+        return ClaudeTurn(self._pipes, self._peer, self._conversation, unasked)
 
     def _new_aside(self) -> ClaudeAside:
         return ClaudeAside(self._peer, self._conversation)

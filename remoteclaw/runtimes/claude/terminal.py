@@ -18,7 +18,8 @@ import orjson
 from remoteclaw.events import PermissionEvent
 from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch
-from remoteclaw.runtimes.claude.asks import WAIT_S, ClaudeAsks, asking_hook
+from remoteclaw.runtimes.claude.asks import ClaudeAsks, asking_hook
+from remoteclaw.runtimes.claude.hook import WAIT_S
 from remoteclaw.runtimes.claude.launch import (
     PLANNING,
     SETTINGS,

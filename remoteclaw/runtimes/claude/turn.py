@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,6 @@ from remoteclaw.events import (
     DoneEvent,
     ErrorEvent,
     FormEvent,
-    Intent,
     PermissionEvent,
     PermissionWithdrawnEvent,
     SteeredEvent,
@@ -24,24 +24,28 @@ from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude.compaction import Compactions
 from remoteclaw.runtimes.claude.failure import Failures
+from remoteclaw.runtimes.claude.hook import UNASKED_TOOLS, Directories, answer_of, is_own_file
+from remoteclaw.runtimes.claude.intent import PLAN_TOOL, QUESTION_TOOL, intent_of
 from remoteclaw.runtimes.claude.progress import Plan, TokensSoFar, Totals
 from remoteclaw.runtimes.claude.text import AnswerReader
 from remoteclaw.runtimes.questions import questions_of
-from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, text
+from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, mappings, text
 
 #: The last text block of every message. Claude interprets the last block as typed by a person: it
 #: replaces `@/any/file` by the file, even one that the agent may not read, and runs `/name` as a
 #: command. So the last block must not contain foreign text.
 CLOSING = "(End of the message.)"
-#: The tool with which claude asks a person.
-QUESTION_TOOL = "AskUserQuestion"
-#: The tool with which claude presents its plan in order to leave plan mode.
-PLAN_TOOL = "ExitPlanMode"
 
 #: The types of lines that claude prints only once the model has begun to answer.
 _OF_ANSWER = ("stream_event", "assistant", "control_request", "result")
+#: The denial of a command that would run beside another one which may change its directory.
+_BESIDE = "Another command runs, and one of the two may change the directory: run it afterwards."
 #: The denial of a permission that is requested outside of a turn.
 _BETWEEN_TURNS = "No permission can be asked for now: continue without it."
+
+#: A command that fails leaves only this message. With rules that RemoteClaw needs, one fails that
+#: runs commands in its text.
+_COMMAND_ERROR = re.compile(r"<local-command-stderr>(.*)</local-command-stderr>", re.DOTALL)
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +78,13 @@ class ClaudePeer(Lines):
 
     async def deny(self, message: Mapping[str, Any]) -> None:
         """Answer a request without a decision: deny a permission, refuse anything else."""
-        if mapping(message.get("request")).get("subtype") == "can_use_tool":
-            await self.respond(message, {"behavior": "deny", "message": _BETWEEN_TURNS})
-        else:
-            await self.refuse(message)
+        match mapping(message.get("request")).get("subtype"):
+            case "can_use_tool":
+                await self.respond(message, {"behavior": "deny", "message": _BETWEEN_TURNS})
+            case "hook_callback":
+                await self.respond(message, answer_of(Decision("deny", _BETWEEN_TURNS)))
+            case _:
+                await self.refuse(message)
 
     async def refuse(self, message: Mapping[str, Any]) -> None:
         """Answer an unknown request with an error, because claude waits for an answer for ever."""
@@ -135,10 +142,19 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
     name = "claude"
 
     def __init__(
-        self, pipes: AgentPipes, peer: ClaudePeer, conversation: ClaudeConversation
+        self,
+        pipes: AgentPipes,
+        peer: ClaudePeer,
+        conversation: ClaudeConversation,
+        unasked: tuple[str, ...] = (),
     ) -> None:
+        """`unasked` are the MCP servers whose tools need no permission."""
         super().__init__(pipes)
         self._peer = peer
+        self._unasked = tuple(f"mcp__{server}__" for server in unasked)
+        self._directories = Directories()
+        self._allowed: dict[str, Mapping[str, Any]] = {}
+        """The arguments of the calls that were allowed before claude asked itself, by call."""
         self._conversation = conversation
         conversation.is_answering = True
         conversation.failures.begin()
@@ -152,6 +168,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         """The keys of the joining messages that claude has not taken up yet, by message id."""
         self.has_answer = asyncio.Event()
         """Set once the model has begun to answer, claude summarizes, or the turn is over."""
+        self._command_error = ""
+        """Why claude's own command has failed."""
         self._last_message_id = conversation.point
         """The id of claude's last message."""
 
@@ -194,19 +212,49 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
 
     async def _take_request(self, message: dict[str, Any]) -> list[AgentEvent]:
         request = mapping(message.get("request"))
-        if request.get("subtype") == "elicitation":
-            await self._peer.respond(message, {"action": "cancel"})
-            return [FormEvent(text(request.get("mcp_server_name")), text(request.get("message")))]
-        if request.get("subtype") != "can_use_tool":
-            await self._peer.refuse(message)
+        match request.get("subtype"):
+            case "hook_callback":
+                return await self._take_hook(message, mapping(request.get("input")))
+            case "can_use_tool":
+                return await self._take_permission(message, request)
+            case "elicitation":
+                await self._peer.respond(message, {"action": "cancel"})
+                server = text(request.get("mcp_server_name"))
+                return [FormEvent(server, text(request.get("message")))]
+        await self._peer.refuse(message)
+        return []
+
+    async def _take_hook(
+        self, message: dict[str, Any], hook_input: Mapping[str, Any]
+    ) -> list[AgentEvent]:
+        """Decide about a tool before claude and the user's hooks do."""
+        tool, call = text(hook_input.get("tool_name")), text(hook_input.get("tool_use_id"))
+        if tool == "Bash" and not self._directories.begin(call, hook_input):
+            await self._peer.respond(message, answer_of(Decision("deny", _BESIDE)))
+            return []
+        tool_input = mapping(hook_input.get("tool_input"))
+        intent = intent_of(tool, tool_input, self._directories.of(call))
+        is_claudes = intent is None and tool not in UNASKED_TOOLS
+        if is_claudes or tool.startswith(self._unasked) or is_own_file(tool, hook_input):
+            await self._peer.respond(message, {})
             return []
         request_id = text(message.get("request_id"))
         self._open_requests[request_id] = message
-        tool = text(request.get("tool_name"))
+        return [PermissionEvent(request_id, tool, tool_input, intent=intent)]
+
+    async def _take_permission(
+        self, message: dict[str, Any], request: Mapping[str, Any]
+    ) -> list[AgentEvent]:
+        tool, call = text(request.get("tool_name")), text(request.get("tool_use_id"))
         tool_input = mapping(request.get("input"))
+        if self._allowed.pop(call, None) == tool_input:
+            await self._peer.respond(message, {"behavior": "allow", "updatedInput": tool_input})
+            return []
+        request_id = text(message.get("request_id"))
+        self._open_requests[request_id] = message
+        intent = intent_of(tool, tool_input, self._directories.of(call))
         questions = questions_of(tool_input) if tool == QUESTION_TOOL else ()
         plan = text(tool_input.get("plan")) if tool == PLAN_TOOL else None
-        intent = intent_of(tool, tool_input)
         return [
             PermissionEvent(
                 request_id, tool, tool_input, intent=intent, questions=questions, plan=plan
@@ -219,8 +267,18 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         if message is None:
             return
         request = mapping(message.get("request"))
+        hook_input = mapping(request.get("input"))
+        is_hook = request.get("subtype") == "hook_callback"
         if decision.verdict == "deny":
-            self._denied.append(text(request.get("tool_name")))
+            tool = (hook_input if is_hook else request).get("tool_name")
+            self._denied.append(text(tool))
+        if is_hook:
+            if decision.verdict == "allow":
+                call = text(hook_input.get("tool_use_id"))
+                self._allowed[call] = mapping(hook_input.get("tool_input"))
+            await self._peer.respond(message, answer_of(decision))
+            return
+        if decision.verdict == "deny":
             if decision.ends_planning:
                 await self._peer.set_mode("default")
             denial = {"behavior": "deny", "message": decision.message}
@@ -253,6 +311,11 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             case "result":
                 events += self._take_result(message)
             case _:
+                content = mapping(message.get("message")).get("content")
+                if failed := _COMMAND_ERROR.fullmatch(text(content)):
+                    self._command_error = failed[1]
+                for block in mappings(content):
+                    self._directories.end(text(block.get("tool_use_id")))
                 if message.get("type") == "assistant" and not message.get("parent_tool_use_id"):
                     self._last_message_id = text(message.get("uuid"))
                 if answer_events := self._answer.read(message):
@@ -277,7 +340,11 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             self._conversation.point = self._last_message_id
         if failure:
             events.append(failure)
-        elif not answer and not aborted and (answer := text(message.get("result"))):
+        elif (
+            not aborted
+            and not answer
+            and (answer := text(message.get("result")) or self._command_error)
+        ):
             events.append(TextEvent(answer))  # a reply of claude itself, without the model
         if not (failure or aborted):
             self._conversation.last_answer = tuple(filter(None, (answer, self._answer.last_text)))
@@ -334,26 +401,3 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             aborted=aborted,
         )
         return self._earlier_answers.followed_by(run) if self._earlier_answers else run
-
-
-def intent_of(tool: str, tool_input: Mapping[str, Any]) -> Intent | None:
-    """Return the action of a tool call; None if the tool is unknown.
-
-    It is reliable: the answer to the request repeats the arguments, and claude uses the answer's.
-    """
-    match tool:
-        case "Bash":
-            return Intent("Bash", command=text(tool_input.get("command")))
-        case "Edit" | "MultiEdit" | "Write":
-            return Intent("Edit", paths=(text(tool_input.get("file_path")),))
-        case "NotebookEdit":
-            return Intent("Edit", paths=(text(tool_input.get("notebook_path")),))
-        case "Read":
-            return Intent("Read", paths=(text(tool_input.get("file_path")),))
-        case "Glob" | "Grep":
-            return Intent("Read", paths=(text(tool_input.get("path")) or ".",))
-        case "WebFetch":
-            return Intent("WebFetch", url=text(tool_input.get("url")))
-        case "WebSearch":
-            return Intent("WebSearch")
-    return Intent(tool) if tool.startswith("mcp__") else None

@@ -1,0 +1,78 @@
+"""What each CLI does without asking, with each value of `permissions` and files of the user.
+
+`permissions` is a ceiling: no setting, rule or hook of the user, and no list that is built into a
+CLI, allows more. `REMOTECLAW_RECORD_CANARIES=1 scripts/test -n 0 tests/contracts/test_canaries.py`
+records what a new version of a CLI does; `git diff` and a failed test show the changes.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.up.agents import version_of
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.canaries import CANARIES, CONDUCTS, Record, breaches, recorded_clis, verdicts
+from tests.support.own_files import OWN_FILES
+
+IS_RECORDING = os.environ.get("REMOTECLAW_RECORD_CANARIES") == "1"
+#: What can't be closed, by CLI; `docs/agents.md` says so.
+OPEN: dict[str, set[str]] = {}
+
+
+@pytest.fixture(params=recorded_clis())
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    return required(request.param, model_server)
+
+
+@pytest.mark.thorough("edits", "branch", "auto")
+@pytest.mark.parametrize("conduct", CONDUCTS)
+async def test_a_cli_does_without_asking_only_what_is_recorded(
+    cli: AgentCli, conduct: str, home: Home, directory: Path
+) -> None:
+    found = await verdicts(home, cli, conduct, directory)
+
+    record, version = Record.of(cli.name), version_of(cli.program, dict(os.environ))
+    changes = record.changes(conduct, found)
+    if IS_RECORDING:
+        record.version, record.verdicts[conduct] = version, found
+        record.save()
+    else:
+        assert changes == [], f"{cli.name} {version} is not like {record.version}: {changes}"
+    assert breaches(conduct, found) - OPEN.get(cli.name, set()) == set()
+    if conduct == "auto":  # an action that never happens proves nothing
+        assert {name for name, verdict in found.items() if verdict != "happens"} == set()
+
+
+@pytest.mark.thorough("edits", "deny", "branch")
+@pytest.mark.parametrize("conduct", ["ask", "edits", "deny", "branch"])
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name in recorded_clis() for kind in OWN_FILES[name]]
+)
+async def test_files_of_the_user_allow_nothing_more(
+    name: str,
+    kind: str,
+    conduct: str,
+    home: Home,
+    directory: Path,
+    model_server: ModelServerProcess,
+) -> None:
+    found = await verdicts(
+        home, required(name, model_server), conduct, directory, OWN_FILES[name][kind]
+    )
+
+    happened = {action for action, verdict in found.items() if verdict == "happens"}
+    before = Record.of(name).verdicts[conduct]
+    more = {action for action in happened if before[action] != "happens"}
+    assert more - OPEN.get(name, set()) == set()
+
+
+def test_every_action_is_recorded_and_none_is_forbidden() -> None:
+    for name in recorded_clis():
+        expected = {each.name for each in CANARIES if each.command or name in each.tools}
+        for conduct in CONDUCTS:
+            found = Record.of(name).verdicts[conduct]
+            assert found.keys() == expected
+            assert breaches(conduct, found) - OPEN.get(name, set()) == set()
