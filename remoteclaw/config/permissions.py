@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from remoteclaw.config.guarded import is_guarded
+from remoteclaw.config.plain_words import are_plain
 from remoteclaw.config.reading import only_reads
 from remoteclaw.config.real_paths import is_in, real_paths
 from remoteclaw.events import Intent, PermissionEvent
@@ -30,19 +32,6 @@ _DOMAIN = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*", re.IGNORECASE)
 _URL = re.compile(rf"https?://({_DOMAIN.pattern})(:\d+)?([/?#][^\x00-\x20\\]*)?", re.IGNORECASE)
 #: Characters with which a shell command does more than start one program with arguments.
 _OPERATORS = frozenset(";&|<>()$`")
-#: Names of files and directories that name programs for git, a shell, an editor or an agent CLI to
-#: start. `permissions = "edits"` and rules about a directory don't allow changes of them; a rule
-#: that names one does. `head` is among them because git takes a directory with a HEAD for a
-#: repository.
-_GUARDED = frozenset(
-    (
-        *(".git", ".gitconfig", ".gitmodules", "head", ".husky", ".ssh", ".envrc", ".direnv"),
-        *(".bash_login", ".bash_logout", ".bash_profile", ".bashrc", ".profile"),
-        *(".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc"),
-        *(".claude", ".claude.json", ".mcp.json", ".codex", ".gemini", ".agents"),
-        *(".opencode", "opencode.json", "opencode.jsonc", ".vscode", ".idea"),
-    )
-)
 #: The CLIs whose agents may read in the workspace even with `deny`, with their tools and with
 #: commands: claude has no other tool to search there.
 _READS_WITH_DENY = ("claude",)
@@ -129,23 +118,27 @@ class PermissionRule:
             return True
         match self.tool:
             case "Bash":
-                return self._allows_command(intent.command.strip()) and _is_within(
-                    intent, workspace
+                return _is_within(intent, workspace) and self._allows_command(
+                    intent.command.strip(), workspace / (intent.cwd or "."), workspace
                 )
             case "WebFetch":
                 address = _URL.fullmatch(intent.url)
                 return address is not None and address[1].lower() == self.target
         base = _rule_path(self.target, workspace)
         if self.is_prefix:
-            excluded = _GUARDED if self.tool == "Edit" else frozenset()
-            return is_in(path, base, workspace, excluded=excluded)
+            may = _may_edit if self.tool == "Edit" else is_in
+            return may(path, base, workspace)
         return real_paths(path, workspace) == {base}
 
-    def _allows_command(self, command: str) -> bool:
+    def _allows_command(self, command: str, directory: Path, workspace: Path) -> bool:
         if not self.is_prefix:
             return command == self.target
         begins_so = command == self.target or command.startswith(f"{self.target} ")
-        return begins_so and _is_simple(command)
+        return (
+            begins_so
+            and _is_simple(command)
+            and are_plain(command[len(self.target) :], directory, workspace)
+        )
 
 
 def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> PermissionRuling:
@@ -178,7 +171,7 @@ def decide(event: PermissionEvent, spec: AgentSpec, files: Path) -> PermissionRu
         return PermissionRuling("allow")
     is_ordinary = intent.tool == "Edit" and bool(intent.paths)
     for path in intent.paths:
-        is_ordinary &= is_in(path, workspace, workspace, excluded=_GUARDED)
+        is_ordinary &= _may_edit(path, workspace, workspace)
     if is_ordinary:
         verdict: PermissionVerdict = "allow" if spec.conduct == "edits" else "ask"
         return PermissionRuling(verdict, EDITS)
@@ -208,6 +201,13 @@ def _reads(event: PermissionEvent) -> bool:
     if event.server == OWN_SERVER:
         return True
     return event.intent is not None and event.intent.tool in ("Read", "WebFetch", "WebSearch")
+
+
+def _may_edit(path: str, directory: Path, workspace: Path) -> bool:
+    """Whether a permission for everything in a directory allows a change of a path."""
+    return is_in(path, directory, workspace) and not any(
+        is_guarded(file, directory) for file in real_paths(path, workspace)
+    )
 
 
 def _is_allowed(intent: Intent, rules: Iterable[PermissionRule], workspace: Path) -> bool:

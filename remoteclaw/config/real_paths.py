@@ -16,13 +16,7 @@ def real_paths(path: str, workspace: Path) -> set[Path]:
     return {Path(os.path.realpath(each)) for each in (joined, os.path.normpath(joined))}
 
 
-def is_in(
-    path: str, directory: Path, workspace: Path, *, excluded: frozenset[str] = frozenset()
-) -> bool:
-    """Whether a path leads into a directory, and not through one of the `excluded` names there."""
+def is_in(path: str, directory: Path, workspace: Path) -> bool:
+    """Whether a path, relative to the workspace, leads into a directory."""
     paths = real_paths(path, workspace)
-    return bool(paths) and all(
-        each.is_relative_to(directory)
-        and not excluded & {part.casefold() for part in each.relative_to(directory).parts}
-        for each in paths
-    )
+    return bool(paths) and all(each.is_relative_to(directory) for each in paths)

@@ -105,6 +105,30 @@ def test_permission_edits_allows_edits_in_the_workspace(workspace: Path, path: s
         ".husky/pre-commit",
         ".bashrc",
         ".ssh/authorized_keys",
+        *(
+            ".zed/tasks.json",
+            ".devcontainer/devcontainer.json",
+            ".cursor/mcp.json",
+            "x.code-workspace",
+        ),
+        *(
+            ".exrc",
+            ".nvim.lua",
+            ".dir-locals.el",
+            ".gdbinit",
+            ".env",
+            "a/mise.toml",
+            "lefthook.yml",
+        ),
+        *(
+            ".pre-commit-config.yaml",
+            ".hg/hgrc",
+            ".npmrc",
+            ".yarnrc.yml",
+            ".pnpmfile.cjs",
+            ".Rprofile",
+        ),
+        *(".cargo/config.toml", ".mvn/extensions.xml", ".venv/bin/activate", ".aider.conf.yml"),
     ],
 )
 def test_permission_edits_asks_for_any_other_path(workspace: Path, path: str) -> None:
@@ -114,6 +138,39 @@ def test_permission_edits_asks_for_any_other_path(workspace: Path, path: str) ->
     assert verdict(workspace, intent, permissions="edits") == "ask"
     assert verdict(workspace, mixed, permissions="edits") == "ask"
     assert verdict(workspace, intent, "Edit(/**)") == "ask"
+
+
+def test_permission_edits_asks_for_files_that_programs_find_in_a_home_directory(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = directory / "me"
+    (home / "project" / ".github").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+
+    for path in (
+        *(".config/autostart/x.desktop", ".config/git/config", ".local/bin/ls", ".anything"),
+        *("bin/ls", "Library/LaunchAgents/x.plist", ".vimrc", ".gnupg/gpg-agent.conf"),
+    ):
+        for workspace in (home, directory):
+            intent = edit(str(home / path))
+            assert verdict(workspace, intent, permissions="edits") == "ask"
+        assert verdict(home, edit(path), "Edit(~/**)") == "ask"
+        assert verdict(home, edit(path), f"Edit(~/{path})") == "allow"
+    for workspace, path in ((home, "project/bin/x"), (home, "notes"), (home / "project", "bin/x")):
+        assert verdict(workspace, edit(path), permissions="edits") == "allow"
+    assert verdict(home / "project", edit(".github/x.yml"), permissions="edits") == "allow"
+
+
+def test_permission_edits_asks_for_a_file_with_several_names(workspace: Path) -> None:
+    """The others may be anywhere, such as in the home directory."""
+    (workspace / "one").touch()
+    assert verdict(workspace, edit("one"), permissions="edits") == "allow"
+
+    (workspace.parent / "beside" / "other").hardlink_to(workspace / "one")
+
+    assert verdict(workspace, edit("one"), permissions="edits") == "ask"
+    assert verdict(workspace, edit("one"), "Edit(/**)") == "ask"
+    assert verdict(workspace, edit("one"), "Edit(one)") == "allow"
 
 
 @for_each(
@@ -286,6 +343,92 @@ def test_an_allowed_command_does_not_allow_commands_chained_to_it(
 ) -> None:
     assert verdict(workspace, bash(command), "Bash(git status)") == "ask"
     assert verdict(workspace, bash(command), "Bash(git status:*)") == "ask"
+
+
+@for_each(
+    "words",
+    [
+        *(
+            "/etc/x",
+            "../x",
+            "out/x",
+            "a/../../x",
+            "~/x",
+            "'~/x'",
+            "deep/../../../../x",
+            "{{a,/etc/x}}",
+        ),
+        *("--require /etc/x.js", "--require=/etc/x.js", "-r/etc/x.js", "-xI/etc/x", "-f../x"),
+        *("--file=../x", "X=/etc/x", "file:///etc/x", "@/etc/x", "a,/etc/x", "host:/etc/x"),
+        *(
+            "-- --require ./x.js",
+            "--import=./x.js",
+            "--loader ./x.js",
+            "--node-options=--require=x",
+        ),
+        *("--script-shell=./x", "--prefix other", "--exec x", "--exec=x", "--exe x", "-exec x"),
+        *("-c x", "-e x", "-ce x", "-lc x", "-ne x", "-e'x y'", "-c'x y'", "'-c' x", '"--exec" x'),
+        *(
+            "--use-compress-program=x",
+            "--use-comp x",
+            "--to-command=x",
+            "--checkpoint-action=exec=x",
+        ),
+        *("--ext-diff", "--upload-pack=x", "--upload-p=x", "--pre=x", "--pager=x", "--rsh=x"),
+        *("*", "o*", "ou?", "/etc/*", "odd/*", "\\-\\-exec", "a\\/b", "[o]ut", "{{a,b}}", "#x"),
+    ],
+)
+def test_a_rule_with_more_arguments_allows_no_files_elsewhere_and_no_programs(
+    workspace: Path, words: str
+) -> None:
+    """Else `npm test` would run a stranger's file: an option of node loads one."""
+    (workspace / "odd").mkdir(exist_ok=True)
+    (workspace / "odd" / "link").unlink(missing_ok=True)
+    (workspace / "odd" / "link").symlink_to("/etc")
+    command = f"npm test {words.format()}"
+
+    assert verdict(workspace, bash(command), "Bash(npm test:*)") == "ask"
+    assert verdict(workspace, bash(command), "Bash") == "allow"
+
+
+@for_each(
+    "words",
+    [
+        *(
+            "a",
+            "a/b x.js",
+            "-- --watch 'one two' *.js",
+            "--grep=a,b",
+            "-x -q tests/test_a.py::test_b",
+        ),
+        *(
+            "--check .",
+            "-m 'fix a/b, at 12:30'",
+            "https://example.org/a?b=c",
+            "--url=http://localhost:1/",
+        ),
+        *(
+            "-rf a",
+            "-la",
+            "-p a",
+            "-race -count=1 -cover",
+            "--recursive",
+            "--port 80",
+            "-j4",
+            "HEAD~1",
+        ),
+    ],
+)
+def test_a_rule_with_more_arguments_allows_plain_words(workspace: Path, words: str) -> None:
+    assert verdict(workspace, bash(f"npm test {words}"), "Bash(npm test:*)") == "allow"
+
+
+def test_paths_of_a_rule_with_more_arguments_count_from_the_directory_of_the_command(
+    workspace: Path,
+) -> None:
+    for cwd, expected in (("a/b", "allow"), ("a", "allow"), ("", "ask")):
+        command = bash("make ../x", cwd=cwd)
+        assert verdict(workspace, command, "Bash(make:*)") == expected
 
 
 @for_each(

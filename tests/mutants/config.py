@@ -174,6 +174,30 @@ MUTANTS = (
         test="test_a_command_in_an_unknown_directory_needs_a_person",
     ),
     Mutant(
+        "a rule with more arguments that allows files elsewhere",
+        before="and all(is_in(path, workspace, directory) for path in _paths(text))",
+        after="",
+        test="test_a_rule_with_more_arguments_allows_no_files_elsewhere_and_no_programs",
+    ),
+    Mutant(
+        "a rule with more arguments that allows an option which starts a program",
+        before="not _starts_program(text)",
+        after="True",
+        test="test_a_rule_with_more_arguments_allows_no_files_elsewhere_and_no_programs",
+    ),
+    Mutant(
+        "an edit of a file with several names",
+        before="return file.is_file() and status.st_nlink > 1",
+        after="return False",
+        test="test_permission_edits_asks_for_a_file_with_several_names",
+    ),
+    Mutant(
+        "an edit of a file that programs find in a home directory",
+        before="if _is_of_home(file, base):",
+        after="if False:",
+        test="test_permission_edits_asks_for_files_that_programs_find_in_a_home_directory",
+    ),
+    Mutant(
         "a reading command with a file elsewhere",
         before="any(is_in(path, root, directory) for root in roots) for path in paths",
         after="True for path in paths",
@@ -217,8 +241,8 @@ MUTANTS = (
     ),
     Mutant(
         "an edit of files from which git starts programs",
-        before="and not excluded & {part.casefold() for part in each.relative_to(directory).parts}",
-        after="",
+        before="if _NAMES & {*parts} or any(part.endswith(_SUFFIXES) for part in parts):",
+        after="if False:",
         test="test_permission_edits_asks_for_any_other_path",
     ),
     Mutant(

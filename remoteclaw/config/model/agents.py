@@ -88,7 +88,7 @@ class AgentConfig(Section):
     everything else, a person is asked (`[approvals]`), or it is refused if nobody can be asked."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
     """Rules for what needs no permission with `ask` and `edits`, in the syntax of claude's
-    settings: `Bash(git status)` is this exact command, `Bash(npm test:*)` this command also with
+    settings: `Bash(git status)` is this exact command, `Bash(npm run:*)` this command also with
     more arguments, `Edit(docs/**)`, `Read(~/notes/**)`, `Read(//etc/hosts)` (an absolute path),
     `WebFetch(domain:example.org)`, `mcp__SERVER__TOOL`. A tool without parentheses, such as `Read`,
     is every use of it."""
