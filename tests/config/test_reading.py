@@ -7,33 +7,8 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.config.reading import only_reads
+from tests.support.canaries import COMMON
 from tests.support.rows import for_each
-
-#: What agents run all the time to look around; no CLI may ask for one of these.
-COMMON = (
-    "ls",
-    "ls -la src",
-    "pwd",
-    "cat src/a.py",
-    "cat -n src/a.py src/b.py",
-    "head -n 20 src/a.py",
-    "tail -5 src/a.py",
-    "sed -n '1,40p' src/a.py",
-    "wc -l *.txt",
-    "grep -rn TODO src",
-    "grep -n 'def \\|class ' src/a.py | head -5",
-    "rg -n TODO -g '*.py'",
-    "rg --files src",
-    "find . -name '*.py' -not -path './node_modules/*'",
-    "find . -type f | sort | head -20",
-    "du -sh src",
-    "git status",
-    "git diff",
-    "git log --oneline -5",
-    "git show HEAD~1 --stat",
-    "git branch -a",
-    "git status && git diff --cached",
-)
 
 
 @pytest.fixture

@@ -14,7 +14,18 @@ from remoteclaw.config.home import Home
 from remoteclaw.up.agents import version_of
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.canaries import CANARIES, CONDUCTS, Record, breaches, recorded_clis, verdicts
+from tests.support.bridged import conversation
+from tests.support.canaries import (
+    CANARIES,
+    COMMON,
+    CONDUCTS,
+    Grounds,
+    Record,
+    breaches,
+    recorded_clis,
+    try_out,
+    verdicts,
+)
 from tests.support.own_files import OWN_FILES
 
 IS_RECORDING = os.environ.get("REMOTECLAW_RECORD_CANARIES") == "1"
@@ -46,7 +57,7 @@ async def test_a_cli_does_without_asking_only_what_is_recorded(
         assert {name for name, verdict in found.items() if verdict != "happens"} == set()
 
 
-@pytest.mark.thorough("edits", "deny", "branch")
+@pytest.mark.thorough("edits", "deny", "branch", "sandbox", "agents", "rules-without-hooks")
 @pytest.mark.parametrize("conduct", ["ask", "edits", "deny", "branch"])
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name in recorded_clis() for kind in OWN_FILES[name]]
@@ -67,6 +78,19 @@ async def test_files_of_the_user_allow_nothing_more(
     before = Record.of(name).verdicts[conduct]
     more = {action for action in happened if before[action] != "happens"}
     assert more - OPEN.get(name, set()) == set()
+
+
+async def test_nobody_is_asked_for_common_reading_commands(
+    cli: AgentCli, home: Home, directory: Path
+) -> None:
+    grounds = Grounds(directory, home.path / "work")
+    with grounds.open():
+        async with conversation(home, cli) as agent:
+            tried = {command: await try_out(agent, f"SHELL:{command}") for command in COMMON}
+
+    assert [command for command, (_, is_asked) in tried.items() if is_asked] == []
+    assert "TODO" in tried["grep -rn TODO src"][0]
+    assert not any("CANARY-elsewhere" in reply for reply, _ in tried.values())
 
 
 def test_every_action_is_recorded_and_none_is_forbidden() -> None:

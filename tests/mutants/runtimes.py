@@ -377,8 +377,8 @@ MUTANTS = (
     ),
     Mutant(
         "a form of a claude MCP server that is not reported",
-        before='case "elicitation":',
-        after='case "another":',
+        before='if request.get("subtype") == "elicitation":',
+        after="if False:",
         test="test_one_conversation_continues_from_turns_to_a_terminal_and_back[claude]",
     ),
     Mutant(

@@ -8,7 +8,8 @@ import pytest
 
 from remoteclaw.events import AgentEvent, Intent, PermissionEvent, TextEvent
 from remoteclaw.protocols import Decision
-from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer, ClaudeTurn
+from remoteclaw.runtimes.claude.peer import ClaudePeer
+from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudeTurn
 from tests.support.silent import SilentPipes
 
 PROJECTS = Path("/home/me/.claude/projects")
@@ -159,6 +160,8 @@ async def test_tools_about_which_claude_decides_itself_get_no_decision(claude: C
         assert await claude.hook("1", tool) == {}
     for tool in ("mcp__other__tool", "WebFetch", "EnterWorktree"):
         assert isinstance(await claude.hook("1", tool), PermissionEvent)
+    of_later_version = await claude.hook("1", "Monitor", command="make")
+    assert of_later_version.intent is None
 
 
 async def test_a_command_of_claude_that_fails_says_why(claude: Claude) -> None:

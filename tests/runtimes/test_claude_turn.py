@@ -16,8 +16,9 @@ from remoteclaw.events import (
     TextResetEvent,
     UsageEvent,
 )
+from remoteclaw.runtimes.claude.peer import ClaudePeer
 from remoteclaw.runtimes.claude.text import AnswerReader
-from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer, ClaudeTurn
+from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudeTurn
 from tests.support.silent import SilentPipes
 
 RESULT = {"type": "result", "num_turns": 1}

@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from remoteclaw.runtimes.asides import CliAside
-from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer
+from remoteclaw.runtimes.claude.peer import ClaudePeer
+from remoteclaw.runtimes.claude.turn import ClaudeConversation
 from remoteclaw.runtimes.wire import mapping, text
 
 #: The texts with which claude itself replaces an answer that the model has not given.

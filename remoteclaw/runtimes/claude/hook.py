@@ -15,9 +15,8 @@ from typing import Any
 from remoteclaw.protocols import AgentSpec, Decision
 from remoteclaw.runtimes.wire import mapping, text
 
-#: The tools without an `Intent` about which the hook decides nevertheless: claude asks for none of
-#: them. This one has git check out files, and so start programs.
-UNASKED_TOOLS = ("EnterWorktree",)
+#: A tool for which claude never asks. It has git check out files, which can start programs.
+_WORKTREE = "EnterWorktree"
 #: Commands that may change the directory of those that run beside them.
 _MOVES = re.compile(
     r"(?<![\w./-])(?:cd|chdir|pushd|popd|eval|source)(?![\w./-])|(?:^|[;&|])\s*\.\s"
@@ -46,6 +45,14 @@ def answer_of(decision: Decision) -> dict[str, Any]:
     if decision.verdict == "deny":
         output["permissionDecisionReason"] = decision.message
     return {"hookSpecificOutput": output}
+
+
+def decides_itself(tool: str, tool_input: Mapping[str, Any]) -> bool:
+    """Whether the decision about a tool without an `Intent` is left to claude, which may ask then.
+
+    A tool that a later version has for commands is none of these.
+    """
+    return tool != _WORKTREE and "command" not in tool_input
 
 
 def is_own_file(tool: str, hook_input: Mapping[str, Any]) -> bool:

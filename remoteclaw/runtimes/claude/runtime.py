@@ -30,8 +30,9 @@ from remoteclaw.runtimes.claude.launch import (
     ruling_options,
     server_of,
 )
+from remoteclaw.runtimes.claude.peer import ClaudePeer
 from remoteclaw.runtimes.claude.terminal import ClaudeTerminal
-from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudePeer, ClaudeTurn
+from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudeTurn
 from remoteclaw.runtimes.wire import UUID, mapping, text
 
 #: The longest wait for claude's MCP servers, in seconds. Claude itself waits 30 s for each server,

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 from remoteclaw.errors import ErrorCategory
@@ -15,7 +14,6 @@ from remoteclaw.events import (
     DoneEvent,
     ErrorEvent,
     FormEvent,
-    PermissionEvent,
     PermissionWithdrawnEvent,
     SteeredEvent,
     TextEvent,
@@ -24,12 +22,11 @@ from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude.compaction import Compactions
 from remoteclaw.runtimes.claude.failure import Failures
-from remoteclaw.runtimes.claude.hook import UNASKED_TOOLS, Directories, answer_of, is_own_file
-from remoteclaw.runtimes.claude.intent import PLAN_TOOL, QUESTION_TOOL, intent_of
+from remoteclaw.runtimes.claude.peer import ClaudePeer
+from remoteclaw.runtimes.claude.permission import Permissions, tool_of
 from remoteclaw.runtimes.claude.progress import Plan, TokensSoFar, Totals
 from remoteclaw.runtimes.claude.text import AnswerReader
-from remoteclaw.runtimes.questions import questions_of
-from remoteclaw.runtimes.wire import UUID, Lines, count, mapping, mappings, text
+from remoteclaw.runtimes.wire import UUID, count, mapping, mappings, text
 
 #: The last text block of every message. Claude interprets the last block as typed by a person: it
 #: replaces `@/any/file` by the file, even one that the agent may not read, and runs `/name` as a
@@ -38,61 +35,12 @@ CLOSING = "(End of the message.)"
 
 #: The types of lines that claude prints only once the model has begun to answer.
 _OF_ANSWER = ("stream_event", "assistant", "control_request", "result")
-#: The denial of a command that would run beside another one which may change its directory.
-_BESIDE = "Another command runs, and one of the two may change the directory: run it afterwards."
-#: The denial of a permission that is requested outside of a turn.
-_BETWEEN_TURNS = "No permission can be asked for now: continue without it."
 
 #: A command that fails leaves only this message. With rules that RemoteClaw needs, one fails that
 #: runs commands in its text.
 _COMMAND_ERROR = re.compile(r"<local-command-stderr>(.*)</local-command-stderr>", re.DOTALL)
 
 log = logging.getLogger(__name__)
-
-
-class ClaudePeer(Lines):
-    """RemoteClaw's side of claude's protocol: sends messages, and requests and their answers."""
-
-    last_id = 0
-    """The number of the last request."""
-
-    def reserve(self) -> str:
-        """Return the id for a new request."""
-        self.last_id += 1
-        return f"rc-{self.last_id}"
-
-    async def request(self, subtype: str, request_id: str = "", **fields: Any) -> str:
-        """Send a request; return its id, which its answer will have."""
-        request_id = request_id or self.reserve()
-        request = {"subtype": subtype, **fields}
-        await self.send({"type": "control_request", "request_id": request_id, "request": request})
-        return request_id
-
-    async def set_mode(self, mode: str) -> None:
-        """Set claude's own permission mode."""
-        await self.request("set_permission_mode", mode=mode)
-
-    async def respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Answer a request of claude."""
-        await self._respond(message, subtype="success", response=answer)
-
-    async def deny(self, message: Mapping[str, Any]) -> None:
-        """Answer a request without a decision: deny a permission, refuse anything else."""
-        match mapping(message.get("request")).get("subtype"):
-            case "can_use_tool":
-                await self.respond(message, {"behavior": "deny", "message": _BETWEEN_TURNS})
-            case "hook_callback":
-                await self.respond(message, answer_of(Decision("deny", _BETWEEN_TURNS)))
-            case _:
-                await self.refuse(message)
-
-    async def refuse(self, message: Mapping[str, Any]) -> None:
-        """Answer an unknown request with an error, because claude waits for an answer for ever."""
-        await self._respond(message, subtype="error", error="not supported")
-
-    async def _respond(self, message: Mapping[str, Any], **fields: Any) -> None:
-        response = {"request_id": text(message.get("request_id")), **fields}
-        await self.send({"type": "control_response", "response": response})
 
 
 class ClaudeConversation:
@@ -151,10 +99,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         """`unasked` are the MCP servers whose tools need no permission."""
         super().__init__(pipes)
         self._peer = peer
-        self._unasked = tuple(f"mcp__{server}__" for server in unasked)
-        self._directories = Directories()
-        self._allowed: dict[str, Mapping[str, Any]] = {}
-        """The arguments of the calls that were allowed before claude asked itself, by call."""
+        self._permissions = Permissions(peer, unasked)
         self._conversation = conversation
         conversation.is_answering = True
         conversation.failures.begin()
@@ -212,83 +157,21 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
 
     async def _take_request(self, message: dict[str, Any]) -> list[AgentEvent]:
         request = mapping(message.get("request"))
-        match request.get("subtype"):
-            case "hook_callback":
-                return await self._take_hook(message, mapping(request.get("input")))
-            case "can_use_tool":
-                return await self._take_permission(message, request)
-            case "elicitation":
-                await self._peer.respond(message, {"action": "cancel"})
-                server = text(request.get("mcp_server_name"))
-                return [FormEvent(server, text(request.get("message")))]
-        await self._peer.refuse(message)
-        return []
-
-    async def _take_hook(
-        self, message: dict[str, Any], hook_input: Mapping[str, Any]
-    ) -> list[AgentEvent]:
-        """Decide about a tool before claude and the user's hooks do."""
-        tool, call = text(hook_input.get("tool_name")), text(hook_input.get("tool_use_id"))
-        if tool == "Bash" and not self._directories.begin(call, hook_input):
-            await self._peer.respond(message, answer_of(Decision("deny", _BESIDE)))
+        if request.get("subtype") == "elicitation":
+            await self._peer.respond(message, {"action": "cancel"})
+            return [FormEvent(text(request.get("mcp_server_name")), text(request.get("message")))]
+        event = await self._permissions.take(message)
+        if event is None:
             return []
-        tool_input = mapping(hook_input.get("tool_input"))
-        intent = intent_of(tool, tool_input, self._directories.of(call))
-        is_claudes = intent is None and tool not in UNASKED_TOOLS
-        if is_claudes or tool.startswith(self._unasked) or is_own_file(tool, hook_input):
-            await self._peer.respond(message, {})
-            return []
-        request_id = text(message.get("request_id"))
-        self._open_requests[request_id] = message
-        return [PermissionEvent(request_id, tool, tool_input, intent=intent)]
-
-    async def _take_permission(
-        self, message: dict[str, Any], request: Mapping[str, Any]
-    ) -> list[AgentEvent]:
-        tool, call = text(request.get("tool_name")), text(request.get("tool_use_id"))
-        tool_input = mapping(request.get("input"))
-        if self._allowed.pop(call, None) == tool_input:
-            await self._peer.respond(message, {"behavior": "allow", "updatedInput": tool_input})
-            return []
-        request_id = text(message.get("request_id"))
-        self._open_requests[request_id] = message
-        intent = intent_of(tool, tool_input, self._directories.of(call))
-        questions = questions_of(tool_input) if tool == QUESTION_TOOL else ()
-        plan = text(tool_input.get("plan")) if tool == PLAN_TOOL else None
-        return [
-            PermissionEvent(
-                request_id, tool, tool_input, intent=intent, questions=questions, plan=plan
-            )
-        ]
+        self._open_requests[event.id] = message
+        return [event]
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Answer a request for a permission; ignore one that claude has withdrawn."""
-        message = self._open_requests.pop(permission_id, None)
-        if message is None:
-            return
-        request = mapping(message.get("request"))
-        hook_input = mapping(request.get("input"))
-        is_hook = request.get("subtype") == "hook_callback"
-        if decision.verdict == "deny":
-            tool = (hook_input if is_hook else request).get("tool_name")
-            self._denied.append(text(tool))
-        if is_hook:
-            if decision.verdict == "allow":
-                call = text(hook_input.get("tool_use_id"))
-                self._allowed[call] = mapping(hook_input.get("tool_input"))
-            await self._peer.respond(message, answer_of(decision))
-            return
-        if decision.verdict == "deny":
-            if decision.ends_planning:
-                await self._peer.set_mode("default")
-            denial = {"behavior": "deny", "message": decision.message}
-            await self._peer.respond(message, denial)
-            return
-        tool_input = mapping(request.get("input"))
-        if decision.answers:
-            texts = (question.text for question in questions_of(tool_input))
-            tool_input = {**tool_input, "answers": dict(zip(texts, decision.answers, strict=True))}
-        await self._peer.respond(message, {"behavior": "allow", "updatedInput": tool_input})
+        if message := self._open_requests.pop(permission_id, None):
+            if decision.verdict == "deny":
+                self._denied.append(tool_of(message))
+            await self._permissions.answer(message, decision)
 
     # -- messages of claude --------------------------------------------------------------------
 
@@ -315,7 +198,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
                 if failed := _COMMAND_ERROR.fullmatch(text(content)):
                     self._command_error = failed[1]
                 for block in mappings(content):
-                    self._directories.end(text(block.get("tool_use_id")))
+                    self._permissions.end(text(block.get("tool_use_id")))
                 if message.get("type") == "assistant" and not message.get("parent_tool_use_id"):
                     self._last_message_id = text(message.get("uuid"))
                 if answer_events := self._answer.read(message):
