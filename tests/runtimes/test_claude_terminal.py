@@ -207,7 +207,7 @@ async def test_claude_is_waiting_until_its_dialog_is_answered(claude_of: Claude)
     claude.watch.title(IDLE_TITLE)
     asked: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "rm  -r\nx"}}
     assert await claude.run_hook("PermissionRequest", **asked) == "waiting"
-    assert claude.watch.waiting_for == "Bash: rm -r x"
+    assert claude.watch.waiting_for == "Bash: rm -r ⏎ x"
 
     assert await claude.run_hook("PostToolUse") == "waiting", "the event is about another tool"
     claude.watch.typed()

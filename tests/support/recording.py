@@ -68,7 +68,8 @@ async def conversation(process: AgentProcess) -> AsyncIterator[AgentEvent]:
 
 #: Fields of a permission request that are empty, or that only the bridge sets.
 _UNSET = re.compile(
-    r", (?:(?:(?:full_)?description|workspace)=''|questions=\(\)|plan=None|awaits_edits=False)"
+    r", (?:(?:(?:full_)?description|workspace|incomplete)=''|questions=\(\)|plan=None"
+    r"|awaits_edits=False)"
 )
 
 
