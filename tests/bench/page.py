@@ -96,15 +96,15 @@ async def _starts(
     """Measure the first paint with an empty cache, and that of a page of one line."""
     async with logged_in(browser, stack, door) as page:
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
-        cookies: Any = await page.context.storage_state()
+        login: Any = await page.context.storage_state()
     ours, baseline, weights = [], [], []
     for _ in range(rounds + 1):
-        async with _fresh(browser, cookies) as page:
+        async with _fresh(browser, login) as page:
             await page.goto(door.url)
             await expect(page.get_by_label("Message", exact=True)).to_be_focused()
             ours.append(float(await page.evaluate(PAINTED)) / 1000)
             weights.append(int(await page.evaluate(BYTES)) / 1000)
-        async with _fresh(browser, cookies) as page:
+        async with _fresh(browser, login) as page:
             await page.goto(f"http://{echo}/")
             await page.wait_for_function(PAINTED)
             baseline.append(float(await page.evaluate(PAINTED)) / 1000)
@@ -114,9 +114,9 @@ async def _starts(
 
 
 @contextlib.asynccontextmanager
-async def _fresh(browser: Browser, cookies: Any = None) -> AsyncIterator[Page]:
-    """Open a page in a browser that has only cookies."""
-    context = await browser.new_context(storage_state=cookies)
+async def _fresh(browser: Browser, login: Any = None) -> AsyncIterator[Page]:
+    """Open a page in a browser that has only a login."""
+    context = await browser.new_context(storage_state=login)
     yield await context.new_page()
     await context.close()
 

@@ -156,8 +156,8 @@ async def test_concurrent_doctor_calls_share_one_run_and_block_no_other_call(
 ) -> None:
     stack.configure({"runtime": "claude", "command": ["/no/claude"]})
     async with opened(stack) as door:
-        cookie = await login(stack, door, scope="read")
-        async with paged(door, cookie) as first, paged(door, cookie) as second:
+        ada = await login(stack, door, scope="read")
+        async with paged(door, ada) as first, paged(door, ada) as second:
             doctor_call = await first.begin("doctor")
             await first.call("health")
             other = await second.call("doctor")

@@ -28,8 +28,8 @@ from tests.support.tasks import entries
 @contextlib.asynccontextmanager
 async def page(stack: Stack, scope: Scope = "admin") -> AsyncIterator[RpcClient]:
     async with opened(stack) as door:
-        cookie = await login(stack, door, scope=scope)
-        async with paged(door, cookie) as client:
+        ada = await login(stack, door, scope=scope)
+        async with paged(door, ada) as client:
             yield client
 
 

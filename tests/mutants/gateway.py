@@ -197,6 +197,18 @@ MUTANTS = (
         test="test_usage_is_summed_for_every_login_that_may_read",
     ),
     Mutant(
+        "a whole token that is accepted as a cookie",
+        before='return f"{cookie}{key}" if len(key) == KEY_CHARS else ""',
+        after='return f"{cookie}{key}"',
+        test="test_a_login_from_before_halves_ends_with_a_sentence",
+    ),
+    Mutant(
+        "a login from before halves that others can still use",
+        before="if view := await self._gateway.fleet.tokens.find(cookie):",
+        after="if view := None:",
+        test="test_a_login_from_before_halves_ends_with_a_sentence",
+    ),
+    Mutant(
         "a cookie that browsers also send unencrypted",
         before="secure=is_encrypted",
         after="secure=False",
@@ -405,8 +417,8 @@ MUTANTS = (
     ),
     Mutant(
         "a page's connection without an Origin header",
-        before='if not token or len(connection.headers.getlist("origin")) != 1:',
-        after="if not token:",
+        before='if not cookie or len(connection.headers.getlist("origin")) != 1:',
+        after="if not cookie:",
         test="test_a_foreign_page_cannot_connect_with_the_browsers_cookie",
     ),
     Mutant(

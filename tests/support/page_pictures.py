@@ -144,9 +144,13 @@ async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict
         await page.get_by_role("button", name="Terminal", exact=True).click()
         await write(page, "Yes, and push it.")
         phone = await browser.new_context(
-            viewport=PHONE, color_scheme="dark", locale="en-US", has_touch=True, is_mobile=True
+            viewport=PHONE,
+            color_scheme="dark",
+            locale="en-US",
+            has_touch=True,
+            is_mobile=True,
+            storage_state=await wide.storage_state(),
         )
-        await phone.add_cookies(await wide.cookies())  # type: ignore[arg-type]
         page = await phone.new_page()
         await page.goto(door.url)
         await expect(page.get_by_role("button", name="Deny")).to_be_visible()

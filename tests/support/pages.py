@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from typing import Any
 
@@ -12,6 +13,22 @@ from tests.support.doors import Door, RpcClient, hello
 from tests.support.stack import Stack
 
 OWN = {"X-RemoteClaw-Page": "1"}
+#: The header with the half of a login that the page stores.
+KEY_HEADER = "X-RemoteClaw-Key"
+
+
+@dataclass(frozen=True)
+class Login:
+    """The two halves of a browser's login."""
+
+    cookie: str
+    """NAME=VALUE."""
+    key: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the page's requests."""
+        return {"Cookie": self.cookie, KEY_HEADER: self.key, **OWN}
 
 
 async def login(
@@ -20,8 +37,8 @@ async def login(
     *,
     name: str = "ada",
     scope: Scope = "admin",
-) -> str:
-    """Log in as the page does; return the cookie."""
+) -> Login:
+    """Log in as the page does."""
     code = await stack.fleet.logins.create(name, scope, 3_600_000)
     body = orjson.dumps({"code": code})
     answer = await door.post("/page/login", None, body, Origin=door.url, **OWN)
@@ -29,17 +46,17 @@ async def login(
     cookie = SimpleCookie(answer.headers["Set-Cookie"])
     (morsel,) = cookie.values()
     assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "strict", "/page/")
-    return f"{morsel.key}={morsel.value}"
+    return Login(f"{morsel.key}={morsel.value}", answer.json["key"])
 
 
 @contextlib.asynccontextmanager
-async def paged(door: Door, cookie: str, **options: Any) -> AsyncIterator[RpcClient]:
+async def paged(door: Door, login: Login, **options: Any) -> AsyncIterator[RpcClient]:
     """Connect as the page does."""
     url = f"{door.ws_url.removesuffix('/ws')}/page/ws"
-    headers = {"Cookie": cookie}
+    headers = {"Cookie": login.cookie}
     async with door.socket_at(
         url, origin=door.url, additional_headers=headers, **options
     ) as client:
         assert (await client.frame())["event"] == "connect.challenge"
-        client.hello = await client.call("connect", hello(""))
+        client.hello = await client.call("connect", hello(login.key))
         yield client

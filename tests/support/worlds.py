@@ -33,7 +33,7 @@ from remoteclaw.tools.base import Scope
 from tests.support.channel import TestChannel
 from tests.support.doors import Door, Refused, RpcClient, opened
 from tests.support.failpoints import Side
-from tests.support.pages import OWN, login, paged
+from tests.support.pages import Login, login, paged
 from tests.support.receiver import Receiver
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
@@ -326,8 +326,8 @@ class WebWorld(World):
         async with opened(self._stack, fleet=fleet) as door, contextlib.AsyncExitStack() as exits:
             for number in (OWNER, 8, 9):
                 scope: Scope = "admin" if number == OWNER else "write"
-                cookie = await login(self._stack, door, name=str(number), scope=scope)
-                window = Window.opened(door, cookie)
+                one = await login(self._stack, door, name=str(number), scope=scope)
+                window = Window.opened(door, one)
                 self._windows[number] = await exits.enter_async_context(window)
             await self._stack.fleet.pairings.remove(self.person(9), provider=self.provider)
             yield
@@ -401,22 +401,22 @@ class WebWorld(World):
 class Window:
     """An open page, which records each event as often as it arrives."""
 
-    def __init__(self, door: Door, cookie: str, page: RpcClient, session: str) -> None:
+    def __init__(self, door: Door, login: Login, page: RpcClient, session: str) -> None:
         self.page = page
         self.files: dict[str, bytes] = {}
         self._door = door
-        self._headers = {"Cookie": cookie, "Origin": door.url, **OWN}
+        self._headers = {**login.headers, "Origin": door.url}
         self._session = session
         self._shown: list[dict[str, Any]] = []
         self._live: dict[str, Any] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls, door: Door, cookie: str) -> AsyncIterator[Self]:
+    async def opened(cls, door: Door, login: Login) -> AsyncIterator[Self]:
         """Log in and open the page."""
-        async with paged(door, cookie) as page, paged(door, cookie) as news:
+        async with paged(door, login) as page, paged(door, login) as news:
             here = await news.call("web.open")
-            window = cls(door, cookie, page, here["sessionKey"])
+            window = cls(door, login, page, here["sessionKey"])
             looking = asyncio.create_task(window._look(news))
             yield window
             looking.cancel()

@@ -75,14 +75,10 @@ class WebSocketConnection:
     is_page = False
     """Whether the client is a browser that has logged in to the page."""
 
-    def __init__(
-        self, gateway: Gateway, receive: Receive, send: Send, *, address: str, token: str = ""
-    ) -> None:
-        """`token` is the token of the upgrade request, if any; `connect` then needs none."""
+    def __init__(self, gateway: Gateway, receive: Receive, send: Send, *, address: str) -> None:
         self.principal: Principal | None = None
         self._address = address
         self._gateway = gateway
-        self._token = token
         self._receive = receive
         self._send = send
         self._outgoing: deque[bytes] = deque()
@@ -115,6 +111,10 @@ class WebSocketConnection:
             for sid in self._sessions:
                 self._gateway.feeds.unsubscribe(self, sid)
             await self._close()
+
+    def token_of(self, credential: str) -> str:
+        """Return the token of a client that has sent `credential` in `connect`."""
+        return credential
 
     # -- called by the gateway -----------------------------------------------------------------
 
@@ -205,9 +205,8 @@ class WebSocketConnection:
             params = Connect.model_validate(request.params)
             if not params.min_protocol <= PROTOCOL <= params.max_protocol:
                 raise CallRefused("INVALID_REQUEST", f"This gateway speaks protocol {PROTOCOL}.")
-            principal = await self._gateway.authenticator.principal(
-                self._token or params.auth.token
-            )
+            token = self.token_of(params.auth.token)
+            principal = await self._gateway.authenticator.principal(token)
             if principal is None:
                 self._gateway.metrics.auth_failures += 1
                 raise CallRefused("UNAUTHORIZED", "connect needs a valid token in auth.token.")

@@ -1,8 +1,10 @@
 """The HTTP interface of the page: its files, the login, and its WebSocket.
 
-A browser authenticates with a cookie that no script can read: an operator token of its own. Because
-other sites can also make the browser send the cookie, a request needs the page's own origin (the
-guard checks it) and a header that no other site can set.
+A browser authenticates with an operator token of its own, in two halves. One half is a cookie that
+no script can read. Browsers send it to every port of the host, so every server there can get it;
+the other half, the key, is in the page's storage, which only the page's own origin can read.
+Because other sites can make the browser send the cookie, a request also needs the page's own origin
+(the guard checks it) and a header that no other site can set.
 """
 
 import contextlib
@@ -26,6 +28,7 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import address_of, parsed
 from remoteclaw.gateway.page.chats import CHANNEL, session_of
 from remoteclaw.gateway.page.html import hides_words, html_of
+from remoteclaw.host.tokens import token_id_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.asks import Ask, AsksResult
 from remoteclaw.tools.base import Params, Result
@@ -59,6 +62,10 @@ HEADERS = {
 }
 #: The header that marks the page's own requests.
 PAGE_HEADER = "x-remoteclaw-page"
+#: The header with the key; a WebSocket connection has it in `connect`.
+KEY_HEADER = "x-remoteclaw-key"
+#: The length of the key, the second half of a token's secret: 128 bits.
+KEY_CHARS = 32
 #: The longest text that is rendered as HTML, in characters: at worst this blocks the event loop for
 #: a third of a second. The page shows a longer text unrendered.
 MAX_RENDERED_CHARS = 30_000
@@ -106,7 +113,7 @@ class PageDoor:
         return Response(content, media_type=media_type, headers=headers)
 
     async def login(self, request: Request) -> Response:
-        """Exchange a login code, which is valid once, for the cookie."""
+        """Exchange a login code, which is valid once, for the cookie and the key."""
         _check_own(request)
         exchanged = await self._gateway.fleet.logins.exchange((await parsed(request, _Code)).code)
         if exchanged is None:
@@ -121,15 +128,15 @@ class PageDoor:
             CHANNEL, DEFAULT_ACCOUNT, person, name=view.name, by="the page's login"
         )
         lasts_s = ((view.expires_ms or 0) - view.created_ms) // 1000
-        answer = JSONResponse({"name": view.name, "scope": view.scope}, headers=HEADERS)
-        self._set_cookie(request, answer, token, lasts_s=lasts_s)
+        about = {"name": view.name, "scope": view.scope, "key": token[-KEY_CHARS:]}
+        answer = JSONResponse(about, headers=HEADERS)
+        self._set_cookie(request, answer, token[:-KEY_CHARS], lasts_s=lasts_s)
         return answer
 
     async def logout(self, request: Request) -> Response:
-        """Revoke the cookie's token."""
+        """Revoke the browser's token."""
         _check_own(request)
-        token = request.cookies.get(cookie_name(request), "")
-        if view := await self._gateway.fleet.tokens.find(token):
+        if view := await self._gateway.fleet.tokens.find(_token_of(request)):
             await self._gateway.fleet.tokens.revoke(view.id)
             person = person_id(view.name, is_admin=view.scope == "admin")
             await self._gateway.fleet.push_subscriptions.remove(person, view.id)
@@ -138,15 +145,15 @@ class PageDoor:
         return answer
 
     async def whoami(self, request: Request) -> Response:
-        """Return the logged-in operator; 401 without a valid cookie.
+        """Return the logged-in operator; 401 without a valid login, with the reason.
 
         The page needs this because it can't tell a refused WebSocket from a lost connection.
         `session` is the key of the operator's first conversation, null if they may not write.
         """
         _check_own(request)
-        view = await self._gateway.fleet.tokens.find(request.cookies.get(cookie_name(request), ""))
+        view = await self._gateway.fleet.tokens.find(_token_of(request))
         if view is None:
-            raise CallRefused("UNAUTHORIZED", "You are not logged in.")
+            raise CallRefused("UNAUTHORIZED", await self._why_unknown(request))
         person = person_id(view.name, is_admin=view.scope == "admin")
         session = None
         with contextlib.suppress(ConfigError):  # opening the chat reports the error
@@ -154,6 +161,17 @@ class PageDoor:
                 session = str(session_of(self._gateway.config(), person, None))
         about = {"name": view.name, "scope": view.scope, "session": session}
         return JSONResponse(about, headers=HEADERS)
+
+    async def _why_unknown(self, request: Request) -> str:
+        """Return why a browser is not logged in. A cookie that is a whole token is revoked."""
+        cookie = request.cookies.get(cookie_name(request), "")
+        if view := await self._gateway.fleet.tokens.find(cookie):
+            await self._gateway.fleet.tokens.revoke(view.id)
+        if token_id_of(cookie):
+            return "An update has ended this login, which other servers of this computer could use."
+        if cookie and not request.headers.get(KEY_HEADER):
+            return "This browser has deleted the page's data, and with it half of your login."
+        return "You are not logged in, or not any more."
 
     async def upload(self, request: Request) -> Response:
         """Store a file for a message, as `POST /files` does."""
@@ -188,12 +206,14 @@ class PageSocket:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a connection. It needs an origin, which the guard has checked."""
         connection = HTTPConnection(scope)
-        token = connection.cookies.get(cookie_name(connection), "")
-        if not token or len(connection.headers.getlist("origin")) != 1:
+        cookie = connection.cookies.get(cookie_name(connection), "")
+        if not cookie or len(connection.headers.getlist("origin")) != 1:
             await send({"type": "websocket.close"})  # answers the upgrade with 403
             return
         await receive()
-        page = _PageConnection(self._gateway, receive, send, address=address_of(scope), token=token)
+        page = _PageConnection(
+            self._gateway, receive, send, address=address_of(scope), cookie=cookie
+        )
         await self._sockets.answer(page, send)
 
 
@@ -201,6 +221,16 @@ class _PageConnection(WebSocketConnection):
     """A connection of the page, whose payloads also have their Markdown as HTML."""
 
     is_page = True
+
+    def __init__(
+        self, gateway: Gateway, receive: Receive, send: Send, *, address: str, cookie: str
+    ) -> None:
+        super().__init__(gateway, receive, send, address=address)
+        self._cookie = cookie
+
+    def token_of(self, credential: str) -> str:
+        """Return the token of the cookie and of the key that the page has sent."""
+        return _joined(self._cookie, credential)
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON."""
@@ -259,10 +289,21 @@ def cookie_name(connection: HTTPConnection) -> str:
     return f"remoteclaw_{port}" if port else "remoteclaw"
 
 
+def _token_of(request: Request) -> str:
+    """Return the token whose halves a request has; empty if one is missing."""
+    cookie = request.cookies.get(cookie_name(request), "")
+    return _joined(cookie, request.headers.get(KEY_HEADER, ""))
+
+
+def _joined(cookie: str, key: str) -> str:
+    """Return the token of a cookie and a key; empty if the key is not half a secret."""
+    return f"{cookie}{key}" if len(key) == KEY_CHARS else ""
+
+
 def with_token(request: Request) -> Request:
-    """Return a request of the page with the cookie's token in the header `Authorization`."""
+    """Return a request of the page with its token in the header `Authorization`."""
     _check_own(request)
-    token = request.cookies.get(cookie_name(request), "")
+    token = _token_of(request)
     others = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
     headers = [*others, (b"authorization", f"Bearer {token}".encode())]
     return Request({**request.scope, "headers": headers}, request.receive)

@@ -13,9 +13,10 @@ from playwright.async_api import Browser, Page, expect
 from remoteclaw.fleet import keys
 from remoteclaw.tty.screen import Screen
 from tests.support.browser import logged_in
-from tests.support.doors import Door, opened
+from tests.support.doors import Door, hello, opened
 from tests.support.escapes import ESCAPES
 from tests.support.leases import begun
+from tests.support.pages import KEY_HEADER, OWN
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
 from tests.support.talks import Talk
@@ -138,6 +139,109 @@ async def test_transcripts_run_no_scripts_and_load_nothing(browser: Browser, sta
         assert len(await stack.fleet.tokens.list()) == 1
         await page.goto(door.url)
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+
+
+@contextlib.asynccontextmanager
+async def neighbour() -> AsyncIterator[tuple[str, list[str]]]:
+    """Run a development server on another port; yield its address, and the cookies that it gets."""
+    seen: list[str] = []
+
+    async def answer(request: http.Request) -> http.Response:
+        seen.append(request.headers.get("Cookie", ""))
+        return http.Response(text="<!doctype html><title>app</title>", content_type="text/html")
+
+    application = http.Application()
+    application.router.add_get("/page/app", answer)
+    runner = http.AppRunner(application)
+    await runner.setup()
+    await http.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/page/app", seen
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_server_on_another_port_cannot_use_the_cookie_that_it_gets(
+    browser: Browser, stack: Stack
+) -> None:
+    """A program of the machine can send every header of a browser, and the cookie to every door."""
+    async with (
+        opened(stack) as door,
+        neighbour() as (address, seen),
+        logged_in(browser, stack, door) as page,
+    ):
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.evaluate("address => { location.href = address; }", address)
+        await expect(page).to_have_title("app")
+        (cookie,) = filter(None, seen)
+        value = cookie.partition("=")[2]
+
+        for key in ({}, {KEY_HEADER: ""}, {KEY_HEADER: value}, {KEY_HEADER: "0" * 32}):
+            headers = {"Cookie": cookie, "Origin": door.url, **OWN, **key}
+            for path in ("/page/whoami", "/page/metrics", f"/page/files/{'0' * 32}/b?size=1"):
+                assert (await door.get(path, **headers)).status == 401, path
+            assert (await door.post("/page/files", None, b"x", **headers)).status == 401
+            assert (await door.post("/page/logout", None, b"", **headers)).status == 200
+        for token in (value, "", f"{value}{'0' * 32}"):
+            assert not await connects(door, "/page/ws", token, Cookie=cookie)
+            assert not await connects(door, "/ws", token)
+            assert (await door.get("/metrics", Authorization=f"Bearer {token}")).status == 401
+        await page.goto(door.url)
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+
+
+async def connects(door: Door, path: str, token: str, **headers: str) -> bool:
+    """Return whether a program can connect to the gateway's WebSocket."""
+    url, origin = f"{door.ws_url.removesuffix('/ws')}{path}", door.url if "page" in path else None
+    async with door.socket_at(url, origin=origin, additional_headers=headers) as client:
+        await client.frame()
+        return bool((await client.answer(await client.begin("connect", hello(token))))["ok"])
+
+
+async def test_a_browser_that_lost_half_of_its_login_asks_for_a_link(
+    browser: Browser, stack: Stack
+) -> None:
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        other = await page.context.new_page()
+
+        await other.goto(door.url)
+        await expect(other.get_by_label("Message", exact=True)).to_be_focused()  # tabs share it
+        await other.evaluate("localStorage.clear()")
+        await other.reload()
+        await expect(other.get_by_role("status")).to_contain_text("has deleted the page's data")
+        await other.get_by_label("Link").fill(
+            f"{door.url}/#{await stack.fleet.logins.create('ada', 'admin', 3_600_000)}"
+        )
+        await other.keyboard.press("Enter")
+
+        await expect(other.get_by_label("Message", exact=True)).to_be_focused()
+        await other.add_init_script(_NO_STORAGE)
+        await other.reload()
+        await expect(other.get_by_role("status")).to_contain_text("stores nothing for this page")
+
+
+_NO_STORAGE = """Object.defineProperty(window, "localStorage", {
+  get() { throw new DOMException("", "SecurityError"); } });"""
+
+
+async def test_a_login_from_before_halves_ends_with_a_sentence(
+    browser: Browser, stack: Stack
+) -> None:
+    """Such a cookie was a whole token, which every server of the host may have."""
+    async with opened(stack) as door:
+        token, _ = await stack.fleet.tokens.create("ada", "admin", 3_600_000)
+        context = await browser.new_context()
+        old = {"name": f"remoteclaw_{door.port}", "value": token, "url": f"{door.url}/page/"}
+        await context.add_cookies([old])  # type: ignore[list-item]
+        page = await context.new_page()
+        await page.goto(door.url)
+
+        await expect(page.get_by_role("status")).to_contain_text("An update has ended this login")
+        assert await stack.fleet.tokens.list() == []
+        await page.goto(f"{door.url}/#{await stack.fleet.logins.create('ada', 'admin', 60_000)}")
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await context.close()
 
 
 async def test_output_of_a_program_in_a_terminal_never_becomes_markup(

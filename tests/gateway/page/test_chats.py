@@ -117,10 +117,10 @@ async def test_a_page_that_reconnects_misses_no_message(
     """It receives the new events; of very many, the newest, and it can read the others."""
     count, size = much
     async with opened(stack) as door:
-        cookie = await login(stack, door)
+        ada = await login(stack, door)
         (last,) = await say(stack, 1)
         ids = await say(stack, count, size=size)
-        async with paged(door, cookie) as page:
+        async with paged(door, ada) as page:
             here = await page.call("web.open", {"after": last})
             newest = await received(page, ids[-1])
             earlier = await history(page, newest[0]) if here["isAfresh"] else [last]
@@ -171,8 +171,8 @@ async def test_the_conversations_of_a_person_are_limited(
         ]
 
     async with opened(stack) as door:
-        cookie = await login(stack, door)
-        async with paged(door, cookie) as page:
+        ada = await login(stack, door)
+        async with paged(door, ada) as page:
             await write(page, "1", "2")
             with pytest.raises(Refused, match="which is the limit: continue one of them"):
                 await write(page, "3")
@@ -211,8 +211,8 @@ async def test_opening_a_long_chat_does_not_block_other_clients(
 
 async def test_two_tabs_that_open_at_once_both_receive_the_history(stack: Stack) -> None:
     async with opened(stack) as door:
-        cookie = await login(stack, door)
-        async with paged(door, cookie) as one, paged(door, cookie) as other:
+        ada = await login(stack, door)
+        async with paged(door, ada) as one, paged(door, ada) as other:
             ids = await say(stack, 3)
             await asyncio.gather(one.call("web.open"), other.call("web.open"))
             assert await received(one, ids[-1]) == await received(other, ids[-1]) == ids

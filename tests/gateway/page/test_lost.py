@@ -290,10 +290,10 @@ async def test_a_client_that_reads_slowly_blocks_no_other_and_misses_only_live_t
     """Of 20 MB of live text, the gateway buffers little for a client that reads none of it."""
     async with opened(stack) as door:
         assert door.gateway is not None
-        cookie = await login(stack, door)
+        ada = await login(stack, door)
         turn = await Talk.begin(stack.fleet, provider="web", chat=CHAT)
         follow = {"sessionKey": turn.lease.sid}
-        async with paged(door, cookie, **unread(door)) as slow, paged(door, cookie) as quick:
+        async with paged(door, ada, **unread(door)) as slow, paged(door, ada) as quick:
             for page in (slow, quick):
                 await page.call("sessions.subscribe", follow)
             max_buffered = 0
@@ -317,8 +317,8 @@ async def test_a_client_that_reads_nothing_is_disconnected_and_catches_up_later(
     about = {"from": "agent", "text": "<&> " * 100_000, "files": []}
     async with opened(stack) as door:
         assert door.gateway is not None
-        cookie = await login(stack, door)
-        async with paged(door, cookie, **unread(door)) as slow, paged(door, cookie) as quick:
+        ada = await login(stack, door)
+        async with paged(door, ada, **unread(door)) as slow, paged(door, ada) as quick:
             for page in (slow, quick):
                 await page.call("web.open")
             ids: list[str] = []
@@ -328,7 +328,7 @@ async def test_a_client_that_reads_nothing_is_disconnected_and_catches_up_later(
                 assert (await quick.event("web.event"))["id"] == ids[-1]
             gateway = door.gateway
             await eventually(lambda: len(gateway.clients) == 1)
-        async with paged(door, cookie) as slow:
+        async with paged(door, ada) as slow:
             here = await slow.call("web.open", {"after": ids[0]})
             assert here["isAfresh"]
             assert here["hasEarlier"]

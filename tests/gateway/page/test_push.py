@@ -26,7 +26,7 @@ from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in
 from tests.support.doors import Door, Refused, RpcClient, opened
-from tests.support.pages import OWN, login, paged
+from tests.support.pages import Login, login, paged
 from tests.support.pushes import PushService, opened_by, push_service
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -61,12 +61,12 @@ async def service(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         yield service
 
 
-async def subscribed(stack: Stack, door: Door, service: PushService, name: str = "secret") -> str:
-    """Log in with a browser, and subscribe it to notifications; return its cookie."""
-    cookie = await login(stack, door)
-    async with paged(door, cookie) as page:
+async def subscribed(stack: Stack, door: Door, service: PushService, name: str = "secret") -> Login:
+    """Log in with a browser, and subscribe it to notifications; return its login."""
+    ada = await login(stack, door)
+    async with paged(door, ada) as page:
         await page.call("push.subscribe", service.subscription(name))
-    return cookie
+    return ada
 
 
 async def say(stack: Stack, text: str, *, chat: str = CHAT) -> None:
@@ -91,8 +91,8 @@ async def test_an_answer_is_pushed_to_a_closed_browser(stack: Stack, service: Pu
     await stack.start_worker()
     stack.configure(gateway={"hosts": ["claw.example.org"]})
     async with opened(stack) as door:
-        cookie = await subscribed(stack, door, service)
-        async with paged(door, cookie) as page:
+        ada = await subscribed(stack, door, service)
+        async with paged(door, ada) as page:
             key = (await page.call("push.key"))["key"]
             await page.call("web.send", {"messageId": "1", "text": "hello"})
         first = await service.next()
@@ -123,9 +123,9 @@ async def test_requests_are_pushed_but_messages_before_the_end_of_a_turn_are_not
     stack.configure({"runtime": "claude", "command": command})
     await stack.start_worker()
     async with opened(stack) as door:
-        cookie = await subscribed(stack, door, service)
+        ada = await subscribed(stack, door, service)
         await stack.put_reply("web", "default", "I look.", chat=CHAT)
-        async with paged(door, cookie) as page:
+        async with paged(door, ada) as page:
             await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "go"})
         notification = await service.next()
 
@@ -169,8 +169,8 @@ async def test_a_browser_without_a_valid_token_is_not_notified(
 ) -> None:
     tokens = stack.fleet.tokens
     async with opened(stack) as door:
-        cookie = await subscribed(stack, door, service, "logged-out")
-        answer = await door.post("/page/logout", None, b"{}", Origin=door.url, Cookie=cookie, **OWN)
+        ada = await subscribed(stack, door, service, "logged-out")
+        answer = await door.post("/page/logout", None, b"{}", Origin=door.url, **ada.headers)
         assert answer.status == 200
         assert await stack.fleet.scripts.client.hlen(keys.pushes(CHAT)) == 0
         await subscribed(stack, door, service, "revoked")
@@ -215,9 +215,9 @@ async def test_a_failed_push_is_logged_without_secrets(
 ) -> None:
     """The push address is a secret: anyone who has it can send. Redirects are not followed."""
     async with opened(stack) as door:
-        cookie = await subscribed(stack, door, service)
+        ada = await subscribed(stack, door, service)
         service.status = 307
-        async with paged(door, cookie) as page:
+        async with paged(door, ada) as page:
             await page.call("web.open")
             await say(stack, "the plan")
             await delivered(page, "the plan")
@@ -259,9 +259,9 @@ async def test_a_push_subscription_cannot_name_a_private_or_invalid_address(
 
 async def test_a_push_service_that_hangs_delays_nothing(stack: Stack, service: PushService) -> None:
     async with opened(stack) as door:
-        cookie = await subscribed(stack, door, service)
+        ada = await subscribed(stack, door, service)
         service.answers.clear()
-        async with paged(door, cookie) as page:
+        async with paged(door, ada) as page:
             await page.call("web.open")
             for text in ("one", "two"):
                 await say(stack, text)

@@ -52,8 +52,8 @@ async def test_each_kind_of_request_has_the_fields_that_the_page_needs(stack: St
     await put_in(*turn, tool="Bash", what="touch x")
     await put_in(*turn, tool="ExitPlanMode", what=PLAN, is_plan=True)
     async with opened(stack) as door:
-        cookie = await login(stack, door)
-        async with paged(door, cookie) as page:
+        ada = await login(stack, door)
+        async with paged(door, ada) as page:
             await page.call("sessions.subscribe", {"sessionKey": str(turn[1].session)})
             command, plan = (await page.call("asks.list"))["asks"]
             events = [await page.event("session.ask") for _ in range(2)]

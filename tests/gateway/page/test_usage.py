@@ -1,7 +1,7 @@
 """Usage and counters on the page."""
 
 from tests.support.doors import opened
-from tests.support.pages import OWN, login, paged
+from tests.support.pages import login, paged
 from tests.support.stack import Stack
 
 
@@ -12,13 +12,13 @@ async def test_usage_is_summed_for_every_login_that_may_read(stack: Stack) -> No
         await stack.outcome(each)
     await stack.outcome(await stack.append("once more"))
     async with opened(stack) as door:
-        cookie = await login(stack, door, scope="read")
-        async with paged(door, cookie) as page:
+        ada = await login(stack, door, scope="read")
+        async with paged(door, ada) as page:
             (agent,) = (await page.call("usage"))["rows"]
             sessions = (await page.call("usage", {"by": "session", "days": 1}))["rows"]
             (day,) = (await page.call("usage", {"by": "day"}))["rows"]
-        metrics = await door.get("/page/metrics", Cookie=cookie, **OWN)
-        foreign = await door.get("/page/metrics", Cookie=cookie)
+        metrics = await door.get("/page/metrics", **ada.headers)
+        foreign = await door.get("/page/metrics", Cookie=ada.cookie)
 
     assert (agent["name"], agent["turns"], agent["costUsd"]) == ("main", 3, None)
     assert agent["durationMs"] > 0

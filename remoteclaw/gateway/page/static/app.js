@@ -7,7 +7,7 @@ import { drawer } from "./drawer.js";
 import { loadOwnKey } from "./session_keys.js";
 import { lazyView } from "./lazy_view.js";
 import { notifications, unsubscribe } from "./push.js";
-import { get, Link, post } from "./rpc.js";
+import { get, Link, post, reasonOf, storeKey } from "./rpc.js";
 import { sessionsList } from "./sessions.js";
 
 const link = new Link();
@@ -123,6 +123,7 @@ async function logOut() {
   const answer = await post("/page/logout", {}).catch(() => null);
   if (!answer?.ok) return setMessage(status, "You are not logged out: RemoteClaw is away.");
   sessionStorage.clear();  // it contains drafts
+  storeKey(null);
   showLogin("You are logged out.");
   unsubscribe(link).catch(() => {});  // the gateway has removed the subscription with the token
 }
@@ -149,7 +150,7 @@ function build() {
   });
   link.addEventListener("state", ({ detail }) => {
     if (detail === "locked") {
-      showLogin("You are not logged in, or not any more.");
+      showLogin(link.reason);
       return;
     }
     const isConnected = detail === "connected";
@@ -168,21 +169,26 @@ function build() {
 const RETRY_MS = 1000;
 const CODE = /^#([\w-]{20,})$/;
 
-/** Exchange a login code for the cookie; return the problem, empty for none. */
+/** Exchange a login code for the cookie and the key; return the problem, empty for none. */
 async function logIn(code) {
   for (;;) {
     const answer = await post("/page/login", { code }).catch(() => null);
-    if (answer?.ok) return "";
-    if (answer && answer.status !== 503) {
-      const refusal = await answer.json().catch(() => null);
-      return refusal?.error?.message ?? "The login failed.";
+    if (answer?.ok) {
+      storeKey((await answer.json()).key);
+      return "";
     }
+    if (answer && answer.status !== 503) return reasonOf(answer);
     coverPage("RemoteClaw is away. Trying again…");
     await new Promise((resolve) => { setTimeout(resolve, RETRY_MS); });
   }
 }
 
 async function begin() {
+  try {
+    localStorage.length;
+  } catch {
+    return coverPage("This browser stores nothing for this page, so you can't log in: allow it in the browser's settings.");
+  }
   addEventListener("hashchange", () => {
     if (CODE.test(location.hash)) location.reload();  // a login link was opened in this tab
   });

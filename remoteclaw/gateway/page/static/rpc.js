@@ -6,6 +6,8 @@ const PAUSES_MS = [250, 500, 1000, 2000, 5000];
 const ANSWER_MS = 6000;
 /** The WebSocket close code with which the gateway ends a connection without a valid login. */
 const CLOSE_REFUSED = 1008;
+/** The name under which the page stores its half of the login; the other half is the cookie. */
+const KEY = "remoteclaw.key";
 const AWAY = "RemoteClaw is away. Trying again…";
 
 class Refused extends Error {
@@ -26,7 +28,7 @@ export class Link extends EventTarget {
   #maxSilenceMs = ANSWER_MS;
   #isPolling = false;
   scopes = [];
-  /** Why the gateway is away. */
+  /** Why the gateway is away, or why the person is not logged in. */
   reason = "";
 
   /**
@@ -91,13 +93,14 @@ export class Link extends EventTarget {
       reject(new Refused({ code: "UNAVAILABLE", message: "The connection was lost.", retryable: true }));
     }
     this.#pending.clear();
+    if (state === "locked") return this.#setState("locked", "You are not logged in any more.");
     if (!state) {  // a refused upgrade looks like a gateway that is away
       const signal = AbortSignal.timeout(ANSWER_MS);
       const answer = await get("/page/whoami", { signal }).catch(() => null);
+      const why = answer?.status === 401 && await reasonOf(answer);
       if (this.#socket) return;
-      if (answer?.status === 401) state = "locked";
+      if (why) return this.#setState("locked", why);
     }
-    if (state === "locked") return this.#setState("locked");
     this.#setState("away", AWAY);
     this.#reconnectAfter(PAUSES_MS[Math.min(this.#failures++, PAUSES_MS.length - 1)]);
   }
@@ -159,20 +162,36 @@ export class Link extends EventTarget {
   async #authenticate(socket) {
     const client = { id: "page", version: "1", platform: "web", mode: "ui" };
     try {
-      const hello = await this.call("connect", { minProtocol: PROTOCOL, maxProtocol: PROTOCOL, client, auth: {} });
+      const hello = await this.call("connect", { minProtocol: PROTOCOL, maxProtocol: PROTOCOL, client, auth: { token: storedKey() } });
       this.scopes = hello.auth.scopes;
       this.#failures = 0;
       this.#expectWithin(this.#maxSilenceMs = 2 * hello.policy.tickIntervalMs);
       this.#setState("connected");
     } catch (error) {
-      this.#lose(socket, error.code === "UNAUTHORIZED" ? "locked" : "away");
+      this.#lose(socket, error.code === "UNAUTHORIZED" ? "" : "away");
     }
   }
 }
 
+/** Return the page's half of the login; empty without one. */
+function storedKey() {
+  return localStorage.getItem(KEY) ?? "";
+}
+
+/** Store the page's half of the login; null removes it. */
+export function storeKey(key) {
+  if (key) localStorage.setItem(KEY, key);
+  else localStorage.removeItem(KEY);
+}
+
+/** Return why the gateway has refused a request. */
+export async function reasonOf(answer) {
+  return (await answer.json().catch(() => null))?.error?.message ?? "The login failed.";
+}
+
 /** Send a GET request to the gateway over HTTP. */
 export function get(path, options = {}) {
-  return fetch(path, { headers: { "X-RemoteClaw-Page": "1" }, ...options });
+  return fetch(path, { headers: { "X-RemoteClaw-Page": "1", "X-RemoteClaw-Key": storedKey() }, ...options });
 }
 
 /** Send a POST request to the gateway over HTTP: a file, or a value as JSON. */
