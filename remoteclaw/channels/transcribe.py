@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from remoteclaw.host.environment import inherit
+from remoteclaw.host.environment import inherit, past_proxies
 from remoteclaw.host.files import write_new
 from remoteclaw.host.process import run_to_end
 from remoteclaw.protocols import IncomingFile
@@ -43,7 +43,7 @@ async def transcribe(
             await asyncio.to_thread(write_new, path, content)
             status, printed = await run_to_end(
                 [*command, str(path)],
-                env=inherit(os.environ),
+                env=past_proxies(inherit(os.environ)),
                 timeout_s=timeout_s,
                 max_bytes=MAX_TRANSCRIPT_BYTES,
             )

@@ -1,6 +1,11 @@
 """The environment of child processes: only the variables that they need."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from urllib.parse import urlsplit
+
+#: The hosts of this machine. Not "[::1]": Python's httpx fails at it.
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 #: The environment variables of proxies and certificates.
 NETWORK = tuple(
@@ -32,3 +37,17 @@ def inherit(
         and name not in without
         and not name.startswith("REMOTECLAW_")
     }
+
+
+def past_proxies(env: Mapping[str, str], url: str | None = None) -> dict[str, str]:
+    """Return `env` with this machine, and the host of `url`, among the hosts that need no proxy.
+
+    The entries of `env` stay first. Programs read NO_PROXY or no_proxy, so both get the same value.
+    They get it without a proxy in `env`, too, because CLIs read proxies from their own settings.
+    """
+    listed = re.split(r"[\s,]+", f"{env.get('NO_PROXY', '')},{env.get('no_proxy', '')}")
+    host = urlsplit(url or "").hostname or ""
+    brackets = f"[{host}]" if ":" in host else ""
+    names = dict.fromkeys(filter(None, (*listed, *_LOOPBACK, host, brackets)))
+    value = "*" if "*" in names else ",".join(names)
+    return {**env, "NO_PROXY": value, "no_proxy": value}

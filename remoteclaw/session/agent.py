@@ -19,6 +19,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.holder.client import HolderClient
+from remoteclaw.host.environment import past_proxies
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.process import end_orphans
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
@@ -298,11 +299,14 @@ class AgentKeeper:
         earlier agent processes.
         """
         spec = await asyncio.to_thread(create_cli_runtime(spec.runtime).fitted, spec)
-        if not spec.tools or not self._tool_server:
-            return spec
-        if server := await self._tool_server(spec.tools):
-            return replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers})
-        return spec.without_tools()
+        server = None
+        if spec.tools and self._tool_server:
+            server = await self._tool_server(spec.tools)
+            spec = spec if server else spec.without_tools()
+        spec = replace(spec, env=past_proxies(spec.env, server.url if server else None))
+        return (
+            replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers}) if server else spec
+        )
 
     async def _connect(
         self,

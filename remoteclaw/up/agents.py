@@ -15,6 +15,7 @@ import orjson
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
 from remoteclaw.config.permissions import PermissionRule
+from remoteclaw.host.environment import past_proxies
 from remoteclaw.host.process import read_output
 from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols import Capabilities
@@ -218,7 +219,7 @@ def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str
     """Return an agent's program and environment, as the bridge uses them."""
     runtime = create_cli_runtime(runtime_name)
     command = settings.command or runtime.command
-    env = runtime.environment(os.environ) | settings.variables(os.environ)
+    env = past_proxies(runtime.environment(os.environ) | settings.variables(os.environ))
     return runtime.find(command[0], env.get("PATH")) or command[0], env
 
 

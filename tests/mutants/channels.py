@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a bot's token that a proxy sees",
+        before='"trust_env": url.startswith("https:")',
+        after='"trust_env": True',
+        test="test_the_token_goes_to_no_proxy_without_encryption",
+    ),
+    Mutant(
         "a task list that stays after the last task has ended",
         before="if message.preview:\n    self._previews.remove_later(message.preview)",
         after="pass",

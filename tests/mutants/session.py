@@ -16,6 +16,12 @@ MUTANTS = (
         test="test_a_command_in_an_unknown_directory_is_never_the_same",
     ),
     Mutant(
+        "an agent whose calls of the gateway go to a proxy",
+        before="spec = replace(spec, env=past_proxies(spec.env, server.url if server else None))",
+        after="pass",
+        test="test_calls_of_the_gateway_bypass_a_proxy_and_those_of_the_model_do_not",
+    ),
+    Mutant(
         "a terminal's request without the people on whose behalf it was opened",
         before="people=people_of(turn.entries),",
         after="people=(),",

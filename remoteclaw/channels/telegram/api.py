@@ -108,7 +108,8 @@ class BotApi:
         # The library warns about each raw call, and about a field of its own exceptions.
         warnings.filterwarnings("ignore", category=PTBUserWarning)
         self._files = f"{url}/file/bot{token}"
-        tls = {"verify": httpx.create_ssl_context()}
+        # Without TLS, a proxy of the environment would get the token, which is in each URL.
+        options = {"verify": httpx.create_ssl_context(), "trust_env": url.startswith("https:")}
         self._calls = HTTPXRequest(
             connection_pool_size=MAX_AT_ONCE,
             read_timeout=ANSWER_S,
@@ -116,10 +117,10 @@ class BotApi:
             connect_timeout=CONNECT_S,
             pool_timeout=ANSWER_S,
             media_write_timeout=FILE_S,
-            httpx_kwargs=tls,
+            httpx_kwargs=options,
         )
         self._polls = HTTPXRequest(
-            connection_pool_size=1, connect_timeout=CONNECT_S, httpx_kwargs=tls
+            connection_pool_size=1, connect_timeout=CONNECT_S, httpx_kwargs=options
         )
         self._bot = Bot(
             token,

@@ -24,6 +24,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Card, Incoming, Live, Operation, Part, Place, Reply, Sent
+from tests.support.forwarding import ForwardProxy
 from tests.support.telegram import TelegramBot, file
 from tests.support.waiting import eventually
 
@@ -75,6 +76,27 @@ async def send(adapter: TelegramAdapter, answer: Reply, content: bytes = b"") ->
 
 def attached(name: str, mime_type: str, size: int = 9) -> Attachment:
     return Attachment(name=name, mime_type=mime_type, size=size, blob="a" * 32)
+
+
+async def test_the_token_goes_to_no_proxy_without_encryption(
+    bot: TelegramBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of one's own is called over http:, where a proxy would see the token in each URL."""
+    proxy = ForwardProxy()
+    async with proxy.running():
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        adapter = create_adapter(bot)
+        await adapter.connect()
+        await adapter.aclose()
+
+        encrypted = create_adapter(bot, api_url="https://telegram.example")
+        with pytest.raises(PlatformAway):  # the proxy refuses the host
+            await encrypted.connect()
+        await encrypted.aclose()
+
+    assert proxy.targets == ["telegram.example"]
+    assert not [head for head in proxy.heads if bot.token in head]
 
 
 # Replies.
