@@ -28,7 +28,10 @@ BEAT_S, GONE_S = 5.0, 15.0
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 
 #: The problems of a fleet without workers or without a sweeper, and their remedies.
-NO_WORKER = "no rq worker serves the queue: start some with `remoteclaw worker`."
+NO_WORKER = (
+    "no rq worker serves the queue: start some with `remoteclaw worker`, under a supervisor that "
+    "restarts them, since RQ's worker ends when Redis takes no writes."
+)
 NO_SWEEPER = "no sweeper is running, so lost hints stay lost: run `remoteclaw sweep`."
 
 log = logging.getLogger(__name__)
