@@ -6,10 +6,11 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.messages import ChatPlace, person
 
+#: How many pairing requests `/pair` shows, the newest ones.
+MAX_SHOWN = 20
 WELCOME = "You have access now: write to me. /help shows the commands."
 UNKNOWN = (
-    "There is no such code, or it is older than an hour: the person gets a new code by writing to "
-    "me again."
+    "There is no such code, or it has expired: the person gets a new code by writing to me again."
 )
 
 
@@ -33,11 +34,14 @@ async def pair(call: CommandCall) -> CommandReply:
         return CommandReply(
             "Nobody is waiting for access. `/pair CODE` gives access to the person with that code."
         )
+    shown = requests[-MAX_SHOWN:]
     lines = [
         f"- `{each.code}`: `{_plain(each.name)}` (`{each.id}`) on {each.provider}/{each.account}, "
         f"{format_duration(now_ms() - each.at_ms)} ago"
-        for each in requests
+        for each in shown
     ]
+    if older := len(requests) - len(shown):
+        lines.append(f"- and {older} older ones, which `remoteclaw pairing list` shows")
     return CommandReply(
         "\n".join(
             [

@@ -14,6 +14,12 @@ from remoteclaw.fleet.inbound import APPEND_S
 
 #: A code is valid for this long, in milliseconds.
 VALID_MS = 3600 * 1000
+#: How many strangers of an account can have a code at the same time: more than one person has
+#: accounts, and few enough to list.
+MAX_OPEN = 100
+#: Beyond that, a stranger gets the place of the oldest request, but not before this time, in
+#: milliseconds: an owner has that long to approve it, and a crowd gets no more answers than this.
+KEPT_MS = 10 * 60 * 1000
 #: The letters of a code, without those that look like digits or like each other, and its length.
 LETTERS, CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ", 8
 
@@ -73,7 +79,7 @@ class Pairings:
     async def ask(self, request: PairingRequest) -> str | None:
         """Store a request for access and return its code.
 
-        Returns None if the stranger already has a code, or if there are too many requests.
+        Returns None if the stranger already has a code, or if too many have asked just now.
         """
         fields = {
             name: getattr(request, name)
@@ -83,7 +89,13 @@ class Pairings:
         stored_code = await self._scripts.run(
             "pairing",
             keys={"pairing": keys.PAIRING},
-            args={"code": code, "request": orjson.dumps(fields), "valid_ms": VALID_MS},
+            args={
+                "code": code,
+                "request": orjson.dumps(fields),
+                "valid_ms": VALID_MS,
+                "most": MAX_OPEN,
+                "kept_ms": KEPT_MS,
+            },
             deadline=boottime() + APPEND_S,
         )
         return stored_code.decode() or None

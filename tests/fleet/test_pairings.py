@@ -6,10 +6,11 @@ import orjson
 import pytest
 
 from remoteclaw.commands import CommandCall, handle_message, parse
+from remoteclaw.commands.pair import MAX_SHOWN
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.pairings import VALID_MS, PairingRequest
+from remoteclaw.fleet.pairings import KEPT_MS, MAX_OPEN, VALID_MS, PairingRequest
 from remoteclaw.messages import EVERYONE, SessionKey
 from tests.support.leases import let_pass
 
@@ -33,11 +34,34 @@ async def test_a_stranger_gets_one_code_again_only_for_the_same_message(
     assert (waiting.code, waiting.id, waiting.name, waiting.chat) == (code, "7", "Bo", "7")
 
 
-async def test_at_most_three_strangers_have_a_code_on_each_account(fleet: Fleet) -> None:
-    codes = [await fleet.pairings.ask(request(str(number))) for number in range(4)]
+async def test_strangers_who_hold_codes_do_not_keep_a_person_from_one(fleet: Fleet) -> None:
+    """Three of them held all codes of an account, and held them again each hour."""
+    for number in range(MAX_OPEN):
+        assert await fleet.pairings.ask(request(f"crowd {number}"))
 
-    assert [code is not None for code in codes] == [True, True, True, False]
-    assert await fleet.pairings.ask(request(account="other"))
+    at_once = await fleet.pairings.ask(request("bo"))
+    elsewhere = await fleet.pairings.ask(request("bo", account="other"))
+    await let_pass(fleet, KEPT_MS)
+    code = await fleet.pairings.ask(request("bo", message="m2"))
+    for number in range(MAX_OPEN):  # the crowd asks again for what bo got
+        await fleet.pairings.ask(request(f"crowd {number}", message="m2"))
+
+    assert at_once is None  # a crowd of a hundred within ten minutes
+    assert elsewhere
+    assert code is not None
+    waiting = await fleet.pairings.requests()
+    assert len([each for each in waiting if each.account == "default"]) == MAX_OPEN
+    assert (await fleet.pairings.approve(code, by="test:alice") or request()).id == "bo"
+
+
+async def test_the_newest_requests_are_shown_in_a_chat(fleet: Fleet, send_command: Any) -> None:
+    codes = [await fleet.pairings.ask(request(f"{number}")) for number in range(MAX_SHOWN + 3)]
+
+    shown = (await send_command("/pair")).reply.text
+
+    assert all(str(code) in shown for code in codes[3:])
+    assert not any(str(code) in shown for code in codes[:3])
+    assert "and 3 older ones, which `remoteclaw pairing list` shows" in shown
 
 
 async def test_a_code_is_valid_for_an_hour(fleet: Fleet) -> None:

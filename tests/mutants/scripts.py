@@ -1100,9 +1100,15 @@ MUTANTS = (
     ),
     Mutant(
         "an unlimited number of strangers with a code",
-        before="if open >= MAX_OPEN then return '' end",
+        before="if oldest_ms + args.kept_ms > now then return '' end",
         after="",
-        test="test_at_most_three_strangers_have_a_code_on_each_account",
+        test="test_strangers_who_hold_codes_do_not_keep_a_person_from_one",
+    ),
+    Mutant(
+        "strangers who keep a person from a code",
+        before="redis.call('HDEL', keys.pairing, oldest)",
+        after="return ''",
+        test="test_strangers_who_hold_codes_do_not_keep_a_person_from_one",
     ),
     Mutant(
         "a new code for each message of a stranger",
