@@ -107,7 +107,7 @@ class Address:
             "proxy": None,
         }
         if self.sockets is None:
-            async with connect(self._ws_url, **options) as socket:
+            async with _Connect(self._ws_url, **options) as socket:
                 yield socket
             return
         failure: OSError = FileNotFoundError(f"there is no socket in {self.sockets}")
@@ -140,6 +140,14 @@ class Address:
     def __str__(self) -> str:
         """Return the address as messages to people show it."""
         return self.url or str(self.sockets)
+
+
+class _Connect(connect):
+    """A connection that follows no redirect, because the other place would get the token."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Return the refusal of the handshake, redirects included, as the error."""
+        return exc
 
 
 class Link:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 
 from remoteclaw.client.link import Address, GatewayMissing, GatewayRefused, Link
 from remoteclaw.fleet import keys
@@ -192,3 +194,25 @@ async def run_alone(address: Address, token: str) -> None:
         on_problem=lambda _: None,
     )
     await link.run(connect_s=0)
+
+
+async def test_a_link_follows_no_redirect_which_would_get_its_token() -> None:
+    came: list[str] = []
+
+    async def elsewhere(socket: ServerConnection) -> None:
+        came.append(str(socket.remote_address))
+
+    async with serve(elsewhere, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+
+        def redirect(connection: ServerConnection, _request: Request) -> Response:
+            response = connection.respond(302, "")
+            response.headers["Location"] = f"ws://127.0.0.1:{port}/ws"
+            return response
+
+        async with serve(elsewhere, "127.0.0.1", 0, process_request=redirect) as gateway:
+            url = f"http://127.0.0.1:{gateway.sockets[0].getsockname()[1]}"
+            with pytest.raises(GatewayMissing, match="HTTP 302"):
+                await run_alone(Address(url=url), "secret")
+
+    assert came == []
