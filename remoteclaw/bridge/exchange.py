@@ -11,7 +11,7 @@ from remoteclaw.bridge.activity import label_of, shown_of_tools
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out_files
 from remoteclaw.bridge.conduct import TurnSupervisor, remedies_of
 from remoteclaw.bridge.delivery import Listeners
-from remoteclaw.bridge.failures import MAX_REASON_CHARS, missing_server
+from remoteclaw.bridge.failures import MAX_REASON_CHARS, missing_server, missing_tools
 from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.run import Run
@@ -70,7 +70,10 @@ async def ask_and_deliver(run: Run) -> None:
             run.result, run.error = run.delivered.run, run.delivered.error
     finally:
         run.overdue = supervisor.overdue
-    if notices := _notices_of(run, supervisor):
+    notices = _notices_of(run, supervisor)
+    if run.setup.agents.is_new and run.error is None:
+        notices += await _missing_tools(run)
+    if notices:
         await run.delivery.deliver_notice(ReplyPayload("\n".join(notices), is_ours=True))
     if not run.delivered.has_ended and run.error is None:
         detail = "the agent's output ended without a result"
@@ -203,3 +206,11 @@ def _missing_servers(run: Run) -> list[str]:
         for name, why in run.agent.missing_servers.items()
         if name != OWN_SERVER
     ]
+
+
+async def _missing_tools(run: Run) -> list[str]:
+    if not await run.setup.agents.lacks_tools():
+        return []
+    why = run.agent.missing_servers.get(OWN_SERVER, "") if run.agent and run.is_local else ""
+    why = run.scrubber.line(why, MAX_REASON_CHARS)
+    return [missing_tools(run.turn.session.agent, why=why, runtime=run.setup.runtime.name)]

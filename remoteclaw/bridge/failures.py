@@ -126,6 +126,16 @@ def missing_server(agent: str, name: str, *, why: str, runtime: str) -> str:
     )
 
 
+def missing_tools(agent: str, *, why: str, runtime: str) -> str:
+    """Return the notice about an agent that could not reach RemoteClaw's own tools."""
+    why = f" ({as_code(why)})" if why else ""
+    return (
+        f"({agent} works without RemoteClaw's tools, which {runtime} could not reach{why}: "
+        f"`remoteclaw doctor` checks the gateway, and a proxy in {runtime}'s own settings needs "
+        "`127.0.0.1` in its `NO_PROXY`.)"
+    )
+
+
 def as_code(text: str) -> str:
     """Return a CLI's text as inline code, so that nothing in it is Markdown."""
     return f"`{text.replace('`', chr(39))}`"

@@ -88,6 +88,12 @@ class ToolCalls:
         grant = Grant.decode(state.grant) if state.grant else None
         return Caller(state.key, grant, running, state.parent, state.launch_of, state.is_branch)
 
+    async def note_listing(self, sid: str, digest: str) -> None:
+        """Note that the agent whose token has this `digest` has asked for its tools."""
+        await self._scripts.run(
+            "tools_listed", keys={"state": keys.state(sid)}, args={"digest": digest}
+        )
+
     async def result_of(self, caller: Caller | None, call: str) -> list[str] | None:
         """Return the stored result of a call; None if the call was not performed."""
         result = await self._scripts.call(

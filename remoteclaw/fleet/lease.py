@@ -204,6 +204,10 @@ class Lease:
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
         await self.run_fenced("grant", {}, {"grant": grant})
 
+    async def are_tools_missing(self) -> bool:
+        """Whether the newest agent has not asked for its tools, and this turn is to report that."""
+        return bool(await self.run_fenced("tools_missing", {}, {}))
+
     async def remember(self, name: str, conversation: str | None) -> None:
         """Store the CLI's `conversation` under `name`, a runtime and workspace; None removes it."""
         self.session_map.pop(name, None)

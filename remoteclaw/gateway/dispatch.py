@@ -84,6 +84,8 @@ class Dispatcher:
         """Return the tools that a principal is shown. An agent is shown the same in every turn."""
         with _errors_as_refusals("tools"):
             caller = await self._caller(principal)
+            if isinstance(principal, Agent):
+                await self._fleet.calls.note_listing(principal.sid, principal.digest)
         if isinstance(principal, Operator):
             return [tool for tool in self._tools.values() if may_call(principal, tool)]
         assert caller is not None, "an agent has a session"

@@ -381,6 +381,12 @@ class Agents(Protocol):
     def is_new(self) -> bool:
         """Whether the current agent was started by the last `obtain()`."""
 
+    async def lacks_tools(self) -> bool:
+        """Whether the new agent could not reach RemoteClaw's tools and this turn has to say so.
+
+        It is said once, until an agent of the conversation reaches them again.
+        """
+
     @property
     def last_output_at(self) -> float:
         """The time of the current agent's last output, on `time.monotonic()`."""

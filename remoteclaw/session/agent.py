@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,12 @@ from remoteclaw.holder.client import HolderClient
 from remoteclaw.host.environment import past_proxies
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.process import end_orphans
-from remoteclaw.messages import OWN_SERVER, McpServerConfig
+from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 from remoteclaw.session.launch import launch_agent
-
-#: Returns the MCP server that offers the given tools; None if the gateway can't be reached.
-ToolServer = Callable[[Collection[str]], Awaitable[McpServerConfig | None]]
+from remoteclaw.session.tool_access import ToolAccess
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +45,16 @@ class AgentKeeper:
         budget: FleetConfig,
         parked: dict[str, Any] | None,
         finished_turn: str | None,
-        tool_server: ToolServer | None = None,
+        tool_access: ToolAccess | None = None,
     ) -> None:
         """`kill_at` returns the time, on `boottime()`, until which the lease lets an agent live.
 
         `parked` names the holder of the session's warm agent, and `finished_turn` is the session's
         last finished turn. The warm agent is used only if it was parked after that same turn.
-        `tool_server` returns the MCP server for a new agent that may use RemoteClaw's own tools.
+        `tool_access` provides new agents with RemoteClaw's own tools.
         """
-        self._tool_server = tool_server
+        self._tool_access = tool_access
+        self._wants_tools = False
         self._home = home
         self._epoch = epoch
         self._kill_at = kill_at
@@ -147,6 +146,12 @@ class AgentKeeper:
     def is_new(self) -> bool:
         """Whether the agent was started for the running turn."""
         return not self._was_warm
+
+    async def lacks_tools(self) -> bool:
+        """Whether the new agent could not reach its tools, and this turn is to report that."""
+        return bool(
+            self._tool_access and self._wants_tools and await self._tool_access.are_missing()
+        )
 
     @property
     def description(self) -> str:
@@ -300,8 +305,9 @@ class AgentKeeper:
         """
         spec = await asyncio.to_thread(create_cli_runtime(spec.runtime).fitted, spec)
         server = None
-        if spec.tools and self._tool_server:
-            server = await self._tool_server(spec.tools)
+        self._wants_tools = bool(spec.tools and self._tool_access) and spec.runtime != "demo"
+        if spec.tools and self._tool_access:
+            server = await self._tool_access.server(spec.tools)
             spec = spec if server else spec.without_tools()
         spec = replace(spec, env=past_proxies(spec.env, server.url if server else None))
         return (

@@ -155,5 +155,5 @@ def _keeper(
         budget=config.fleet,
         parked=lease.state.agent_process,
         finished_turn=lease.state.finished_turn,
-        tool_server=access.server,
+        tool_access=access,
     )

@@ -32,6 +32,10 @@ class ToolAccess:
         """Whether the host has had a gateway within the last half minute."""
         return self._lease.gateway is not None
 
+    async def are_missing(self) -> bool:
+        """Whether the new agent has not asked for its tools, and this turn is to report that."""
+        return await self._lease.are_tools_missing()
+
     async def server(self, tools: Collection[str]) -> McpServerConfig | None:
         """Return the MCP server for a new agent process; None if the gateway can't be reached.
 

@@ -6,6 +6,7 @@ signed in: gemini has no such command, and opencode has models that need no sign
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini.runtime import trust_problem
 from remoteclaw.runtimes.opencode.config import plugin_problem
 from remoteclaw.runtimes.wire import mapping
+from remoteclaw.up import mcp_call
 
 #: Time limit for a CLI to print its version, and to report its sign-in, in seconds.
 VERSION_S, SIGN_IN_S = 20.0, 20.0
@@ -149,6 +151,18 @@ def not_passed(config: Config) -> str | None:
 def environment_of(settings: AgentConfig) -> dict[str, str]:
     """Return the environment that an agent gets on this host."""
     return dict(_command(_runtime_name(settings), settings)[1])
+
+
+def call_tools(settings: AgentConfig, url: str, token: str) -> str:
+    """Return how many tools an MCP server lists for a program with an agent's environment.
+
+    If it does not answer, return why.
+    """
+    env = past_proxies(environment_of(settings), url) | {mcp_call.TOKEN: token}
+    # The agent's own variables for Python are of no use to this program.
+    argv = [sys.executable, "-I", mcp_call.__file__, url]
+    output = read_output(argv, env=env, timeout_s=2 * mcp_call.ANSWER_S, may_fail=True)
+    return one_line(output or "it takes too long")
 
 
 def sign_in_problem_of(settings: AgentConfig) -> str | None:

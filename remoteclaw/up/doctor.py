@@ -1,5 +1,6 @@
 """`remoteclaw doctor`: checks everything that RemoteClaw needs, without changing anything."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config, overrides
 from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import RedisRefused, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
@@ -21,6 +22,7 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.tty import ghostty
 from remoteclaw.up.agents import (
     agent_problem,
+    call_tools,
     describe_agent,
     rules_problem,
     sign_in_problem_of,
@@ -28,6 +30,9 @@ from remoteclaw.up.agents import (
 )
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.lock import running_pid
+
+#: The token of the doctor's calls is revoked after them, and expires after this time in ms.
+CALL_TOKEN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         for finding in _workers(home, await fleet.workers.list()):
             yield finding
         yield await _gateway(fleet, home, config, pid)
+        async for finding in _tools(fleet, home, config):
+            yield finding
         if page := _page(config.gateway):
             yield page
         has_sweeper = await fleet.workers.has_sweeper()
@@ -185,6 +192,26 @@ async def _gateway(fleet: Fleet, home: Home, config: Config, pid: int | None) ->
         return port
     absent = "none on this host, so its agents have no tools: run `remoteclaw gateway`."
     return Finding("gateway", address is not None, address or absent)
+
+
+async def _tools(fleet: Fleet, home: Home, config: Config) -> AsyncIterator[Finding]:
+    """Yield whether RemoteClaw's tools answer a call from the environment of each agent."""
+    address = await fleet.gateways.address(home.host_id)
+    agents = {name: each for name, each in config.agents.items() if each.runtime != "demo"}
+    if address is None or not agents:
+        return
+    try:
+        token, view = await fleet.tokens.create("doctor", "read", CALL_TOKEN_MS)
+    except RedisRefused:  # it is full, which has been reported
+        return
+    try:
+        for name, settings in agents.items():
+            answer = await asyncio.to_thread(call_tools, settings, f"{address}/mcp", token)
+            is_ok = answer.isdigit()
+            text = f"{answer} answer" if is_ok else f"{address} can't be called: {answer}."
+            yield Finding(f"tools of {name}", is_ok, text)
+    finally:
+        await fleet.tokens.revoke(view.id)
 
 
 def _page(config: GatewayConfig) -> Finding | None:

@@ -1,5 +1,6 @@
 """The commands `doctor` and `status`: running, missing and misconfigured parts."""
 
+import asyncio
 import re
 import socket
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 from remoteclaw.fleet import keys
 from tests.support.cli import run, without_stack
+from tests.support.doors import gateway_process
+from tests.support.forwarding import ForwardProxy
 from tests.support.stack import Stack
 
 
@@ -101,7 +104,7 @@ async def test_status_shows_workers_and_running_sessions(stack: Stack) -> None:
 async def test_doctor_reports_a_healthy_installation(stack: Stack) -> None:
     await stack.start_worker()
     await stack.fleet.sweeper.sweep()
-    async with stack.fleet.gateways.announced(stack.home.host_id, "http://127.0.0.1:1"):
+    async with gateway_process(stack):
         result = run(stack, "doctor")
 
     assert result.returncode == 0, result.stdout
@@ -124,6 +127,26 @@ async def test_doctor_reports_a_port_used_by_another_program(stack: Stack, direc
             in result.stdout
         )
     assert f"ok  gateway          http://127.0.0.1:{port}" in with_gateway.stdout
+
+
+async def test_doctor_calls_the_tools_with_each_agents_environment(stack: Stack) -> None:
+    proxy = ForwardProxy()
+    async with proxy.running():
+        agents = {
+            "main": {"runtime": "claude", "env": {"HTTP_PROXY": proxy.url, "NO_PROXY": "corp"}},
+            "two": {"runtime": "codex", "env": {"http_proxy": proxy.url}},
+        }
+        stack.configure(agents=agents)
+        async with gateway_process(stack):
+            reached = await asyncio.to_thread(run, stack, "doctor")
+        async with stack.fleet.gateways.announced(stack.home.host_id, proxy.url):
+            refused = await asyncio.to_thread(run, stack, "doctor")
+
+    assert re.search(r"^ok  tools of main +\d+ answer$", reached.stdout, re.MULTILINE)
+    assert re.search(r"^ok  tools of two +\d+ answer$", reached.stdout, re.MULTILINE)
+    assert f"{proxy.url} can't be called: the answer has status 502." in refused.stdout
+    assert len(proxy.heads) == 2  # those of the second run, as the gateway
+    assert await stack.fleet.tokens.list() == []
 
 
 def test_doctor_reports_how_other_computers_reach_the_page(directory: Path) -> None:

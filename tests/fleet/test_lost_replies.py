@@ -290,6 +290,21 @@ async def test_a_lost_reply_to_terminal_place_records_the_terminal(
     assert view.terminal["turn"] == turn
 
 
+async def test_a_lost_reply_to_tools_missing_still_reports_it(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, _ = await begun(fleet)
+    await lease.grant("digest", ["sessions_list"])
+    lost = lose(proxy, "tools_missing")
+
+    assert await lease.are_tools_missing()
+
+    assert lost.reached.is_set()
+    await fleet.calls.note_listing(lease.sid, "of another process")
+    assert await lease.are_tools_missing()
+    await fleet.calls.note_listing(lease.sid, "digest")
+    assert not await lease.are_tools_missing()
+
+
 async def test_a_lost_reply_to_hold_gives_the_holder_one_epoch(lossy: tuple[Fleet, Proxy]) -> None:
     """The repeated script gives the holder no second epoch."""
     fleet, proxy = lossy

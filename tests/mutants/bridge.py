@@ -256,15 +256,21 @@ MUTANTS = (
         test="test_a_chat_opened_during_a_turn_shows_its_plan_and_tools",
     ),
     Mutant(
+        "an agent that is silent about tools that it could not reach",
+        before="notices += await _missing_tools(run)",
+        after="pass",
+        test="test_an_agent_that_cannot_reach_its_tools_says_so_once",
+    ),
+    Mutant(
         "a missing MCP server that is not reported",
-        before="if run.setup.agents.is_new and run.error is None:",
-        after="if False:",
+        before="if run.setup.agents.is_new and run.error is None:\n    notices += _missing_servers",
+        after="if False:\n    notices += _missing_servers",
         test="test_a_missing_mcp_server_is_reported_once_and_only_on_local_channels",
     ),
     Mutant(
         "a missing MCP server that is reported in each turn",
-        before="if run.setup.agents.is_new and run.error is None:",
-        after="if run.error is None:",
+        before="if run.setup.agents.is_new and run.error is None:\n    notices += _missing_servers",
+        after="if run.error is None:\n    notices += _missing_servers",
         test="test_a_missing_mcp_server_is_reported_once_and_only_on_local_channels",
     ),
     Mutant(

@@ -18,6 +18,18 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "missing tools that are reported for each new agent",
+        before="redis.call('HSETNX', keys.state, 'tools_missing', turn)",
+        after="redis.call('HSET', keys.state, 'tools_missing', turn)",
+        test="test_an_agent_that_cannot_reach_its_tools_says_so_once",
+    ),
+    Mutant(
+        "missing tools that are reported only once for a session",
+        before="redis.call('HDEL', keys.state, 'tools_missing')",
+        after="",
+        test="test_an_agent_that_cannot_reach_its_tools_says_so_once",
+    ),
+    Mutant(
         "a terminal with the same epoch as the worker before it",
         before="tonumber(args.epoch) + 1)",
         after="tonumber(args.epoch))",
