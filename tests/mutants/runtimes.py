@@ -40,6 +40,12 @@ MUTANTS = (
         test="test_files_of_the_user_allow_nothing_more[claude-environment-ask]",
     ),
     Mutant(
+        "an opencode that every user of the machine can command",
+        before='env.setdefault("OPENCODE_SERVER_PASSWORD", secrets.token_urlsafe(24))',
+        after="pass",
+        test="test_no_program_of_an_agent_answers_other_users",
+    ),
+    Mutant(
         "a claude hook that keeps waiting after its dialog is answered",
         before='if self.activity != "waiting":\n    self._asks.release()',
         after="pass",

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -122,9 +123,12 @@ class OpencodeRuntime(AcpRuntime):
         Raises `AgentUnavailable` for an untrusted workspace with plugins.
         """
         prompt = prompt_file(run_dir, spec.system_prompt)
+        env = environment_with(spec, configuration_of(spec, run_dir, prompt))
+        # Opencode also listens on loopback, where every user of the machine could run commands.
+        env.setdefault("OPENCODE_SERVER_PASSWORD", secrets.token_urlsafe(24))
         return Launch(
             argv=(*spec.command, "acp", "--print-logs", "--log-level", "INFO"),
-            env=environment_with(spec, configuration_of(spec, run_dir, prompt)),
+            env=env,
             cwd=spec.workspace,
             session_id=session_id,
             prompt_file=prompt,
