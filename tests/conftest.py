@@ -14,7 +14,7 @@ from pathlib import Path
 
 import fakeredis
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from remoteclaw.config.home import Home
@@ -97,7 +97,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 # A busy machine must not fail a test; the time limit ends a test that hangs.
-settings.register_profile("ours", deadline=None, max_examples=100 if THOROUGH else 25)
+settings.register_profile(
+    "ours",
+    deadline=None,
+    max_examples=100 if THOROUGH else 25,
+    suppress_health_check=(HealthCheck.too_slow,),
+)
 settings.load_profile("ours")
 
 

@@ -629,8 +629,12 @@ async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
         async def fetch(self, file: IncomingFile) -> bytes:
             return await asyncio.Future()
 
-    monkeypatch.setattr(order, "LONG_S", 0.05)
-    monkeypatch.setattr(arrival, "ADMIT_S", 0.5)
+    async def is_told() -> bool:
+        replies = await stack.fleet.scripts.client.xrange(REPLIES)
+        return "Your message was not taken" in str(replies)
+
+    monkeypatch.setattr(order, "LONG_S", 0.2)
+    monkeypatch.setattr(arrival, "ADMIT_S", 1.0)
     reader = stack.fleet.replies.reader("test", "default", token="mine", claim_ms=60_000)
     assert await reader.claim()
     context = InboundContext(
@@ -645,12 +649,11 @@ async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(running)
         (view,) = await eventually(lambda: stack.fleet.sessions.list(limit=2))
-        await eventually(lambda: "TimeoutError" in caplog.text)
+        await eventually(is_told)
         task.cancel()
 
     assert view.waiting == 1
-    replies = await stack.fleet.scripts.client.xrange(REPLIES)
-    assert "Your message was not taken" in str(replies)
+    assert "TimeoutError" in caplog.text
     assert "the message 2 in chat alice waits for 1, which is at" in caplog.text
     assert caplog.text.count("in _fetch") == 1
     assert "channels/files.py" in caplog.text

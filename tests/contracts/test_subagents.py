@@ -62,7 +62,7 @@ async def test_two_tasks_and_a_message_to_one_survive_the_death_of_all_workers(
     The results wait for the end of the parent's turn, and are then reported to the person.
     """
     workspace = directory / "workspace"
-    async with fleet_of(stack, claude, workspace, workers=3):
+    async with fleet_of(stack, claude, workspace, workers=3, permissions="auto"):
         parent = await stack.append(" ".join(map(spawn, TASKS)))
         sid = parent.session.sid
         await stack.outcome(parent)

@@ -735,8 +735,8 @@ MUTANTS = (
     ),
     Mutant(
         "a transcription command that gets the environment's secrets",
-        before="env=inherit(os.environ),",
-        after="env=dict(os.environ),",
+        before="env=past_proxies(inherit(os.environ)),",
+        after="env=past_proxies(dict(os.environ)),",
         test="test_the_transcription_command_gets_the_recording_and_no_secret",
     ),
     Mutant(

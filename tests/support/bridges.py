@@ -148,7 +148,8 @@ def claude_script(directory: Path, body: str) -> tuple[str, ...]:
     """Return the command of a program that speaks claude's protocol, scripted by `body`.
 
     `body` can use `heard`, which returns our next line of a type and accepts MCP servers, `echo`,
-    which repeats our message as claude does, and `result`.
+    which repeats our message as claude does, `asks`, which sends the request of the hook before a
+    tool, and `result`.
     """
     words = (
         "def heard(kind='user'):\n"
@@ -159,6 +160,9 @@ def claude_script(directory: Path, body: str) -> tuple[str, ...]:
         "                request_id=message['request_id'], response={}))\n"
         "    sys.exit()\n"
         "def echo(message): say(**message, isReplay=True)\n"
+        "def asks(id, tool, given): say(type='control_request', request_id=id, request=dict(\n"
+        "    subtype='hook_callback', input=dict(\n"
+        "        tool_name=tool, tool_use_id=id, tool_input=given, cwd=os.getcwd())))\n"
         "def result(text, **more):\n"
         "    say(**{'type': 'result', 'num_turns': 1, 'result': text, **more})\n"
         "def delta(text): say(type='stream_event', event=dict(\n"

@@ -103,8 +103,7 @@ def asking_agent(directory: Path) -> dict[str, Any]:
 message = heard()
 echo(message)
 for number, (tool, given) in enumerate(json.load(open({str(directory / "actions")!r}))):
-    say(type='control_request', request_id=f'r{{number}}', request=dict(
-        subtype='can_use_tool', tool_name=tool, input=given))
+    asks(f'r{{number}}', tool, given)
 while True:
     heard('control_response')
 """

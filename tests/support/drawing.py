@@ -49,8 +49,7 @@ _AGENT = """
 while True:
     echo(heard())
     delta('All 212 tests pass, and the changelog is right.')
-    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
-        tool_name='Bash', input=dict(command='npm version 2.1.0 && npm publish')))
+    asks('r', 'Bash', dict(command='npm version 2.1.0 && npm publish'))
     heard('control_response')
     result('Published.')
 """

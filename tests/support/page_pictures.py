@@ -41,7 +41,7 @@ if sys.stdin.isatty():
         hooks = json.load(file)['hooks']
     def hook(name, **about):
         (one,) = hooks[name][0]['hooks']
-        told = json.dumps(dict(hook_event_name=name, **about))
+        told = json.dumps(dict(hook_event_name=name, cwd=os.getcwd(), **about))
         subprocess.run(one['command'], shell=True, input=told, text=True)
     tty.setraw(0)
     hook('SessionStart', source='startup')
@@ -76,8 +76,7 @@ while True:
         result(ANSWER)
         continue
     delta('The mail calls `total()` now, and all 31 tests pass.')
-    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
-        tool_name='Bash', input=dict(command='git push origin discount')))
+    asks('r', 'Bash', dict(command='git push origin discount'))
     heard('control_response')
     result('Pushed.')
 """

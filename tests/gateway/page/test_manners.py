@@ -182,8 +182,7 @@ _ASKING = """
 while True:
     echo(heard())
     delta(TEXT)
-    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
-        tool_name='Bash', input=dict(command='npm version 2.1.0 && npm publish')))
+    asks('r', 'Bash', dict(command='npm version 2.1.0 && npm publish'))
     heard('control_response')
     result('Published.')
 """
