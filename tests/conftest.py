@@ -1,6 +1,5 @@
 """Fixtures of all tests: private directories, real servers, real workers."""
 
-import asyncio
 import contextlib
 import gc
 import os
@@ -18,11 +17,8 @@ from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from remoteclaw.config.home import Home
-from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.host.process import is_alive
-from remoteclaw.tty.renewal import end_program
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
@@ -188,20 +184,8 @@ async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[St
 @pytest.fixture
 async def swept(stack: Stack) -> AsyncIterator[Stack]:
     """A stack whose sweeper releases the sessions of dead owners at once."""
-
-    async def sweep() -> None:
-        while True:
-            with contextlib.suppress(RedisUnavailable):  # a busy machine is slow to answer
-                await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
-                await stack.fleet.sweeper.sweep()
-            await asyncio.sleep(0.05)
-
-    sweeping = asyncio.create_task(sweep())
-    yield stack
-    sweeping.cancel()
-    await asyncio.wait((sweeping,))
-    for held in await stack.fleet.terminals.held(stack.home.host_id):
-        await end_program(held, interrupt=False)
+    async with stack.swept():
+        yield stack
 
 
 @pytest.fixture

@@ -116,6 +116,7 @@ def lines_of_terminal(
 
     def line_of(item: TranscriptItem) -> dict[str, Any]:
         line: dict[str, Any] = {"at": item.at_ms, "turn": turn, "role": item.kind}
+        line["is_terminal"] = True
         match item.kind:
             case "user":
                 line |= {"from": by, "id": item.id, "text": _shortened(item.text, max_chars)}

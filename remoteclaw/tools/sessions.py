@@ -102,6 +102,8 @@ class HistoryItem(Result):
     """How long a tool ran."""
     steps: tuple[HistoryStep, ...] | None = None
     """The steps of a plan."""
+    is_terminal: bool | None = None
+    """Whether the item is of the session's terminal, and so not of its chat."""
 
 
 class HistoryResult(Result):

@@ -22,7 +22,9 @@ from remoteclaw.fleet.inbound import Accepted, encode_entry, entry_args, entry_k
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.host.process import is_alive
 from remoteclaw.messages import ChannelMessage, ChatPlace, Deliver, Origin, SessionKey
+from remoteclaw.tty.renewal import end_program
 from remoteclaw.up.embedded import ServerProgram, find_server
 from remoteclaw.up.supervisor import worker_command
 from tests.support.command import RQ, Process, start_program
@@ -179,6 +181,24 @@ class Stack:
 
         await eventually(is_ready)
         return worker
+
+    @contextlib.asynccontextmanager
+    async def swept(self) -> AsyncIterator[None]:
+        """Run a sweeper that releases the sessions of dead owners at once; end terminals later."""
+
+        async def sweep() -> None:
+            while True:
+                with contextlib.suppress(RedisUnavailable):  # a busy machine is slow to answer
+                    await self.fleet.sweeper.release_dead(self.home.host_id, is_alive)
+                    await self.fleet.sweeper.sweep()
+                await asyncio.sleep(0.05)
+
+        sweeping = asyncio.create_task(sweep())
+        yield
+        sweeping.cancel()
+        await asyncio.wait((sweeping,))
+        for held in await self.fleet.terminals.held(self.home.host_id):
+            await end_program(held, interrupt=False)
 
     async def start_stranger(self) -> Process:
         """Start a worker on our queue like an operator who knows only RQ."""

@@ -31,7 +31,10 @@ MAX_ITEM_CHARS = 8100
 #: The same for the output of a tool, in histories for agents, which the model has to read.
 MAX_AGENT_TOOL_CHARS = 300
 #: The recorded fields that only operators receive.
-OPERATOR_FIELDS = ("turn", "id", "argument", "input", "is_error", "since_ms", "seconds", "steps")
+OPERATOR_FIELDS = (
+    *("turn", "id", "argument", "input", "is_error", "since_ms", "seconds", "steps"),
+    "is_terminal",
+)
 TOOL = "sessions_send"
 NO_ANSWER_YET = (
     "There is no answer yet: sessions_history has it later. The same message again sends nothing."

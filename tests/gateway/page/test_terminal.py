@@ -2,6 +2,7 @@
 
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser, Locator, Page, expect
@@ -9,10 +10,12 @@ from playwright.async_api import Browser, Locator, Page, expect
 from remoteclaw.errors import CallRefused
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Scope
-from tests.support.browser import PHONE, faults_of, logged_in
-from tests.support.doors import Door
+from tests.support.agents import AgentCli
+from tests.support.browser import PHONE, faults_of, logged_in, write
+from tests.support.doors import Door, gateway_process
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
+from tests.support.terminals import used_before
 from tests.support.waiting import eventually
 
 #: The session of the person's first conversation, encoded for a URL.
@@ -387,3 +390,38 @@ async def test_a_phone_types_with_a_key_bar_and_keeps_a_refused_message(
         await expect(page.locator(".tty-past .tty-row").last).to_have_text("row 9")
         faults = [fault async for fault in faults_of(page)]
     assert not faults, "\n".join(faults)
+
+
+async def test_a_chat_has_what_was_said_in_its_terminal(
+    browser: Browser, stack: Stack, directory: Path, claude: AgentCli
+) -> None:
+    """After the terminal has ended, after a reload, and between the chat's own messages."""
+    (workspace := directory / "workspace").mkdir()
+    env = used_before(claude, directory / "home", workspace)
+    stack.configure(claude.config(workspace=str(workspace), env=env))
+    await stack.start_worker()
+    async with (
+        stack.swept(),
+        gateway_process(stack) as (door, _),
+        logged_in(browser, stack, door) as page,
+    ):
+        said = page.locator(".message .text")
+        await write(page, "remember plum")
+        await expect(said).to_have_count(2)
+        await terminal_shown(page)
+        await button(page, "Open terminal").click()
+        await expect(page.locator(".tty-state")).to_have_text("Live · waits for you to write")
+        await page.get_by_label("Message to the program").fill("remember pear")
+        await page.locator(".terminal").get_by_role("button", name="Send").click()
+        await expect(rows(page).filter(has_text="ECHO remember pear")).to_be_visible()
+        await button(page, "End").click()
+        await button(page, "End it, whatever it does").click()
+        await page.get_by_role("button", name="Terminal", exact=True).click()
+        await expect(said).to_have_count(4)
+        await write(page, "remember fig")
+        await expect(said).to_have_count(6)
+        shown = await said.all_text_contents()
+        assert [text.split()[-1].strip(".") for text in shown[::2]] == ["plum", "pear", "fig"]
+        await page.reload()
+        await expect(said).to_have_text(shown)
+        await expect(page.locator(".message.own .who")).to_have_text(["You", "ada", "You"])

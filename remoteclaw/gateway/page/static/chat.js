@@ -7,9 +7,11 @@ import { conversationFrame } from "./conversation.js";
 import { el, fill, liveRegion, newId, rendered, stamp } from "./dom.js";
 import { setOwn } from "./session_keys.js";
 import { reactionBar } from "./reactions.js";
-import { fileLink, messageText, usageLine } from "./messages.js";
+import { fileLink, item, keyed, messageText, usageLine } from "./messages.js";
 import { terminalToggle } from "./terminal_toggle.js";
 
+/** How many items of the record are loaded at once. */
+const RECORD_PAGE = 200;
 /** The key in the session storage of the person who uses this tab. */
 const PERSON = "remoteclaw.person";
 
@@ -30,11 +32,13 @@ export function chatView(link, asks, conversation = null) {
   const cards = new Map();  // the message that shows a request, by the request's id
   const reactions = new Map();  // the reactions to each message, also one not shown yet, by their author
   const closed = new Set();  // the requests that are answered
+  const ofTerminals = new Set();  // the names of the messages of the session's terminals that are shown
   let pending = null;  // the events that arrive while the chat is being opened
   let liveEvent = null;  // the last `session.live` that arrived in that time
   let chat = null;  // the result of `web.open`
   let last = null;  // the id of the last known event
   let first = null;  // the id of the first shown event
+  let hasEarlier = false;  // whether the chat has events before that one
   let isCurrent = false;  // whether events are happening now, instead of being loaded
   let terminal = null;
   let answered = null;  // the turn of the last answer
@@ -73,7 +77,7 @@ export function chatView(link, asks, conversation = null) {
     if (chat.state !== "idle" && liveEvent?.sessionKey === chat.sessionKey) frame.showLive(liveEvent, chat.agent);
     liveEvent = null;
     resolveOpened();
-    refreshTools(chat.state === "idle" ? null : "", 200);
+    refreshRecorded(chat.state === "idle" ? null : "", { isWhole: true });
     if (isFirst) writing.focus();
     writing.flush();
   }
@@ -81,10 +85,10 @@ export function chatView(link, asks, conversation = null) {
   /** Remove all messages: the events that follow are the newest ones. */
   function reset() {
     frame.clear();
-    for (const each of [elements, bars, cards, reactions, closed]) each.clear();
+    for (const each of [elements, bars, cards, reactions, closed, ofTerminals]) each.clear();
     first = last = null;
     isCurrent = false;
-    frame.offerEarlier(chat.hasEarlier ? loadEarlier : null);
+    offerEarlier(chat.hasEarlier);
   }
 
   async function loadEarlier() {
@@ -94,8 +98,13 @@ export function chatView(link, asks, conversation = null) {
     frame.insertAbove(() => found.events.forEach(show));
     isCurrent = wasCurrent;
     first = found.events[0]?.id ?? first;
-    frame.offerEarlier(found.hasEarlier ? loadEarlier : null);
-    await refreshTools("", 200);
+    offerEarlier(found.hasEarlier);
+    await refreshRecorded("", { isWhole: true });
+  }
+
+  function offerEarlier(isThere) {
+    hasEarlier = isThere;
+    frame.offerEarlier(hasEarlier ? loadEarlier : null);
   }
 
   function onEvent({ event, payload }) {
@@ -105,18 +114,35 @@ export function chatView(link, asks, conversation = null) {
     if (event === "session.live") return frame.showLive(payload, chat.agent);
     if (event === "session.outcome") {
       frame.endTurn(payload.turn, Boolean(payload.reply) && payload.turn !== answered);
-      refreshTools(payload.turn ?? "", 60);
+      refreshRecorded(payload.turn ?? "");
     }
   }
 
-  /** Show recorded tool calls, and none as running of the turn `endedTurn`; null stands for all turns. */
-  async function refreshTools(endedTurn, limit = 200) {
-    const history = await link.call("chat.history", { sessionKey: chat.sessionKey, limit }).catch(() => null);
-    const since = Number((first ?? "0").split("-")[0]);
+  /**
+   * Show what the record has besides the chat: tool calls, and the messages of terminals. Show no
+   * tools of the turn `endedTurn` as running; null stands for all turns. The newest items are
+   * enough, except for a part of the chat that was not shown before: then it `isWhole`.
+   */
+  async function refreshRecorded(endedTurn, { isWhole = false } = {}) {
+    const since = hasEarlier ? Number(first.split("-")[0]) : 0;
+    let items = [], before = null;
+    do {
+      const page = await link.call("chat.history", { sessionKey: chat.sessionKey, limit: RECORD_PAGE, ...(before && { before }) }).catch(() => null);
+      items = [...page?.items ?? [], ...items];
+      before = page?.before;
+    } while (isWhole && before > since);
+    items = items.filter((each) => (each.sinceMs ?? each.at) >= since);
     frame.keepAtEnd(() => {
-      if (history) frame.activity.showRecorded(history.items.filter((item) => (item.sinceMs ?? item.at) >= since));
+      frame.activity.showRecorded(items);
+      for (const [name, recorded] of keyed(items)) if (recorded.isTerminal) showOfTerminal(name, recorded);
       frame.activity.end(endedTurn);
     });
+  }
+
+  function showOfTerminal(name, recorded) {
+    if (recorded.role === "tool" || ofTerminals.has(name)) return;
+    ofTerminals.add(name);
+    frame.insert(item(recorded, chat.agent), recorded.at);
   }
 
   function onChatEvent(event) {

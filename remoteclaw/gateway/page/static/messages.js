@@ -22,8 +22,19 @@ export function item(recorded, agent) {
   return el("li", { class: { agent: "message agent", error: "message error", notice: "message notice" }[recorded.role] ?? "message own" },
     el("div", { class: "by" },
       el("h2", { class: "who", text: (recorded.role === "agent" ? agent : SPEAKERS[recorded.role]) ?? recorded.from ?? recorded.role }),
+      recorded.isTerminal ? el("span", { class: "origin", text: "terminal" }) : null,
       stamp(recorded.at)),
     messageText(recorded));
+}
+
+/** Yield each item of a record with a unique name, also for items of the same time. */
+export function* keyed(items) {
+  const counts = {};
+  for (const recorded of items) {
+    const name = `${recorded.role} ${recorded.at}`;
+    counts[name] = (counts[name] ?? 0) + 1;
+    yield [`${name} ${counts[name]}`, recorded];
+  }
 }
 
 /** Return a line with the duration, tokens and cost of a turn; null if none is known. */

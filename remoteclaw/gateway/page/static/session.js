@@ -4,7 +4,7 @@ import { aboutSession } from "./about.js";
 import { askList } from "./asks.js";
 import { conversationFrame } from "./conversation.js";
 import { ago } from "./dom.js";
-import { item } from "./messages.js";
+import { item, keyed } from "./messages.js";
 import { sessionComposer } from "./session_composer.js";
 import { terminalToggle } from "./terminal_toggle.js";
 
@@ -104,14 +104,4 @@ export function sessionView(link, sessionKey, asks) {
   }
 
   return { element: frame.element, onConnected, onEvent, close };
-}
-
-/** Yield each item of a record with a unique name, also for items of the same time. */
-function* keyed(items) {
-  const counts = {};
-  for (const recorded of items) {
-    const name = `${recorded.role} ${recorded.at}`;
-    counts[name] = (counts[name] ?? 0) + 1;
-    yield [`${name} ${counts[name]}`, recorded];
-  }
 }
