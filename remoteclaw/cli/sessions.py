@@ -177,7 +177,7 @@ def pause_of(view: "SessionView") -> str:
     """Return the suffix of a postponed session, with the end and the reason; else an empty text."""
     if view.postponed_until_ms is None:
         return ""
-    return f", waits until {format_time(view.postponed_until_ms)} ({view.postponed})"
+    return f", waits until {format_time(view.postponed_until_ms)} ({view.postponed_for})"
 
 
 def _worker(label: str | None) -> str | None:
@@ -235,6 +235,14 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
     if (name is None) != remove:
         raise click.UsageError("Say either the label's NAME or --remove.")
     call_method("sessions.label", sessionKey=session, label=name)
+
+
+@sessions.command("retry")
+@session_argument
+def retry_session(session: str) -> None:
+    """Ask the agent of a postponed session again now."""
+    retried = call_method("sessions.retry", sessionKey=session).retried
+    echo("The agent is asked again." if retried else "The session is not postponed.")
 
 
 @sessions.command("queue")

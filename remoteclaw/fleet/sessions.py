@@ -339,6 +339,15 @@ class Sessions:
             await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
         return int(count)
 
+    async def retry(self, sid: str) -> bool:
+        """Have a postponed session ask its agent again now; return whether it was postponed."""
+        key, queue = await self._scripts.run(
+            "wake", keys={"state": keys.state(sid)}, args={"sid": sid}
+        )
+        if queue:
+            await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
+        return bool(key)
+
     async def stop_own(self, session: SessionKey, sender: str, *, call: str) -> int | None:
         """Stop what a shared session does for one of its people before it works for others.
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, cast
 import orjson
 
 from remoteclaw.config.model import Config, QueueOverride
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
@@ -18,6 +19,12 @@ MODEL = "model"
 PROJECT = "project"
 #: The field that exists while the session's chat shows only the answers of turns.
 IS_QUIET = "is_quiet"
+#: Why a session is postponed, as people read it, by the category of the error.
+_POSTPONED_FOR = {
+    ErrorCategory.USAGE_LIMIT: "the plan's limit",
+    ErrorCategory.RETRYABLE: "model busy",
+    ErrorCategory.UNREACHABLE: "model not reachable",
+}
 #: The state of an idle session is kept for this long, in milliseconds: longer than the CLI's
 #: session id.
 STATE_MS = 8 * 24 * 3600 * 1000
@@ -104,6 +111,14 @@ class SessionState:
     """The id of the entry as which `task_entry` was retried after it was a dead letter."""
     told_entry: str | None
     """The id of the last message to the task while its result was pending."""
+
+    @property
+    def postponed_for(self) -> str | None:
+        """Why the session is postponed, as people read it; None if it isn't."""
+        if self.postponed is None:
+            return None
+        words = self.postponed.replace("_", " ")
+        return _POSTPONED_FOR.get(cast(ErrorCategory, self.postponed), words)
 
     @property
     def name(self) -> str:

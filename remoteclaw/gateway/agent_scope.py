@@ -30,6 +30,7 @@ _SESSION_PARAMETERS = {
     "sessions.label": "session_key",
     "sessions.send": "session_key",
     "sessions.status": "session_key",
+    "sessions.retry": "session_key",
     "sessions.stop": "session_key",
     "sessions.subscribe": "session_key",
     "sessions.tree": "session_key",

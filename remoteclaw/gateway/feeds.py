@@ -18,14 +18,16 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.request import Request
+from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.subscriptions import Listener, Subscriptions
 from remoteclaw.gateway.asks import ask_of
 from remoteclaw.gateway.task_tree import tree_of
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import TaskStatus
+from remoteclaw.tools.sessions import PauseFacts
 
 #: The events of a session.
-EVENTS = ("session.live", "session.ask", "session.outcome", "session.work")
+EVENTS = ("session.live", "session.ask", "session.postponed", "session.outcome", "session.work")
 #: When announcements may have been missed, the outcomes of this many newest entries are read.
 MAX_MISSED_ENTRIES = 32
 #: This many entries are remembered as sent: more than `MAX_MISSED_ENTRIES`.
@@ -238,16 +240,25 @@ class _SessionFeed:
                 self._sent_outcomes[outcome.entry_id] = None
             else:
                 self._send_outcome(outcome)
+        if view:
+            self._send_pause(view)
 
     async def _try_missed_outcomes(self) -> None:
         with _errors_logged(f"session {self._sid[:8]}"):
             await self.send_missed_outcomes()
 
     async def _send_outcome_of(self, entry_id: str) -> None:
-        """Read an entry's outcome and send it."""
+        """Read an entry's outcome and send it, or the pause of a postponed session."""
         with _errors_logged(f"session {self._sid[:8]}"):
-            if outcome := await self._fleet.outcomes.read(self._sid, entry_id):
+            outcome = await self._fleet.outcomes.read(self._sid, entry_id)
+            if outcome:
                 self._send_outcome(outcome)
+            if outcome and outcome.pause and (view := await self._fleet.sessions.view(self._sid)):
+                self._send_pause(view)
+
+    def _send_pause(self, view: SessionView) -> None:
+        if view.postponed_until_ms:
+            self._send("session.postponed", PauseFacts.of(view).to_json())
 
     def _send_outcome(self, outcome: Outcome) -> None:
         """Send a final outcome, unless it was sent before."""

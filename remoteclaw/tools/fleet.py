@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result
+from remoteclaw.tools.sessions import PauseFacts
 
 
 class LaneLoad(Result):
@@ -32,7 +33,7 @@ class Worker(Result):
     """Since when that session has been busy."""
 
 
-class SessionAtWork(Result):
+class SessionAtWork(PauseFacts):
     key: str
     agent: str
     label: str | None = None
@@ -45,10 +46,6 @@ class SessionAtWork(Result):
     """How many messages have no answer yet, including those of the running turn."""
     since_ms: int | None = None
     """Since when the session runs, or its oldest message waits."""
-    postponed: str | None = None
-    """Why the session waits although a worker may be free, as the category of an error."""
-    postponed_until_ms: int | None = None
-    """Until when the session waits."""
 
 
 class WarmAgentInfo(Result):

@@ -75,6 +75,11 @@ class Stopped(Result):
     """How many messages will not be answered."""
 
 
+class Retried(Result):
+    retried: bool
+    """Whether the session was postponed."""
+
+
 class ResetParams(Params):
     session_key: SessionKeyText
     reason: Literal["new", "reset"] = "reset"
@@ -122,6 +127,14 @@ METHODS = (
         description="Stop the running turn of a session, and drop the messages that wait in it.",
         params=SessionParams,
         result=Stopped,
+        scope="write",
+        effect="session",
+    ),
+    Method(
+        name="sessions.retry",
+        description="Ask the agent of a postponed session again now, before the announced time.",
+        params=SessionParams,
+        result=Retried,
         scope="write",
         effect="session",
     ),

@@ -9,6 +9,7 @@ from remoteclaw.tools.operators import SessionParams
 from remoteclaw.tools.sessions import (
     HistoryResult,
     Label,
+    PauseFacts,
     SessionFacts,
     SessionHistoryParams,
     SessionKeyText,
@@ -41,7 +42,7 @@ class Excerpt(Result):
     """The part of the message around the match."""
 
 
-class FoundSession(SessionFacts):
+class FoundSession(SessionFacts, PauseFacts):
     label: str | None = None
     title: str | None = None
     """The first words of the session's conversation."""
@@ -83,7 +84,7 @@ class QueueSettings(Result):
     """The names of the settings that the session overrides."""
 
 
-class SessionDetails(SessionFacts):
+class SessionDetails(SessionFacts, PauseFacts):
     label: str | None = None
     title: str | None = None
     """The first words of the session's conversation."""
@@ -97,10 +98,6 @@ class SessionDetails(SessionFacts):
     """The keys of the tasks that this session has started."""
     host: str | None = None
     """The host on which the session's agent runs."""
-    postponed: str | None = None
-    """Why the session's messages wait, as the category of an error; absent if they don't."""
-    postponed_until_ms: int | None = None
-    """Until when they wait, in milliseconds since 1970."""
     queue: QueueSettings
     usage: dict[str, Any] | None = None
     """The usage of the session: turns, asides, tokens, milliseconds and US dollars."""

@@ -43,6 +43,18 @@ class SessionFacts(Result):
     """The time of the session's last message, in milliseconds since 1970."""
 
 
+class PauseFacts(Result):
+    """Fields of results about a session whose messages may be postponed."""
+
+    postponed: str | None = None
+    """Why the session's messages wait although a worker may be free, as the category of an error;
+    absent if they don't."""
+    postponed_for: str | None = None
+    """The same, as people read it."""
+    postponed_until_ms: int | None = None
+    """Until when they wait, in milliseconds since 1970."""
+
+
 class SessionSummary(SessionFacts):
     is_self: bool
     """Whether this is the session of the call."""

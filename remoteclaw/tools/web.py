@@ -6,6 +6,7 @@ from pydantic import Field
 
 from remoteclaw.tools.base import Id, Method, NoParams, Params, Result
 from remoteclaw.tools.console import MAX_CHARS, SentFile
+from remoteclaw.tools.sessions import PauseFacts
 
 #: The id of one of a person's conversations on the page.
 Conversation = Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
@@ -19,7 +20,7 @@ class OpenPageParams(Params):
     """The id of the last event that the client has; later events are sent."""
 
 
-class OpenedPage(Result):
+class OpenedPage(PauseFacts):
     session_key: str
     sid: str
     agent: str

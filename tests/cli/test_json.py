@@ -74,6 +74,7 @@ WITHOUT = {
     "service",
     "they do something and print at most its name or one sentence": "stop, open, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
+    "sessions retry, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, "
     "channel add, pairing approve, pairing remove, asks answer, terminals park, "

@@ -31,7 +31,8 @@ ALLOWED = {
     *("agent.wait", "agents.list", "chat.history", "chat.open", "chat.outcome", "chat.send"),
     *("chat.shown", "health", "sessions.archive", "sessions.archived", "sessions.label"),
     *("sessions.list", "sessions.send", "sessions.status", "sessions.stop", "sessions.subscribe"),
-    *("sessions.tree", "sessions.unsubscribe", *(method.name for method in terminals.METHODS)),
+    *("sessions.retry", "sessions.tree", "sessions.unsubscribe"),
+    *(method.name for method in terminals.METHODS),
 }
 #: The parameters that can name a session, a run, an agent or a chat.
 NAMING = {"sessionKey", "session", "sid", "label", "agentId", "agent", "what", "runId"}

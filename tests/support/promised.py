@@ -84,6 +84,7 @@ PROMISED = {
         ),
         "agent.wait": (None, "runId timeout?", "YYYY FFFF"),
         "sessions.stop": (None, "sessionKey", "FYYY FFFF"),
+        "sessions.retry": (None, "sessionKey", "FYYY FFFF"),
         "sessions.reset": (None, "sessionKey reason?", "FFFY FFFF"),
         "sessions.subscribe": (None, "sessionKey", "YYYY FFFF"),
         "sessions.unsubscribe": (None, "sessionKey", "YYYY FFFF"),

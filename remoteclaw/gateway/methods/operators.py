@@ -18,6 +18,7 @@ from remoteclaw.tools.operators import (
     Health,
     ResetParams,
     ResetResult,
+    Retried,
     SessionParams,
     Stopped,
     Subscribed,
@@ -114,6 +115,12 @@ async def stop(call: Call, params: SessionParams) -> Stopped:
     return Stopped(stopped=await call.fleet.sessions.stop(view.sid, call=call.id))
 
 
+async def retry(call: Call, params: SessionParams) -> Retried:
+    """Ask the agent of a postponed session again now."""
+    view = await find_session(call, params.session_key)
+    return Retried(retried=await call.fleet.sessions.retry(view.sid))
+
+
 async def reset(call: Call, params: ResetParams) -> ResetResult:
     """End a session's conversation."""
     session = await call.fleet.sessions.key_of(params.session_key)
@@ -154,6 +161,7 @@ HANDLERS: Mapping[str, Handler] = {
     "agent": agent,
     "agent.wait": wait,
     "sessions.stop": stop,
+    "sessions.retry": retry,
     "sessions.reset": reset,
     "sessions.subscribe": subscribe,
     "sessions.unsubscribe": unsubscribe,

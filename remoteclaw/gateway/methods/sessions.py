@@ -72,6 +72,11 @@ def common_fields(view: SessionView) -> dict[str, Any]:
     }
 
 
+def pause_of(view: SessionView) -> dict[str, Any]:
+    """Return the fields of results about a session whose messages may be postponed."""
+    return dict(contract.PauseFacts.of(view))
+
+
 async def _history(call: Call, params: contract.SessionHistoryParams) -> contract.HistoryResult:
     view = await find_session(call, params.session_key)
     record = await call.fleet.records.of(view.sid)

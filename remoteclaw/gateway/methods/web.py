@@ -15,6 +15,7 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.push_subscriptions import PushSubscription
 from remoteclaw.fleet.web import ChatEvent, chat_name
 from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.methods.sessions import pause_of
 from remoteclaw.gateway.page.chats import CHANNEL, event_payload, read_earlier, session_of
 from remoteclaw.gateway.page.notifier import server_key
 from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
@@ -46,6 +47,7 @@ async def _open(call: Call, params: contract.OpenPageParams) -> contract.OpenedP
         agent=session.agent,
         person=session.user,
         state=view.shown_status if view else "idle",
+        **(pause_of(view) if view else {}),
         is_afresh=opening.is_afresh,
         has_earlier=opening.has_earlier,
     )

@@ -24,7 +24,12 @@ export function chatView(link, asks, conversation = null) {
     draft: `chat ${conversation ?? ""}`,
   });
   const panel = el("div", { class: "panel" });  // filled once the session is known
-  const frame = conversationFrame("Chat", { stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }), panel, below: writing.element });
+  const frame = conversationFrame("Chat", {
+    stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }),
+    retry: () => link.call("sessions.retry", { sessionKey: chat.sessionKey }),
+    panel,
+    below: writing.element,
+  });
   const hint = el("p", { class: "empty", text: "Write to your agent: a question, or a task. Files are attached, dropped here or pasted." });
   frame.messages.after(hint);
   const elements = new Map();  // the element of each message, by its id
@@ -74,6 +79,7 @@ export function chatView(link, asks, conversation = null) {
     });
     isCurrent = true;
     frame.setRunning(chat.state !== "idle");
+    frame.showPause(chat);
     if (chat.state !== "idle" && liveEvent?.sessionKey === chat.sessionKey) frame.showLive(liveEvent, chat.agent);
     liveEvent = null;
     resolveOpened();
@@ -112,6 +118,7 @@ export function chatView(link, asks, conversation = null) {
     if (pending && event === "session.live") liveEvent = payload;
     if (!chat || payload?.sessionKey !== chat.sessionKey) return;
     if (event === "session.live") return frame.showLive(payload, chat.agent);
+    if (event === "session.postponed") return frame.showPause(payload);
     if (event === "session.outcome") {
       frame.endTurn(payload.turn, Boolean(payload.reply) && payload.turn !== answered);
       refreshRecorded(payload.turn ?? "");

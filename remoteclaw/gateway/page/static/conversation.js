@@ -1,7 +1,7 @@
 // The frame of a conversation: its head, its messages, and the live text of the running turn.
 
 import { turnActivity } from "./turn_activity.js";
-import { button, el, fill, problemLine, setMessage } from "./dom.js";
+import { button, el, fill, pauseOf, problemLine, setMessage, whileBusy } from "./dom.js";
 import { liveText } from "./live_text.js";
 
 /** How close to the end or the beginning of the messages counts as being there. */
@@ -9,8 +9,11 @@ const NEAR_PX = 80;
 /** How long the live text of an ended turn stays while its answer has not arrived. */
 const ARRIVES_MS = 3000;
 
-/** Return an empty conversation; `stop()` stops its running turn, if `mayStop()`. */
-export function conversationFrame(name, { stop, mayStop = () => true, panel = null, below = null }) {
+/**
+ * Return an empty conversation. If `mayStop()`, people can stop its running turn, or drop a
+ * postponed one, with `stop()`, and ask the agent of a postponed one again with `retry()`.
+ */
+export function conversationFrame(name, { stop, retry, mayStop = () => true, panel = null, below = null }) {
   const messages = el("ol", { class: "messages", "aria-label": "Messages" });
   const text = liveText(messages);
   const activity = turnActivity(insert);
@@ -22,10 +25,13 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
   const title = el("h1", { text: name });
   const about = el("p", { class: "about" });
   const stopping = button("Stop", stop, { class: "stop", hidden: true });
+  const pause = el("p", { role: "status" });
+  const trying = button("Try now", () => endPause(retry)), dropping = button("Drop", () => endPause(stop), { class: "deny" });
+  const paused = el("div", { class: "paused", hidden: true }, pause, el("div", { class: "choices" }, trying, dropping));
   const problem = problemLine();
   const earlier = button("Earlier messages", showEarlier, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
-    onscroll: () => { isAtEnd = isNearEnd(); if (scroller.scrollTop < NEAR_PX) showEarlier(); } }, earlier, messages, problem);
+    onscroll: () => { isAtEnd = isNearEnd(); if (scroller.scrollTop < NEAR_PX) showEarlier(); } }, earlier, messages, paused, problem);
   const element = el("section", { class: "conversation" },
     el("div", { class: "head" }, title, about, stopping, panel), scroller, below);
 
@@ -109,13 +115,31 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
 
   /** Note that a turn has ended; null for an outcome without a turn. */
   function endTurn(turn, isArriving) {
+    showPause({});
     if (!isOther(turn)) setRunning(false, { isArriving });
+  }
+
+  /** Show until when the turn is postponed, or hide that it was. */
+  function showPause(facts) {
+    const text = pauseOf(facts);
+    keepAtEnd(() => {
+      paused.hidden = !text;
+      if (!text) return;
+      setRunning(false);
+      pause.textContent = `It ${text}.`;
+      trying.hidden = dropping.hidden = !mayStop();
+    });
+  }
+
+  async function endPause(action) {
+    await whileBusy([trying, dropping], () => action().then(() => showPause({}), (error) => showProblem(error.message)));
   }
 
   /** Show the payload of `session.live`; `agent` is the agent's name. */
   function showLive(payload, agent = "agent") {
     keepAtEnd(() => {
       setRunning(true);
+      showPause({});
       live = { ...payload, at: payload.at - Date.now() };
       activity.showLive(payload);
       text.show(payload, agent, payload.at - payload.since_ms);
@@ -131,5 +155,5 @@ export function conversationFrame(name, { stop, mayStop = () => true, panel = nu
     text.tick(nowMs - live.since_ms);
   }
 
-  return { element, messages, title, about, activity, insert, replaceLive, clear, keepAtEnd, insertAbove, offerEarlier, showProblem, setRunning, endTurn, showLive };
+  return { element, messages, title, about, activity, insert, replaceLive, clear, keepAtEnd, insertAbove, offerEarlier, showProblem, setRunning, showPause, endTurn, showLive };
 }

@@ -46,6 +46,11 @@ export function moment(ms) {
   return then.toDateString() === new Date().toDateString() ? clock.format(then) : day.format(then);
 }
 
+/** Return until when and why the messages of a session are postponed, as text; empty if they aren't. */
+export function pauseOf({ postponedUntilMs, postponedFor }) {
+  return postponedUntilMs ? `waits until ${moment(postponedUntilMs)} (${postponedFor})` : "";
+}
+
 /** Return how long ago a time is, as text. */
 export function ago(ms) {
   const minutes = Math.round((ms - Date.now()) / 60000);

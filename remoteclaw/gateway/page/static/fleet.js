@@ -1,7 +1,7 @@
 // The view of the fleet: its problems first, then its workers, sessions, agents and adapters.
 
 import { doctorSection } from "./doctor.js";
-import { count, el, newId, moment, problemLine, setMessage, size } from "./dom.js";
+import { count, el, newId, moment, pauseOf, problemLine, setMessage, size } from "./dom.js";
 import { age, table, updateAges, updatedRows, withCode } from "./tables.js";
 import { nameOf, sessionLink } from "./session_keys.js";
 import { deadLetters } from "./dead_letters.js";
@@ -102,7 +102,7 @@ function processName({ pid, host }) {
 }
 
 function stateOf(session) {
-  if (session.postponedUntilMs) return `waits until ${moment(session.postponedUntilMs)} (${session.postponed.replaceAll("_", " ")})`;
+  if (session.postponedUntilMs) return pauseOf(session);
   if (session.state !== "running") return "waits for a worker";
   return session.waiting ? "works" : "has just answered";
 }

@@ -17,6 +17,7 @@ export function sessionView(link, sessionKey, asks) {
   const about = aboutSession(link, sessionKey);
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
+    retry: () => link.call("sessions.retry", { sessionKey: key }),
     mayStop: () => link.scopes.includes("write"),
     panel: about.element,
     below: [waiting.element, writing.element],
@@ -57,6 +58,7 @@ export function sessionView(link, sessionKey, asks) {
       if (history) showNewest(history);
       frame.activity.end(isWorking ? endedTurn : null);
       frame.setRunning(isWorking);
+      frame.showPause(facts);
     });
   }
 
@@ -94,6 +96,7 @@ export function sessionView(link, sessionKey, asks) {
     if (!key && event === "session.live") liveEvent = payload;
     if (!key || payload?.sessionKey !== key) return;
     if (event === "session.live") frame.showLive(payload, agent);
+    if (event === "session.postponed") frame.showPause(payload);
     if (event === "session.outcome") refresh(payload.turn ?? "", TURN_PAGE).catch(() => {});  // onConnected() refreshes after an outage
   }
 

@@ -2,7 +2,7 @@
 
 import { confirmButtons } from "./actions.js";
 import { archivePanel } from "./archive.js";
-import { count, dollars, duration, el, fill, moment, problemLine, setMessage } from "./dom.js";
+import { count, dollars, duration, el, fill, moment, pauseOf, problemLine, setMessage } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 import { tracePanel } from "./trace.js";
 
@@ -47,7 +47,7 @@ export function sessionPanel(link, sessionKey) {
       fact("Key", el("code", { text: session.key })),
       fact("Agent", [session.agent, session.model, session.project && `project ${session.project}`].filter(Boolean).join(" · ")),
       fact("State", [session.state, session.host && `on ${session.host}`, session.waiting && `${count(session.waiting)} waiting`,
-        session.postponedUntilMs && `waits until ${moment(session.postponedUntilMs)} (${session.postponed})`].filter(Boolean).join(" · ")),
+        pauseOf(session)].filter(Boolean).join(" · ")),
       fact("Last message", moment(session.lastMessageMs)),
       fact("Started by", session.startedBy && sessionLink(session.startedBy, session.startedBy)),
       fact("Has started", session.hasStarted.length ? session.hasStarted.map((key) => el("div", {}, sessionLink(key, key))) : null),

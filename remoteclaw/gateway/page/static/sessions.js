@@ -1,6 +1,6 @@
 // The list of sessions, with search and filters: those that wait for a person first, then by activity.
 
-import { ago, button, count, el, fill, newId, setMessage } from "./dom.js";
+import { ago, button, count, el, fill, newId, pauseOf, setMessage } from "./dom.js";
 import { addressOf, nameOf } from "./session_keys.js";
 
 const EVERY_MS = 5000;
@@ -128,7 +128,7 @@ function sessionRow() {
     const next = JSON.stringify([session, ago(session.lastMessageMs), addressOf(session.key), query]);
     if (next === shown) return;
     shown = next;
-    const state = session.asks ? "asks you" : session.state === "idle" ? "" : STATES[session.state];
+    const state = session.asks ? "asks you" : session.state === "idle" ? "" : pauseOf(session) || STATES[session.state];
     element.className = session.asks ? "asks" : session.state;
     anchor.href = addressOf(session.key);
     title.textContent = session.label ?? session.title ?? nameOf(session.key);
