@@ -36,12 +36,19 @@ def add_channel(name: str, no_input: bool, **options: str | None) -> None:
     If no option names the token, asks for it and stores it in a file in the state directory.
     """
     import asyncio
+    import contextlib
 
-    from remoteclaw.cli.onboarding import Onboarding
+    from remoteclaw.host.hidden_input import hidden_input
 
-    home, config = load()
-    home.create()
-    asyncio.run(Onboarding(home, config, name, options, may_ask=not no_input).run())
+    with contextlib.ExitStack() as hiding:
+        if not (no_input or options["token_file"] or options["token_env"]):
+            hiding.enter_context(hidden_input())  # a token may be pasted before the prompt
+        from remoteclaw.cli.onboarding import Onboarding
+
+        home, config = load()
+        home.create()
+        adding = Onboarding(home, config, name, options, may_ask=not no_input, hiding=hiding)
+        asyncio.run(adding.run())
 
 
 @channel.command("run")

@@ -41,12 +41,15 @@ class Onboarding:
         options: Mapping[str, str | None],
         *,
         may_ask: bool,
+        hiding: contextlib.ExitStack,
     ) -> None:
+        """`hiding` is closed once the token is known: until then the terminal shows no input."""
         self._home = home
         self._config = config
         self._channel = channel
         self._options = options
         self._may_ask = may_ask
+        self._hiding = hiding
         self._account = options.get("account") or "default"
         self._token_file: Path | None = None
         """The file that this run has stored a token in; None if an option names the token."""
@@ -67,7 +70,7 @@ class Onboarding:
                 f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
                 "it there, or name another account with --account."
             )
-        table = self._table(known.sign_up)
+        table = self._table(model, known.sign_up)
         try:
             await self._add(model, table)
         except BaseException:
@@ -90,7 +93,7 @@ class Onboarding:
 
     # -- the token -----------------------------------------------------------------------------
 
-    def _table(self, sign_up: str) -> dict[str, Any]:
+    def _table(self, model: type[TokenConfig], sign_up: str) -> dict[str, Any]:
         """Return the account's settings. Ask for the token if no option names it, and store it."""
         names = ("token_file", "token_env", "api_url", "agent")
         table: dict[str, Any] = {
@@ -101,9 +104,19 @@ class Onboarding:
         if not self._may_ask:
             raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
         echo(sign_up)
-        hide_input = sys.stdin.isatty()  # piped input is not echoed
-        token = click.prompt("Token (it is not shown)", hide_input=hide_input).strip()
-        return {"token_file": str(self._store_token(token)), **table}
+        return {"token_file": str(self._store_token(self._asked_token(model))), **table}
+
+    def _asked_token(self, model: type[TokenConfig]) -> str:
+        """Return the token that the user types or pastes, until it has the form of a token."""
+        while True:
+            token = click.prompt("Token (it is not shown)").strip()
+            echo("")  # the terminal has not shown Enter either
+            if not (problem := model.problem_of(token)):
+                self._hiding.close()
+                return token
+            if not sys.stdin.isatty():
+                raise ConfigError(f"This is not {problem}.")
+            echo(f"This is not {problem}.")
 
     def _store_token(self, token: str) -> Path:
         """Write a token to a file that only this user can read, and return its path."""

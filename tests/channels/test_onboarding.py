@@ -1,6 +1,8 @@
 """`remoteclaw channel add telegram`, and the first messages to the bot."""
 
+import asyncio
 import re
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,8 @@ from remoteclaw.profiles import CHANNELS, Channel
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.stack import Stack
 from tests.support.telegram import Telegram, TelegramBot
-from tests.support.waiting import eventually
+from tests.support.terminal import Terminal
+from tests.support.waiting import HANG_S, eventually
 
 
 @pytest.fixture
@@ -34,6 +37,13 @@ def started(stack: Stack) -> Iterator[Callable[..., Process]]:
 def add(stack: Stack, *arguments: str, typed: str = "") -> str:
     done = run_command("channel", "add", *arguments, env=stack.env(), stdin=typed.encode())
     return done.stdout + done.stderr
+
+
+def hides_input(terminal: Terminal) -> None:
+    """Wait until the terminal shows no input any more."""
+    until = time.monotonic() + HANG_S
+    while terminal.is_sane:
+        assert time.monotonic() < until
 
 
 def configured(stack: Stack) -> Any:
@@ -108,12 +118,44 @@ async def test_channel_add_names_what_is_missing(
 async def test_a_token_that_is_refused_leaves_nothing_behind(
     stack: Stack, telegram: Telegram
 ) -> None:
-    output = add(stack, "telegram", "--api-url", telegram.url, typed="123:wrong\n")
+    wrong = f"123:{'x' * 35}"
+    output = add(stack, "telegram", "--api-url", telegram.url, typed=f"{wrong}\n")
 
     assert "token" in output.splitlines()[-1]
     assert "Traceback" not in output
     assert configured(stack) is None
     assert list((stack.home.path / "tokens").iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["typed", "file"])
+async def test_a_text_without_the_form_of_a_token_is_refused_before_the_platform_is_asked(
+    stack: Stack, where: str
+) -> None:
+    (file := stack.home.path / "token").write_text("@my_bot\n")
+    given = () if where == "typed" else ("--token-file", str(file), "--owner", "7")
+
+    output = add(stack, "telegram", "--api-url", "http://127.0.0.1:1", *given, typed="@my_bot\n")
+
+    last = output.splitlines()[-1]
+    assert "a bot's token: one looks like 123456789:AAHd…, and @BotFather shows it." in last
+    assert configured(stack) is None
+
+
+async def test_a_token_that_is_pasted_before_the_prompt_counts_and_is_not_shown(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    """After a text that is no token, the prompt is repeated."""
+    command = (REMOTECLAW, "channel", "add", "telegram", "--api-url", bot.api_url)
+    with Terminal.running(*command, "--owner", "7", env=stack.env()) as terminal:
+        await asyncio.to_thread(hides_input, terminal)
+        terminal.type(f"@my_bot\r{bot.token}\r")
+        shown = await asyncio.to_thread(terminal.see, "is in")
+        assert terminal.is_sane
+
+    assert "This is not a bot's token" in shown
+    assert bot.token not in shown
+    assert "my_bot" not in shown.replace("@BotFather", "")
+    assert configured(stack)["owners"] == ["7"]
 
 
 async def test_a_missing_library_is_reported_with_the_command_that_installs_it(

@@ -1,6 +1,6 @@
 """The configuration section `[channels.telegram]`."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -13,6 +13,9 @@ API_URL = "https://api.telegram.org"
 
 class TelegramAccount(TokenConfig):
     """A bot."""
+
+    form: ClassVar[str] = r"\d+:[\w-]{30,}"
+    kind: ClassVar[str] = "a bot's token: one looks like 123456789:AAHd…, and @BotFather shows it"
 
     api_url: Annotated[str, BY_PEOPLE] = API_URL
     """The address of the Bot API: Telegram's, or that of your own server."""

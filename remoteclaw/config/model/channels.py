@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -153,6 +153,11 @@ class AccountConfig(Section):
 class TokenConfig(AccountConfig):
     """An account that signs in with a token, which is in exactly one of three places."""
 
+    form: ClassVar[str] = r"[!-~]+"
+    """The regular expression of tokens."""
+    kind: ClassVar[str] = "a token: a token is printable ASCII, without spaces"
+    """What a token is, and how it looks."""
+
     token: Annotated[str | None, SECRET] = None
     """The token itself. Prefer `token_env` or `token_file`, which keep it out of this file."""
     token_env: Annotated[str | None, BY_PEOPLE] = None
@@ -187,11 +192,14 @@ class TokenConfig(AccountConfig):
             token, where = (self.token or "").strip(), "token"
         if not token:
             raise ConfigError(f"There is no token: {where} is empty.")
-        if not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError(
-                f"{where} doesn't contain a token: a token is printable ASCII, without spaces."
-            )
+        if problem := self.problem_of(token):
+            raise ConfigError(f"{where} doesn't contain {problem}.")
         return token
+
+    @classmethod
+    def problem_of(cls, token: str) -> str:
+        """Return what a text is not, because it has another form; empty if it can be a token."""
+        return "" if re.fullmatch(cls.form, token) else cls.kind
 
 
 def accounts_of(channel: ChannelConfig) -> dict[str, AccountConfig]:
