@@ -1,6 +1,7 @@
 """Chunks of a text that is still being written, of a size that the platform accepts.
 
 A chunk ends at the best place before the limit: at a paragraph, a line, a word, else anywhere.
+A heading stays with what follows it.
 A Markdown fence that is open at the end of a chunk is closed there and opened again, with its
 language, in the next chunk.
 The cuts depend on the text alone, not on how the stream divides it.
@@ -19,6 +20,11 @@ LOOKAHEAD = 6
 #: A long delta is processed in pieces of this many characters, so that cutting takes linear time.
 PIECE_CHARS = 16 * 1024
 
+#: A cut moves to before at most this many headings in a row, so that cutting takes linear time.
+MAX_HEADINGS = 3
+
+#: A Markdown heading, or a line in bold, as models write headings, too.
+_HEADING = re.compile(r" {0,3}(#{1,6}[ \t].*|\*\*[^*]+\*\*:?)")
 _FENCE_START = re.compile(r" {0,3}(```|~~~)")
 _FENCE = re.compile(r"^ {0,3}(`{3,11}|~{3,11})(.*)$", re.MULTILINE)
 
@@ -103,7 +109,16 @@ class Chunker:
         position = window.rfind(gap, start)
         while gap == " " and position > 0 and self._would_begin_a_fence(position + 1):
             position = window.rfind(gap, start, position)
+        for _ in range(MAX_HEADINGS):
+            if gap == " " or position < 1 or not self._ends_in_heading(window[:position]):
+                break
+            position = window.rfind(gap, start, position)
         return position
+
+    def _ends_in_heading(self, piece: str) -> bool:
+        """Whether the last line of a piece is a heading, which belongs to what follows."""
+        line = piece.rstrip().rpartition("\n")[2]
+        return bool(_HEADING.fullmatch(line)) and not open_fence(piece, self._fence)
 
     def _would_begin_a_fence(self, position: int) -> bool:
         """Whether a chunk that begins at `position` would begin with a fence by accident."""

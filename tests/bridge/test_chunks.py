@@ -107,8 +107,14 @@ def test_chunks_are_not_tiny(text: str, limit: int) -> None:
         ("a" * 50 + "\n" + "b" * 10 + " " + "c" * 60, "a" * 50),
         ("a" * 50 + " " + "b" * 60, "a" * 50),
         ("a" * 120, "a" * 82),
+        ("a" * 50 + "\n\n## What\n\n" + "b" * 60, "a" * 50),
+        ("a" * 50 + "\n**What**\n" + "b" * 60, "a" * 50),
+        (
+            "```sh\n" + "a" * 50 + "\n# not one\n" + "b" * 60,
+            "```sh\n" + "a" * 50 + "\n# not one\n```",
+        ),
     ],
-    ids=["paragraph", "line", "word", "anywhere"],
+    ids=["paragraph", "line", "word", "anywhere", "heading", "bold line", "comment in code"],
 )
 def test_a_chunk_ends_at_the_best_place(text: str, first: str) -> None:
     assert chunks_of(text, 100)[0] == first

@@ -89,7 +89,7 @@ class _Page:
     entities: list[Entity] = field(default_factory=list)
     length: int = 0
     breaks: list[int] = field(default_factory=list)
-    """The offsets of top-level blocks, at which a message may be split."""
+    """The offsets of top-level blocks, at which a message may be split: not after a heading."""
     is_quoted: bool = False
     """Whether a block quote is being written."""
 
@@ -113,7 +113,7 @@ class _Page:
             if index:
                 self.add("\n" if is_tight else "\n\n")
                 self.add(indent)
-            if not indent:
+            if not indent and not (index and _is_heading(blocks[index - 1])):
                 self.breaks.append(self.length)
             self._block(block, indent)
 
@@ -213,6 +213,16 @@ class _Page:
                 self.entities.remove(entity)
                 start = entity.offset
         self.format("text_link", start, url=url)
+
+
+def _is_heading(block: Block) -> bool:
+    """Whether a block is a heading, or a paragraph in bold, as models write headings, too."""
+    match block:
+        case Heading():
+            return True
+        case Paragraph(spans):
+            return all(span.is_bold for span in spans)
+    return False
 
 
 def _bold(spans: Sequence[Span]) -> list[Span]:

@@ -98,6 +98,14 @@ def test_a_long_answer_is_split_between_blocks_and_code_stays_code() -> None:
     )
 
 
+@pytest.mark.parametrize("heading", ["## What", "**What**"])
+def test_a_heading_is_in_the_message_of_what_follows_it(heading: str) -> None:
+    first, second = write(f"{'a' * 3500}\n\n{heading}\n\n{'b' * 900}")
+
+    assert first.text == "a" * 3500
+    assert second.text == f"What\n\n{'b' * 900}"
+
+
 def test_more_entities_than_a_message_may_have_start_another_message() -> None:
     texts = write(" ".join(f"**{n}** x" for n in range(250)))
 
