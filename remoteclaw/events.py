@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Literal, Self
 
 from remoteclaw.errors import ErrorCategory
@@ -222,7 +223,9 @@ class PermissionEvent:
         """The directory in which it happens, as people read it."""
         if self.intent is None or self.intent.tool != "Bash":
             return self.workspace
-        return UNKNOWN_PLACE if self.intent.cwd is None else self.intent.cwd or self.workspace
+        if self.intent.cwd is None:
+            return UNKNOWN_PLACE
+        return str(PurePath(self.workspace, self.intent.cwd))  # the CLI may tell a relative one
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,11 @@ class CliTurn(ABC, Generic[_M]):
         """Yield events until the turn has ended, with exactly one `DoneEvent`, last."""
         while True:
             try:
-                async with asyncio.timeout(self._model_wait.remaining_s):
+                async with asyncio.timeout(self._patience_s):
                     message = await messages.read()
             except TimeoutError:
-                self._stop_failure = self._model_wait.expire()
-                await self.interrupt()
+                for event in await self._lose_patience():
+                    yield event
                 continue
             except UnreadableLine:
                 why = f"{self.name} printed a line that can't be read, or was too long"
@@ -116,6 +116,17 @@ class CliTurn(ABC, Generic[_M]):
             for event in events
             if event not in late
         ]
+
+    @property
+    def _patience_s(self) -> float | None:
+        """The longest wait for the next message, in seconds; None for any time."""
+        return self._model_wait.remaining_s
+
+    async def _lose_patience(self) -> list[AgentEvent]:
+        """Return the events when no message has come in `_patience_s`."""
+        self._stop_failure = self._model_wait.expire()
+        await self.interrupt()
+        return []
 
     async def _wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> list[AgentEvent]:
         """Continue or stop a turn whose failed request the CLI retries in `wait_s` seconds.

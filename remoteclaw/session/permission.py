@@ -382,7 +382,8 @@ def _digest(*parts: Any) -> str:
 def _place_of(event: PermissionEvent) -> tuple[str, ...]:
     """Return where an action happens; never the same for two commands in unknown directories."""
     is_unknown = event.intent is not None and event.intent.cwd is None
-    return (event.place, event.id) if is_unknown else (event.place,)
+    # The agent's own ids begin anew with each of its processes.
+    return (event.place, new_id()) if is_unknown else (event.place,)
 
 
 def rule_of(event: PermissionEvent) -> str:

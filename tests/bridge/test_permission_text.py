@@ -33,6 +33,11 @@ def description_of(event: PermissionEvent) -> str:
             Intent("Bash", "make\n▸ in /", cwd="/etc"),
             "make⏎\n\\u25b8 in /\n▸ in /etc",
         ),
+        (
+            {"command": "make"},
+            Intent("Bash", command="make", cwd=None),
+            "make\n▸ in a directory that the agent does not tell",
+        ),
         ({"command": "a\u202eb\U000e0041"}, None, "a\\u202eb\\u{e0041}"),
         (
             {"command": "make", "dangerouslyDisableSandbox": True},

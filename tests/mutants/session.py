@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer for the conversation that holds in an unknown directory",
-        before="return (event.place, event.id) if is_unknown else (event.place,)",
+        before="return (event.place, new_id()) if is_unknown else (event.place,)",
         after="return (event.place,)",
         test="test_a_command_in_an_unknown_directory_is_never_the_same",
     ),

@@ -11,9 +11,10 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
-from remoteclaw.events import CompactionEvent
+from remoteclaw.events import CompactionEvent, Intent, PermissionEvent
 from remoteclaw.messages import McpServerConfig
-from remoteclaw.protocols import AgentSpec, prompt_file
+from remoteclaw.protocols import AgentSpec, BridgeCallbacks, Decision, prompt_file
+from remoteclaw.runtimes.acp import turn
 from remoteclaw.runtimes.opencode.config import ASIDE
 from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 from tests.support.bridges import acp_script, agent_bridge
@@ -386,3 +387,38 @@ async def test_a_summary_that_fails_behind_the_answer_leaves_the_turn_done(
 
     assert result.error_category is None
     assert texts_of(result) == ["the answer"]
+
+
+@pytest.mark.parametrize(("updates", "cwd"), [(True, "sub"), (False, None)])
+async def test_a_command_is_decided_once_its_directory_is_known(
+    home: Home, directory: Path, updates: bool, cwd: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opencode asks before it reports the arguments, of which the request has only the command."""
+    monkeypatch.setattr(turn, "ARGUMENTS_S", HANG_S if updates else 0.1)
+    body = f"""
+prompt = begin()
+options = [dict(optionId=kind, kind=kind, name=kind) for kind in ("allow_once", "reject_once")]
+update("tool_call", toolCallId="1", title="bash", status="pending", rawInput=dict(cwd="/work"))
+for number, kind, more in ((8, "other", dict(directories=["/etc"])), (9, "execute", dict())):
+    say(jsonrpc="2.0", id=number, method="session/request_permission", params=dict(
+        sessionId="s", options=options, toolCall=dict(
+            toolCallId="1", title="make", kind=kind, rawInput=dict(command="make", **more))))
+    if {updates} and number == 8:
+        update("tool_call_update", toolCallId="1", title="make", status="in_progress",
+            rawInput=dict(command="make", workdir="sub"))
+    asked()
+answer(prompt, stopReason="end_turn")
+"""
+    intents: list[Intent | None] = []
+
+    async def allow(event: PermissionEvent) -> Decision:
+        assert event.input["command"] == "make"
+        intents.append(event.intent)
+        return Decision("allow")
+
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command, permissions="ask") as (bridge, *_):
+        async with asyncio.timeout(HANG_S):
+            await bridge.handle(message("go"), BridgeCallbacks(on_permission=allow))
+
+    assert intents == [Intent("Bash", command="make", cwd=cwd)] * 2

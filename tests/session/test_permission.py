@@ -22,5 +22,5 @@ def test_a_command_is_the_same_in_the_same_directory_alone() -> None:
 
 
 def test_a_command_in_an_unknown_directory_is_never_the_same() -> None:
-    assert rule_of(command("1", None)) != rule_of(command("2", None))
+    assert rule_of(command("1", None)) != rule_of(command("1", None))
     assert "does not tell" in command("1", None).place

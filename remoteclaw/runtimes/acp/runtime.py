@@ -73,6 +73,13 @@ class AcpRuntime(BaseRuntime):
         """Return the configured MCP server of a tool; None if it can't be determined reliably."""
         return None
 
+    def has_arguments(self, call: Mapping[str, Any]) -> bool:
+        """Whether all is known of a call that `intent_of` needs besides the request.
+
+        Else a request waits for an update of its call.
+        """
+        return True
+
     def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
         """Return the action of a request's `toolCall`; None if it can't be determined reliably.
 

@@ -39,6 +39,9 @@ _KINDS = {"allow": "allow_once", "deny": "reject_once"}
 #: The HTTP statuses of failures that opencode describes only by a name. `APIError` is any status,
 #: but the text tells the others.
 _STATUSES = {"ContextOverflowError": 413, "APIError": 400}
+#: The longest wait for the arguments of a call that an agent asks about before it reports them, in
+#: seconds. They come within a millisecond. Without them, a person is asked.
+ARGUMENTS_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,8 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The known fields of each tool call, by its id."""
         self._reported_calls: set[str] = set()
         """The ids of the tool calls that were reported."""
+        self._early_requests: list[RpcMessage] = []
+        """Requests for a permission that have come before the arguments of their calls."""
         self._is_cancelled = False
         self._logged_message = ""
         """The id of the latest message that began, according to the agent's log."""
@@ -255,17 +260,51 @@ class AcpTurn(CliTurn[RpcMessage]):
         if message.method != "session/request_permission" or not is_ours:
             await deny(self._peer, message)
             return []
-        permission_id = str(message.id)
-        self._open_requests[permission_id] = message
+        self._open_requests[str(message.id)] = message
+        if not self._runtime.has_arguments(self._call_of(message)):
+            self._early_requests.append(message)
+            return []
+        return self._report_request(message)
+
+    def _call_of(self, message: RpcMessage) -> dict[str, Any]:
+        """Return what was known of a request's call before the request."""
         call = mapping(message.params.get("toolCall"))
-        before = dict(self._tools.get(text(call.get("toolCallId")), {}))
-        known = self._merge_call(call)
+        return dict(self._tools.get(text(call.get("toolCallId")), {}))
+
+    def _report_early_requests(self, *, is_late: bool = False) -> list[AgentEvent]:
+        """Report the early requests whose arguments are known; all of them if it `is_late`."""
+        waiting, self._early_requests = self._early_requests, []
+        events: list[AgentEvent] = []
+        for message in waiting:
+            if str(message.id) not in self._open_requests:
+                continue  # the turn was interrupted
+            if is_late or self._runtime.has_arguments(self._call_of(message)):
+                events += self._report_request(message)
+            else:
+                self._early_requests.append(message)
+        return events
+
+    @property
+    def _patience_s(self) -> float | None:
+        return ARGUMENTS_S if self._early_requests else super()._patience_s
+
+    async def _lose_patience(self) -> list[AgentEvent]:
+        if self._early_requests:
+            return self._report_early_requests(is_late=True)
+        return await super()._lose_patience()
+
+    def _report_request(self, message: RpcMessage) -> list[AgentEvent]:
+        call, before = mapping(message.params.get("toolCall")), self._call_of(message)
+        # A request may repeat only some of the arguments, and another one may follow.
+        arguments = mapping(before.get("rawInput")) or call.get("rawInput")
+        known = self._merge_call({**call, "rawInput": arguments})
+        asked = known | {"rawInput": mapping(call.get("rawInput")) or arguments}
         tool = self._tool_of(message)
         server = self._runtime.server_of(known, self._spec)
         intent = self._runtime.intent_of(call, before)
         return [
             *self._report_call(text(call.get("toolCallId"))),
-            PermissionEvent(permission_id, tool, _input(known), server, intent),
+            PermissionEvent(str(message.id), tool, _input(asked), server, intent),
         ]
 
     def _tool_of(self, message: RpcMessage) -> str:
@@ -368,7 +407,8 @@ class AcpTurn(CliTurn[RpcMessage]):
         self._merge_call(update)
         status = update.get("status")
         if status not in ("completed", "failed"):
-            return self._report_call(call_id) if status == "in_progress" else []
+            events = self._report_call(call_id) if status == "in_progress" else []
+            return [*events, *self._report_early_requests()]
         output = "".join(
             text(mapping(part.get("content")).get("text"))
             for part in mappings(update.get("content"))

@@ -272,10 +272,12 @@ class CodexTurn(CliTurn[RpcMessage]):
         params = message.params
         if any(params.get(name) for name in _EXTRA_FIELDS):
             return None
+        is_start = params.get("kind", "command") == "command"  # else input for a running command
         match message.method:
             case "item/commandExecution/requestApproval":
                 command = command_of(message)
-                return Intent("Bash", command, text(params.get("cwd"))) if command else None
+                cwd = text(params.get("cwd")) or None
+                return Intent("Bash", command, cwd) if command and is_start else None
             case "item/fileChange/requestApproval":
                 changes = self._changes.get(text(params.get("itemId")), [])
                 kinds = (mapping(change.get("kind")) for change in changes)

@@ -61,6 +61,11 @@ _ASIDES = orjson.dumps(
     }
 )
 
+#: Gemini's explanation of a command, with its directory as group 1 unless that is the workspace. An
+#: explanation with other brackets could be about a directory with a bracket in its name.
+_EXPLANATION = re.compile(
+    r"\[(?:current working directory [^\]]+|in ([^\]]+))\](?: \([^\]]*\))?", re.DOTALL
+)
 #: Gemini's pause before its first retry, and its longest pause, in seconds.
 _FIRST_WAIT_S, _MAX_WAIT_S = 5.0, 30.0
 
@@ -186,7 +191,7 @@ class GeminiRuntime(AcpRuntime):
         """
         match text(call.get("toolCallId")).rpartition("__")[0]:
             case "run_shell_command":
-                return Intent("Bash", command=text(call.get("title")))
+                return Intent("Bash", command=text(call.get("title")), cwd=_directory_of(call))
             case "write_file" | "replace":
                 parts = (*mappings(call.get("content")), *mappings(call.get("locations")))
                 paths = filter(None, (text(part.get("path")) for part in parts))
@@ -210,6 +215,14 @@ class GeminiRuntime(AcpRuntime):
             return OWN_SERVER
         fitting = [name for name in spec.server_names if call_id.startswith(f"mcp_{name}_")]
         return fitting[0] if len(fitting) == 1 and not spec.inherit_mcp else None
+
+
+def _directory_of(call: Mapping[str, Any]) -> str | None:
+    """Return the directory of a command; empty for the workspace, None if it is not certain."""
+    parts = mappings(call.get("content"))
+    explanation = "".join(text(mapping(part.get("content")).get("text")) for part in parts)
+    match = _EXPLANATION.fullmatch(explanation)
+    return (match[1] or "") if match else None
 
 
 def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str | None:

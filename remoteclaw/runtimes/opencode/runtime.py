@@ -92,6 +92,10 @@ class OpencodeRuntime(AcpRuntime):
             return totals_of(session, spec.env)
         return None
 
+    def has_arguments(self, call: Mapping[str, Any]) -> bool:
+        """Whether the arguments of a call are known, which a request doesn't repeat."""
+        return call.get("title") != "bash" or "command" in mapping(call.get("rawInput"))
+
     def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
         """Return the action of a built-in tool.
 
@@ -103,7 +107,7 @@ class OpencodeRuntime(AcpRuntime):
         is_outside = kind == "other"
         match name:
             case "bash" if kind == "execute" or is_outside:
-                cwd = "/" if is_outside else text(before_input.get("workdir"))
+                cwd = text(before_input.get("workdir")) if self.has_arguments(before) else None
                 return Intent("Bash", command=text(input_.get("command")), cwd=cwd)
             case "write" | "edit" | "patch" | "apply_patch" if kind == "edit" or is_outside:
                 return Intent("Edit", paths=_paths(call, input_))
