@@ -11,7 +11,13 @@ from remoteclaw.bridge.activity import label_of, shown_of_tools
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out_files
 from remoteclaw.bridge.conduct import TurnSupervisor, remedies_of
 from remoteclaw.bridge.delivery import Listeners
-from remoteclaw.bridge.failures import MAX_REASON_CHARS, missing_server, missing_tools
+from remoteclaw.bridge.failures import (
+    MAX_OPENINGS_CHARS,
+    MAX_REASON_CHARS,
+    missing_server,
+    missing_tools,
+    more_than_allowed,
+)
 from remoteclaw.bridge.outgoing import OutgoingFiles
 from remoteclaw.bridge.permission_text import as_shown
 from remoteclaw.bridge.run import Run
@@ -190,6 +196,10 @@ def _notices_of(run: Run, supervisor: TurnSupervisor) -> list[str]:
         notices.append(FORM.format(who=who, message=question))
     if run.setup.agents.is_new and run.error is None:
         notices += _missing_servers(run)
+    is_first = run.begins_conversation and run.is_local and run.error is None
+    if is_first and (openings := run.setup.runtime.openings(run.spec)):
+        what = run.scrubber.line("; ".join(openings), MAX_OPENINGS_CHARS)
+        notices.append(more_than_allowed(run.turn.session.agent, what))
     return notices
 
 

@@ -9,6 +9,8 @@ from remoteclaw.protocols import AgentSpec, Runtime
 
 #: The maximum length of a CLI's reason for a failure in a reply, in characters.
 MAX_REASON_CHARS = 300
+#: The maximum length of the list of files that allow more, in characters.
+MAX_OPENINGS_CHARS = 600
 #: The end of a limit is not mentioned if it is less than this many seconds away.
 SOON_S = 120
 
@@ -133,6 +135,14 @@ def missing_tools(agent: str, *, why: str, runtime: str) -> str:
         f"({agent} works without RemoteClaw's tools, which {runtime} could not reach{why}: "
         f"`remoteclaw doctor` checks the gateway, and a proxy in {runtime}'s own settings needs "
         "`127.0.0.1` in its `NO_PROXY`.)"
+    )
+
+
+def more_than_allowed(agent: str, openings: str) -> str:
+    """Return the notice about files that allow an agent more than its permissions."""
+    return (
+        f"({agent} does more than its permissions without asking, because RemoteClaw can't outrank "
+        f"{as_code(openings)}.)"
     )
 
 

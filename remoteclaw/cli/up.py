@@ -152,6 +152,7 @@ async def _up(
         agent_problem,
         introduction,
         not_passed,
+        openings_of,
         passing_problem,
         rules_problem,
         tools_problem,
@@ -182,6 +183,8 @@ async def _up(
                 _print_row("problem", f"{name} has no tools: {problem}")
             elif problem := rules_problem(each) or passing_problem(each):
                 _print_row("problem", f"{name}: {problem}")
+            if openings := openings_of(home, name, each):
+                _print_row("careful", f"{name}: {openings}")
         if hint := not_passed(config):
             _print_row("hint", hint)
         if ready.repaired:

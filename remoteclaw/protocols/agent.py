@@ -82,6 +82,11 @@ class AgentSpec:
         return self.branch == "read"
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the agent needs permissions, so that no setting of the user may give them."""
+        return self.permissions != "auto" or self.branch in ("read", "ask")
+
+    @property
     def conduct(self) -> str:
         """The value of `permissions` by which requests are decided, after `only_reads`."""
         is_wide = self.branch == "ask" and self.permissions in ("edits", "auto")
@@ -323,10 +328,13 @@ class Runtime(Protocol):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return those variables of RemoteClaw's environment that the CLI needs."""
 
+    def openings(self, spec: AgentSpec) -> Sequence[str]:
+        """Return what files of the user allow although the agent needs permissions."""
+
     def fitted(self, spec: AgentSpec) -> AgentSpec:
         """Return the spec with what the CLI supports in its workspace now.
 
-        Called before each start.
+        Called before each start. Raises `AgentUnavailable` if the CLI may not be started.
         """
 
     def launch(

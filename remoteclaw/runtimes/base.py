@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import (
@@ -49,8 +50,21 @@ class BaseRuntime(ABC):
         """Return the variables of `inherited` that the CLI needs: by default the common ones."""
         return inherit(inherited)
 
+    def openings(self, spec: AgentSpec) -> list[str]:
+        """Return what the user's files allow although the agent needs permissions: by default none.
+
+        They are parts of a sentence. Whatever RemoteClaw can outrank is not among them.
+        """
+        return []
+
     def fitted(self, spec: AgentSpec) -> AgentSpec:
-        """Return `spec` unchanged."""
+        """Return `spec` unchanged. Raises `AgentUnavailable` if "deny" would not be obeyed."""
+        if spec.permissions == "deny" and (openings := self.openings(spec)):
+            raise AgentUnavailable(
+                f'{self.name} would not obey permissions = "deny": {"; ".join(openings)}. '
+                "No setting of RemoteClaw outranks that: remove it, or choose other permissions.",
+                category=ErrorCategory.NOT_INSTALLED,
+            )
         return spec
 
     @abstractmethod

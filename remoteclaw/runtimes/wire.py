@@ -7,6 +7,7 @@ the access functions return an empty value instead of raising an error.
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -16,6 +17,10 @@ from remoteclaw.protocols import AgentPipes
 #: The format of most CLIs' conversation ids, and of claude's message ids. A value in any other
 #: format is not used as such an id in Redis or on command lines.
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+#: Matches strings, as group 1, and comments, in JSON with comments; and commas before an end.
+_COMMENTS = re.compile(r'("(?:\\.|[^"\\])*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LAST_COMMAS = re.compile(r'("(?:\\.|[^"\\])*+"?)|,(?=\s*[}\]])')
 
 _M = TypeVar("_M")
 
@@ -112,3 +117,15 @@ def count(value: Any) -> int:
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return max(0, int(value))
     return 0
+
+
+def commented_json(content: str) -> dict[str, Any]:
+    """Return the object in JSON with comments and trailing commas. Raises `ValueError`."""
+    return mapping(orjson.loads(_LAST_COMMAS.sub(r"\1", _COMMENTS.sub(r"\1", content))))
+
+
+def toml(value: Any) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{toml(str(k))}={toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()

@@ -16,10 +16,11 @@ import orjson
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
 from remoteclaw.config.permissions import PermissionRule
+from remoteclaw.errors import AgentUnavailable
 from remoteclaw.host.environment import past_proxies
 from remoteclaw.host.process import read_output
 from remoteclaw.host.terminal import one_line
-from remoteclaw.protocols import Capabilities
+from remoteclaw.protocols import AgentSpec, Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini.runtime import trust_problem
 from remoteclaw.runtimes.opencode.config import plugin_problem
@@ -87,9 +88,36 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
     workspace = home.workspace_path(name, settings)
     if settings.workspace is not None and not workspace.is_dir():
         return f"its workspace {workspace} does not exist: create it."
+    if settings.permissions == "deny":
+        try:
+            create_cli_runtime(runtime_name).fitted(_spec(home, name, settings))
+        except AgentUnavailable as error:
+            return str(error)
     if runtime_name == "opencode" and not settings.trust_workspace:
         return plugin_problem(str(workspace), env)
     return None
+
+
+def openings_of(home: Home, name: str, settings: AgentConfig) -> str:
+    """Return what files of the user allow an agent besides its permissions; empty for nothing."""
+    if settings.permissions == "deny":
+        return ""  # it isn't started, and `agent_problem` says why
+    openings = create_cli_runtime(_runtime_name(settings)).openings(_spec(home, name, settings))
+    return f"more than its permissions is allowed: {'; '.join(openings)}" if openings else ""
+
+
+def _spec(home: Home, name: str, settings: AgentConfig) -> AgentSpec:
+    """Return those values of an agent's specification that its permissions depend on."""
+    runtime_name = _runtime_name(settings)
+    program, env = _command(runtime_name, settings)
+    return AgentSpec(
+        runtime=runtime_name,
+        command=(program,),
+        workspace=str(home.workspace_path(name, settings)),
+        env=env,
+        permissions=settings.permissions,
+        trust_workspace=settings.trust_workspace,
+    )
 
 
 def tools_problem(home: Home, name: str, settings: AgentConfig) -> str | None:

@@ -24,6 +24,7 @@ from remoteclaw.up.agents import (
     agent_problem,
     call_tools,
     describe_agent,
+    openings_of,
     rules_problem,
     sign_in_problem_of,
     tools_problem,
@@ -109,7 +110,8 @@ def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
         or rules_problem(settings)
         or sign_in_problem_of(settings)
     )
-    text = problem or describe_agent(home, name, settings)
+    openings = openings_of(home, name, settings)
+    text = problem or "; ".join(filter(None, (describe_agent(home, name, settings), openings)))
     return Finding(f"agent {name}", problem is None, text)
 
 

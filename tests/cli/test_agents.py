@@ -1,5 +1,6 @@
 """The command `agents`."""
 
+import re
 from pathlib import Path
 
 from tests.support.cli import without_stack
@@ -39,6 +40,30 @@ def test_agents_warns_of_an_agent_without_tools(directory: Path) -> None:
         f"remoteclaw: main has no tools: gemini would obey {work / '.gemini'}"
     )
     assert result.stderr.count("\n") == 1
+
+
+def test_agents_and_doctor_name_files_of_the_user_that_allow_more(directory: Path) -> None:
+    program = directory / "codex"
+    program.write_text("#!/bin/sh\necho codex-cli 0.169.0\n")
+    program.chmod(0o755)
+    rules = directory / "own" / "rules" / "default.rules"
+    rules.parent.mkdir(parents=True)
+    rules.write_text('prefix_rule(pattern=["git", "push"])\n')
+
+    def printed(command: str, permissions: str) -> str:
+        (directory / "remoteclaw.toml").write_text(
+            f'[agents.main]\nruntime = "codex"\npermissions = "{permissions}"\n'
+        )
+        env = {"PATH": f"{directory}:/usr/bin:/bin", "CODEX_HOME": str(directory / "own")}
+        result = without_stack(directory, command, **env)
+        return result.stdout + result.stderr
+
+    allows = f"{rules} allows `git push`"
+    more = f"more than its permissions is allowed: {allows}"
+    assert f"remoteclaw: main: {more}.\n" in printed("agents", "ask")
+    assert re.search(rf"ok  agent main .*{re.escape(more)}\n", printed("doctor", "ask"))
+    assert re.search(rf"NO  agent main .*{re.escape(allows)}", printed("doctor", "deny"))
+    assert allows not in printed("agents", "auto")
 
 
 def test_agents_names_the_demo_if_no_cli_is_installed(directory: Path) -> None:

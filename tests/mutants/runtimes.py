@@ -456,7 +456,7 @@ MUTANTS = (
     ),
     Mutant(
         "a codex that believes the annotations of a user's server",
-        before='elif (spec.permissions == "deny" or spec.branch) and APPROVAL not in own:',
+        before='elif spec.permissions == "deny" or spec.branch:',
         after="elif False:",
         test="test_under_deny_no_mcp_tool_is_called[codex-True]",
     ),

@@ -76,6 +76,7 @@ def test_a_terminal_has_the_same_options_as_a_turn(directory: Path) -> None:
 
     of_turn = options_of(turn.argv)
     of_turn["mcp_servers"] |= terminal["mcp_servers"]
+    assert of_turn["features"].pop("view_image") is False
     assert of_turn["mcp_servers"]["own"] == {"enabled": False}
     assert terminal == {**terminal, **of_turn}
     assert terminal["model"] == "gpt"

@@ -161,11 +161,17 @@ def test_closing_the_terminal_ends_up_without_an_error(home: Home) -> None:
         "[agents.main]\nruntime = 'demo'\n"
         "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
         "[agents.fourth]\nruntime = 'gemini'\ncommand = ['/bin/true']\n"
+        "[agents.fifth]\nruntime = 'codex'\ncommand = ['/bin/true']\n"
+        f"env = {{CODEX_HOME = '{home.path}'}}\n"
     )
+    (home.path / "rules").mkdir()
+    (home.path / "rules" / "own.rules").write_text('prefix_rule(pattern=["rm"])')
     (home.path / ".env").touch()
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("›")
         shown = terminal.words()
+        assert "careful fifth: more than its permissions is allowed:" in shown
+        assert "own.rules allows `rm`" in shown
         assert "problem other can't work: claude: 'no-such-claude' is not installed" in shown
         # The path may also be /tmp/.agents, which a sandboxed codex creates for a moment.
         assert re.search(r"problem fourth has no tools: gemini would obey /\S+", shown)

@@ -19,6 +19,7 @@ from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Re
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
 from remoteclaw.runtimes.codex.aside import CodexAside
+from remoteclaw.runtimes.codex.rules import allowing_rules
 from remoteclaw.runtimes.codex.terminal import CodexTerminal
 from remoteclaw.runtimes.codex.thread import (
     INSTRUCTIONS,
@@ -30,7 +31,7 @@ from remoteclaw.runtimes.codex.thread import (
 )
 from remoteclaw.runtimes.codex.turn import CodexTurn, ThreadTokens, deny
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
-from remoteclaw.runtimes.wire import mapping, text
+from remoteclaw.runtimes.wire import mapping, mappings, text
 
 #: The message with a new system prompt for a resumed thread, which keeps its first one.
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
@@ -68,11 +69,17 @@ class CodexRuntime(BaseRuntime):
         markers = ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID")
         return inherit(inherited, prefixes=("CODEX_", "OPENAI_"), without=markers)
 
+    def openings(self, spec: AgentSpec) -> list[str]:
+        """Return what codex' rules allow."""
+        return list(allowing_rules(spec)) if spec.is_limited else []
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
         """Return the command line; the thread is chosen in the handshake."""
         argv = [*spec.command, "app-server", *common_options(spec)]
+        if spec.permissions != "auto":  # it reads elsewhere; a branch keeps its parent's tools
+            argv += ["-c", "features.view_image=false"]
         return Launch(argv=tuple(argv), env=spec.env, cwd=spec.workspace, session_id=session_id)
 
     def process(
@@ -147,6 +154,11 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         await self._peer.notify("initialized")
         self._account = await self._peer.request("account/read", {"refreshToken": False})
         params = thread_of(spec, run_dir)
+        waiting: set[Any] = {first, *spec.mcp_servers}
+        if spec.is_limited:
+            off = await self._hooks_off(spec.workspace, waiting)
+            params["config"] |= off
+            self._aside["config"] |= off
         known_prompt = ""
         if session_id:
             params |= {"threadId": session_id, "excludeTurns": True}
@@ -159,7 +171,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             params[INSTRUCTIONS] = spec.system_prompt
             self._tokens.counted = AgentUsage()
             second = await self._peer.request("thread/start", params)
-        waiting = {first, second, *spec.mcp_servers}
+        waiting.add(second)
         while second in waiting:
             await self._take_at_start(await self._read_at_start(), waiting)
         try:
@@ -173,6 +185,24 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             self._prompt = prompt
         else:
             await self._instruct(spec.system_prompt)
+
+    async def _hooks_off(self, workspace: str, waiting: set[Any]) -> dict[str, Any]:
+        """Return the settings without hooks that answer requests in a person's place.
+
+        Hooks that run before a tool may refuse it, and stay. `waiting` is as in `_take_at_start`.
+        """
+        request = await self._peer.request("hooks/list", {"cwds": [workspace]})
+        message = await self._read_at_start()
+        while message.id != request or message.method:
+            await self._take_at_start(message, waiting)
+            message = await self._read_at_start()
+        found = (
+            hook
+            for listed in mappings(message.result.get("data"))
+            for hook in mappings(listed.get("hooks"))
+            if hook.get("eventName") == "permissionRequest"
+        )
+        return {"hooks.state": {text(hook.get("key")): {"enabled": False} for hook in found}}
 
     async def _take_at_start(self, message: RpcMessage, waiting: set[Any]) -> None:
         """Handle a message of the start. Raises `AgentUnavailable` if the start has failed.

@@ -1,7 +1,6 @@
 """Codex's own program in a terminal: its start, and its state from its output and rollouts."""
 
 import asyncio
-import json
 import re
 import shlex
 import time
@@ -21,6 +20,7 @@ from remoteclaw.runtimes.codex.rollouts import (
 )
 from remoteclaw.runtimes.codex.thread import HEADERS, common_options, server_of
 from remoteclaw.runtimes.terminal import NotedWatch, RecordTranscript, TerminalNotes
+from remoteclaw.runtimes.wire import toml
 
 #: The environment variable that identifies the process; its value is the run directory.
 MARK = "REMOTECLAW_TERMINAL"
@@ -61,18 +61,18 @@ class CodexTerminal:
     ) -> Launch:
         """Return the command line; secrets of MCP servers are in the environment or in files."""
         policy, sandbox = _POLICIES[spec.permissions]
-        options = [f"approval_policy={policy}", f"sandbox_mode={_toml(sandbox)}"]
+        options = [f"approval_policy={policy}", f"sandbox_mode={toml(sandbox)}"]
         if spec.model:
-            options.append(f"model={_toml(spec.model)}")
+            options.append(f"model={toml(spec.model)}")
         if spec.system_prompt and not session_id:  # a resumed thread keeps its instructions
-            options.append(f"developer_instructions={_toml(spec.system_prompt)}")
+            options.append(f"developer_instructions={toml(spec.system_prompt)}")
         env = {**spec.env, MARK: str(run_dir)}
         for number, (name, server) in enumerate(spec.mcp_servers.items()):
             config = server_of(server, run_dir, asks=name not in spec.unasked_servers)
             secrets = _hide_headers(config, number)
             _hide_variables(config, run_dir / f"server-{number}.env")
             env |= secrets
-            options.append(f"mcp_servers.{name}={_toml(config)}")
+            options.append(f"mcp_servers.{name}={toml(config)}")
         # Codex's thread tools could begin threads that no one sees, and write to other sessions'.
         options.append('mcp_servers.codex_tui={command="true",enabled=false}')
         TerminalNotes(run_dir).begin()
@@ -206,10 +206,3 @@ def _hide_variables(config: dict[str, Any], file: Path) -> None:
         write_new(file, "".join(lines).encode("utf-8", "replace"))
         config["args"] = ["-c", _WITH_FILE, str(file), config["command"], *config["args"]]
         config["command"] = "/bin/sh"
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{json.dumps(k)}={_toml(v)}" for k, v in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()

@@ -12,7 +12,7 @@ from typing import Any
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.base import server_environment
-from remoteclaw.runtimes.wire import mapping
+from remoteclaw.runtimes.wire import mapping, toml
 
 #: The longest wait for MCP servers to start, in seconds: ours for all, and codex's for each.
 MCP_START_S = 30
@@ -29,6 +29,8 @@ _POLICIES = {
 #: The setting that decides whether a server's tools need a permission. Without it, codex relies on
 #: the tools' own annotations, such as that a tool only reads.
 APPROVAL = "default_tools_approval_mode"
+#: All settings that decide this, of servers and of single tools.
+_APPROVALS = (APPROVAL, "approval_mode")
 #: The parameter of a new thread for its system prompt.
 INSTRUCTIONS = "developerInstructions"
 #: The prefix of the variables with headers for MCP servers, in a terminal.
@@ -48,6 +50,7 @@ def thread_of(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
     return {
         "cwd": spec.workspace,
         "approvalPolicy": policy,
+        "approvalsReviewer": "user",  # else a model may decide in a person's place
         "sandbox": sandbox,
         "config": servers,
         **model,
@@ -100,11 +103,15 @@ def trust_of(spec: AgentSpec) -> str:
     return f"projects={{{','.join(projects)}}}"
 
 
+def codex_home(env: Mapping[str, str]) -> Path:
+    """Return the directory with codex's own configuration."""
+    return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or "~", ".codex")).expanduser()
+
+
 def own_settings(env: Mapping[str, str]) -> dict[str, Any]:
     """Return codex's own configuration; empty for an unreadable one, which codex rejects, too."""
-    home = Path(env.get("CODEX_HOME") or Path(env.get("HOME") or "~", ".codex")).expanduser()
     try:
-        return tomllib.loads((home / "config.toml").read_text())
+        return tomllib.loads((codex_home(env) / "config.toml").read_text())
     except (OSError, ValueError):
         return {}
 
@@ -144,11 +151,30 @@ def common_options(spec: AgentSpec) -> list[str]:
     ]
     if not spec.trust_workspace:
         options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
-    for name, own in sorted(servers_of(own_settings(spec.env)).items()):
+    for name in sorted(servers_of(own_settings(spec.env))):
         if name in spec.mcp_servers:
             continue  # ours replaces it
         if not spec.inherit_mcp:
             options.append(f"mcp_servers.{name}.enabled=false")
-        elif (spec.permissions == "deny" or spec.branch) and APPROVAL not in own:
+        elif spec.permissions == "deny" or spec.branch:
             options.append(f'mcp_servers.{name}.{APPROVAL}="prompt"')
+    if spec.is_limited:
+        is_strict = spec.permissions == "deny" or bool(spec.branch)
+        asked = asked_instead(own_settings(spec.env), is_strict=is_strict)
+        options += [f"{key}={toml(value)}" for key, value in asked.items()]
     return [word for option in options for word in ("-c", option)]
+
+
+def asked_instead(settings: Mapping[str, Any], *, is_strict: bool) -> dict[str, Any]:
+    """Return the settings that have codex ask for the tools that the user's settings approve.
+
+    They are those of MCP servers, apps and plugins, and of single tools of these. If it
+    `is_strict`, codex also asks for those that it would approve by their claims about themselves.
+    """
+    asked: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in _APPROVALS and (is_strict or value == "approve"):
+            asked[name] = "prompt"
+        elif isinstance(value, Mapping) and (inner := asked_instead(value, is_strict=is_strict)):
+            asked[name] = inner
+    return asked
