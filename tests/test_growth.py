@@ -1,5 +1,6 @@
 """Linear time in all code that parses texts of people, models and CLIs."""
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -13,9 +14,10 @@ from remoteclaw.events import ToolUseEvent
 from remoteclaw.fleet.commands import immediate_effect
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import file_name
-from remoteclaw.runtimes.gemini.runtime import _COMMENTS, GeminiRuntime
+from remoteclaw.runtimes.gemini.runtime import GeminiRuntime
 from remoteclaw.runtimes.model_wait import retry_at_ms
 from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
+from remoteclaw.runtimes.wire import commented_json
 from remoteclaw.session.record import digest
 from tests.support.growth import is_linear
 from tests.support.stack import message
@@ -34,6 +36,11 @@ def cut(text: str, limit: int) -> None:
     chunker.finish()
 
 
+def settings(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        commented_json(text)
+
+
 def label(text: str) -> None:
     event = ToolUseEvent("shell", "1", {"command": f"bash -lc '{text}"})
     label_of(event, "arguments", Scrubber(["swordfish"]), "/w")
@@ -46,7 +53,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "failure": classify_error,
     "limit": lambda text: retry_at_ms(f"retry in {text}"),
     "gemini's log": GeminiRuntime().read_log,
-    "gemini's settings": lambda text: _COMMENTS.sub(r"\1", text),
+    "settings": settings,
     "opencode's log": OpencodeRuntime().read_log,
     "command": lambda text: immediate_effect(message(f"/{text}")),
     "data": clean,

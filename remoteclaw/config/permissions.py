@@ -33,8 +33,8 @@ _URL = re.compile(rf"https?://({_DOMAIN.pattern})(:\d+)?([/?#][^\x00-\x20\\]*)?"
 #: Characters with which a shell command does more than start one program with arguments.
 _OPERATORS = frozenset(";&|<>()$`")
 #: The CLIs whose agents may read in the workspace even with `deny`, with their tools and with
-#: commands: claude has no other tool to search there.
-_READS_WITH_DENY = ("claude",)
+#: commands: claude has no other tool to search there, and gemini would run such commands itself.
+_READS_WITH_DENY = ("claude", "gemini")
 #: The setting that allows a branch to do more than reading.
 ALLOW_IN_BRANCHES = 'branches = "auto"'
 #: The setting that allows changes of files in the workspace.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,7 +147,8 @@ def test_gemini_is_not_started_for_a_session_of_an_earlier_process(
 def test_each_start_of_gemini_checks_the_workspace_again(workspace: Path, tmp_path: Path) -> None:
     def started() -> tuple[str, AgentSpec]:
         fitted = GeminiRuntime().fitted(spec(workspace))
-        launch = GeminiRuntime().launch(fitted, session_id=None, fork=False, run_dir=tmp_path)
+        run_dir = Path(tempfile.mkdtemp(dir=tmp_path))
+        launch = GeminiRuntime().launch(fitted, session_id=None, fork=False, run_dir=run_dir)
         return launch.env["GEMINI_CLI_TRUST_WORKSPACE"], fitted
 
     trusted, before = started()

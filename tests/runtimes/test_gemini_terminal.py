@@ -42,7 +42,7 @@ def launched(directory: Path, *, id_: str | None = None, prompt: str = "", **mor
 
 def test_geminis_terminal_has_the_same_options_as_its_turns(directory: Path) -> None:
     given = spec(directory, model="flash", inherit_mcp=False, trust_workspace=True)
-    turn = GeminiRuntime().launch(given, session_id=None, fork=False, run_dir=directory / "run")
+    turn = GeminiRuntime().launch(given, session_id=None, fork=False, run_dir=directory)
     launch = launched(directory, model="flash", inherit_mcp=False, trust_workspace=True)
 
     assert {"--allowed-mcp-server-names", "none", "-m", "flash", "default"} < set(launch.argv)
@@ -61,7 +61,7 @@ def test_geminis_terminal_has_the_permissions_of_its_agent(
     argv = launched(directory, permissions=permissions).argv
 
     assert argv[argv.index("--approval-mode") + 1] == mode
-    assert ("--policy" in argv) is (permissions == "deny")
+    assert ("--admin-policy" in argv) is (permissions == "deny")
 
 
 def test_a_conversation_that_gemini_has_lost_restarts_with_another_id(directory: Path) -> None:

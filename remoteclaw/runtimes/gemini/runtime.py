@@ -30,9 +30,11 @@ from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
 from remoteclaw.runtimes.gemini.chats import home_directories, tokens_of
 from remoteclaw.runtimes.gemini.launch import common_options, environment_of
+from remoteclaw.runtimes.gemini.policy import policy_options, system_policies
+from remoteclaw.runtimes.gemini.settings import directories_of, settings_of
 from remoteclaw.runtimes.gemini.terminal import GeminiTerminal
 from remoteclaw.runtimes.model_wait import retry_at_ms
-from remoteclaw.runtimes.wire import mapping, mappings, text
+from remoteclaw.runtimes.wire import mapping, mappings, text, toml
 
 #: The paths that gemini obeys in a trusted workspace: settings, policies, hooks, commands, agents,
 #: skills and environments. It also reads `.env` in all directories above the workspace.
@@ -45,10 +47,6 @@ _INSTRUCTIONS = "GEMINI.md"
 #: The maximum number of directories that are searched for instructions: more would delay each start
 #: by a second.
 MAX_DIRECTORIES = 20_000
-#: The directory of system-wide settings on Linux.
-_SYSTEM = Path("/etc/gemini-cli")
-#: Matches strings, as group 1, and comments, in JSON with comments.
-_COMMENTS = re.compile(r'("(?:\\.|[^"\\])*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 #: The prefix of the names of RemoteClaw's own tools (`Home.server_name`).
 _OWN_TOOL = re.compile(rf"^mcp_{OWN_SERVER}-[0-9a-f]+_")
 
@@ -102,7 +100,9 @@ class GeminiRuntime(AcpRuntime):
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that gemini needs: the common ones, its settings and keys."""
-        env = inherit(inherited, prefixes=("GEMINI_", "GOOGLE_"))
+        # An editor's terminal has the second one: it adds directories to the workspace.
+        without = ("GEMINI_CLI_IDE_WORKSPACE_PATH",)
+        env = inherit(inherited, prefixes=("GEMINI_", "GOOGLE_"), without=without)
         env["GEMINI_CLI_NO_RELAUNCH"] = "true"  # prevents a second process of itself
         env["NO_COLOR"] = "1"
         # Gemini retries requests for minutes, and reports that only in its debug log.
@@ -127,6 +127,7 @@ class GeminiRuntime(AcpRuntime):
 
     def fitted(self, spec: AgentSpec) -> AgentSpec:
         """Return `spec` with trust if the workspace is harmless, else without MCP servers."""
+        spec = super().fitted(spec)
         if spec.trust_workspace:
             return spec
         if spec.permissions != "deny":  # under "deny", no MCP tool could be used anyway
@@ -135,6 +136,16 @@ class GeminiRuntime(AcpRuntime):
                 return replace(spec, trust_workspace=True)
             log.warning("gemini: %s", problem)
         return replace(spec.without_tools(), mcp_servers={})
+
+    def openings(self, spec: AgentSpec) -> list[str]:
+        """Return the policies that outrank ours, and the directories that belong to a workspace."""
+        if not spec.is_limited:
+            return []
+        openings = [f"{file} outranks RemoteClaw's policy" for file in system_policies()]
+        for file, settings in settings_of(directories_of(spec), spec.env):
+            if added := mapping(settings.get("context")).get("includeDirectories"):
+                openings.append(f"context.includeDirectories in {file} adds {toml(added)}")
+        return openings
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
@@ -148,6 +159,7 @@ class GeminiRuntime(AcpRuntime):
             raise AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
         argv = [*spec.command, "--acp", "--approval-mode", "default"]
         argv += ["--include-directories", str(run_dir / FILES)]
+        argv += policy_options(spec, run_dir)
         argv += common_options(spec, [self.server_name(name, spec) for name in spec.mcp_servers])
         env = environment_of(spec)
         return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=None)
@@ -230,9 +242,8 @@ def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str 
 
     `asks` tells that commands need a permission.
     """
-    homes = set(home_directories(env))
     try:
-        obeyed_path = next(_obeyed_paths(Path(workspace), homes, asks=asks), None)
+        obeyed_path = next(_obeyed_paths(Path(workspace), env, asks=asks), None)
     except _TooManyDirectories:
         why, remedy = f"{workspace} has more than {MAX_DIRECTORIES} directories to search", ""
     else:
@@ -251,14 +262,15 @@ class _TooManyDirectories(Exception):
     """Raised for a workspace with too many directories."""
 
 
-def _obeyed_paths(workspace: Path, user_homes: set[Path], *, asks: bool) -> Iterator[Path]:
+def _obeyed_paths(workspace: Path, env: Mapping[str, str], *, asks: bool) -> Iterator[Path]:
     """Yield the paths in, above and below a trusted workspace that gemini would obey.
 
     Files in a home directory are excluded: they are the user's, and count without trust. Raises
     `_TooManyDirectories`.
     """
-    instructions = {_INSTRUCTIONS, *_instruction_names(user_homes)}
+    instructions = {_INSTRUCTIONS, *_instruction_names(env)}
     anywhere = (*sorted(instructions), *((_GIT,) if asks else ()))
+    user_homes = home_directories(env)
     home_paths = {*user_homes, *(home.resolve() for home in user_homes)}
     above = {*workspace.parents, *workspace.resolve().parents}
     for directory in (workspace, *sorted(above)):
@@ -275,13 +287,9 @@ def _existing(directory: Path, names: tuple[str, ...]) -> Iterator[Path]:
     return (directory / name for name in names if os.path.lexists(directory / name))
 
 
-def _instruction_names(user_homes: set[Path]) -> Iterator[str]:
+def _instruction_names(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the names of instruction files in the user's and the system's settings."""
-    files = [home / ".gemini" / "settings.json" for home in user_homes]
-    for file in (*files, _SYSTEM / "settings.json", _SYSTEM / "system-defaults.json"):
-        try:
-            settings = orjson.loads(_COMMENTS.sub(r"\1", file.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
-        names = mapping(mapping(settings).get("context")).get("fileName")
+    own = (home / ".gemini" for home in home_directories(env))
+    for _, settings in settings_of(own, env):
+        names = mapping(settings.get("context")).get("fileName")
         yield from filter(None, map(text, names if isinstance(names, list) else [names]))

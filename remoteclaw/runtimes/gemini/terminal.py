@@ -53,7 +53,7 @@ class GeminiTerminal:
         argv += ["--approval-mode", "yolo" if spec.permissions == "auto" else "default"]
         if spec.permissions == "deny":
             write_new(run_dir / "refused.toml", _DENY_POLICY.encode())
-            argv += ["--policy", str(run_dir / "refused.toml")]
+            argv += ["--admin-policy", str(run_dir / "refused.toml")]
         argv += common_options(spec, ())
         if prompt:
             argv.append(f"--prompt-interactive={prompt}")
