@@ -48,12 +48,21 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
     assert launch.prompt_file == prompt_file(tmp_path, "who you are")
     aside = config["agent"].pop(ASIDE)
     assert (aside["mode"], aside["permission"]) == ("primary", {"*": "ask"})
-    assert config["agent"] == {"build": {"steps": 3}, "title": {"disable": True}}
-    assert config["permission"].get("*") == (None if permissions == "auto" else "ask")
+    assert config["agent"].pop("title") == {"disable": True}
+    assert config["agent"]["build"].pop("steps") == 3
+    last = "" if permissions == "auto" else " *"
+    rules = config["permission"]
+    assert rules.get(f"*{last}") == (None if permissions == "auto" else "ask")
     server = {"ask": "allow", "auto": None, "deny": "ask"}[permissions]
-    assert config["permission"].get("probe_*") == server
-    assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
+    assert rules.get(f"probe_*{last}") == server
+    assert rules[f"external_directory{last}"][f"{tmp_path}/files/**"] == "allow"
+    if permissions == "auto":
+        assert config["agent"] == {"build": {}}
+    else:
+        assert config["agent"]["build"] == {"permission": rules}
+        assert '"ask"' not in json.dumps(config["agent"]["general"])
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+    assert (launch.env.get("OPENCODE_PURE") == "1") is (permissions == "deny")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +202,14 @@ def test_opencode_hides_mcp_servers_that_are_not_inherited(
     launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
 
     rules = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]
+    last = "" if permissions == "auto" else " *"
     order = [*rules]
-    assert rules["*_*"] == "deny"
-    assert rules["read"] == {"*": "allow", "mcp:*": "deny", "mcp:probe:*": "allow"}
-    assert rules["probe_*"] == ("ask" if permissions == "deny" else "allow")
-    assert order.index("*_*") < min(map(order.index, ("probe_*", "doom_loop")))
-    assert "*_*" in order[: order.index("external_directory")]
+    assert rules[f"*_*{last}"] == "deny"
+    assert rules[f"read{last}"] == {"*": "allow", "mcp:*": "deny", "mcp:probe:*": "allow"}
+    assert rules[f"probe_*{last}"] == ("ask" if permissions == "deny" else "allow")
+    later = (order.index(f"{name}{last}") for name in ("probe_*", "doom_loop"))
+    assert order.index(f"*_*{last}") < min(later)
+    assert f"*_*{last}" in order[: order.index(f"external_directory{last}")]
 
 
 def test_no_name_of_a_server_overrides_opencodes_rules_to_ask(tmp_path: Path) -> None:
@@ -217,8 +228,8 @@ def test_no_name_of_a_server_overrides_opencodes_rules_to_ask(tmp_path: Path) ->
     launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
 
     rules = [*json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]]
-    assert rules.index("external_*") < rules.index("external_directory")
-    assert rules.index("doom_*") < rules.index("doom_loop")
+    assert rules.index("external_* *") < rules.index("external_directory *")
+    assert rules.index("doom_* *") < rules.index("doom_loop *")
 
 
 #: Lines of opencode's log, as version 1.18.33 prints them.
@@ -422,3 +433,100 @@ answer(prompt, stopReason="end_turn")
             await bridge.handle(message("go"), BridgeCallbacks(on_permission=allow))
 
     assert intents == [Intent("Bash", command="make", cwd=cwd)] * 2
+
+
+# -- the user's own configuration -----------------------------------------------------------------
+
+
+def rules_with(directory: Path, files: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Return opencode's configuration with these files of the user."""
+    for name, content in files.items():
+        file = directory / "user" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+    spec = dataclasses.replace(opencode_in(directory, home=directory / "user"), **options)
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=directory)
+    config: dict[str, Any] = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])
+    return config
+
+
+def test_every_agent_of_opencode_gets_our_rules_and_a_subagent_asks_nothing(
+    directory: Path,
+) -> None:
+    files = {
+        ".config/opencode/opencode.jsonc": '{"agent": {"a": {"mode": "primary"},}, // own\n}',
+        ".opencode/agent/team/b.md": "---\npermission:\n  bash: allow\n---\n",
+        ".config/opencode/modes/c.md": "---\ntools:\n  bash: true\n---\n",
+        ".config/opencode/agents/d.md": "---\nmode: primary\npermission: {edit: deny}\n---\n",
+        "own.json": {"mode": {"e": {}}, "default_agent": "f"},
+        "more/opencode.json": {"agent": {"g": {"permission": "allow"}}},
+    }
+    env = {
+        "HOME": str(directory / "user"),
+        "OPENCODE_CONFIG": str(directory / "user" / "own.json"),
+        "OPENCODE_CONFIG_DIR": str(directory / "user" / "more"),
+    }
+
+    config = rules_with(directory, files, permissions="edits", env=env)
+
+    main = {"build", "plan", "a", "c", "e", "f"}
+    for name in (*main, "team/b", "g", "general", "explore"):
+        rules = config["agent"][name]["permission"]
+        assert rules["bash *"] == ("ask" if name in main else "deny")
+        assert rules["* *"] == ("ask" if name in main else "deny")
+        assert rules["glob *"] == "allow"
+    assert "d" not in config["agent"]  # it allows nothing, and keeps what it refuses
+    assert config["agent"]["plan"]["permission"]["edit *"] == "deny"
+    assert config["agent"]["build"]["permission"]["task *"]["team/b"] == "allow"
+    assert (config["share"], config["formatter"], config["lsp"]) == ("disabled", False, False)
+    assert config["snapshot"] is False
+
+
+def test_what_the_user_has_opencode_refuse_stays_refused(directory: Path) -> None:
+    own = {
+        "permission": {
+            "*": "allow",
+            "webfetch": "deny",
+            "bash": {"*": "allow", "rm *": "deny"},
+            "read": {"*.key": "deny"},
+        },
+        "agent": {"build": {"permission": {"edit": "deny"}}},
+    }
+    env = {"HOME": str(directory / "user"), "OPENCODE_PERMISSION": '{"websearch": "deny"}'}
+
+    config = rules_with(
+        directory, {".config/opencode/opencode.json": own}, permissions="ask", env=env
+    )
+
+    rules = config["permission"]
+    assert (rules["webfetch *"], rules["websearch *"], rules["write *"]) == ("deny", "deny", "ask")
+    assert rules["bash *"] == {"*": "ask", "rm *": "deny"}
+    assert rules["read *"] == {"*": "allow", "*.key": "deny"}
+    assert (rules["edit *"], config["agent"]["build"]["permission"]["edit *"]) == ("ask", "deny")
+
+
+def test_a_variable_with_permissions_does_not_reach_opencode(directory: Path) -> None:
+    env = {"HOME": str(directory), "OPENCODE_PERMISSION": '{"bash": "allow"}'}
+    for permissions in ("ask", "auto"):
+        spec = opencode_in(directory, home=directory)
+        spec = dataclasses.replace(spec, env=env, permissions=permissions)
+        launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=directory)
+        assert ("OPENCODE_PERMISSION" in launch.env) is (permissions == "auto")
+
+
+def test_tools_and_plugins_of_the_user_are_named_and_unused_under_deny(directory: Path) -> None:
+    files = {
+        ".config/opencode/tool/deploy.ts": "",
+        ".opencode/plugins/p.js": "",
+        ".config/opencode/opencode.json": {"plugin": ["some-package"]},
+    }
+    rules = rules_with(directory, files)["permission"]
+    spec = opencode_in(directory, home=directory / "user")
+
+    openings = OpencodeRuntime().openings(dataclasses.replace(spec, permissions="ask"))
+
+    assert (rules["deploy *"], rules["deploy_* *"]) == ("deny", "deny")
+    assert OpencodeRuntime().openings(spec) == []
+    named = "\n".join(openings)
+    assert all(name in named for name in ("tool/deploy.ts", "plugins/p.js", "some-package"))
+    assert "deploy *" not in rules_with(directory, {}, permissions="ask")["permission"]

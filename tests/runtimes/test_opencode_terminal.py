@@ -84,10 +84,10 @@ def test_opencodes_terminal_has_the_same_options_as_its_turns(directory: Path) -
 
 
 def test_under_deny_opencodes_terminal_asks_for_no_permission(directory: Path) -> None:
-    rules = orjson.dumps(configuration(launched(directory, permissions="deny"))["permission"])
-
-    assert b'"ask"' not in rules
-    assert b'"bash":"deny"' in rules
+    config = configuration(launched(directory, permissions="deny"))
+    for rules in (config, config["agent"]["build"]):
+        assert b'"ask"' not in orjson.dumps(rules["permission"])
+        assert rules["permission"]["bash *"] == "deny"
 
 
 def test_a_prompt_of_opencode_is_never_read_as_an_option(directory: Path) -> None:

@@ -14,6 +14,7 @@ from remoteclaw.protocols import AgentSpec, Capabilities, Launch, Remedies, prom
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
 from remoteclaw.runtimes.opencode.config import ASIDE, configuration_of, environment_with
+from remoteclaw.runtimes.opencode.own import OwnConfig
 from remoteclaw.runtimes.opencode.store import totals_of
 from remoteclaw.runtimes.opencode.terminal import OpencodeTerminal
 from remoteclaw.runtimes.wire import mapping, mappings, text
@@ -118,6 +119,14 @@ class OpencodeRuntime(AcpRuntime):
             case "websearch" | "codesearch":
                 return Intent("WebSearch")
         return None
+
+    def openings(self, spec: AgentSpec) -> list[str]:
+        """Return the user's tools, which ask for no permission, and plugins; "deny" allows none."""
+        if not spec.is_limited or spec.permissions == "deny":
+            return []
+        own = OwnConfig(spec.env, spec.workspace, is_trusted=spec.trust_workspace)
+        tools = [f"the tool {file} asks for no permission" for file in own.tool_files()]
+        return [*tools, *(f"the plugin {name} may allow anything" for name in own.plugins())]
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path

@@ -20,7 +20,7 @@ from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, prompt_file
 from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.local_http import LocalServer
-from remoteclaw.runtimes.opencode.config import configuration_of, environment_with
+from remoteclaw.runtimes.opencode.config import configuration_of, denied, environment_with
 from remoteclaw.runtimes.opencode.store import OpencodeTranscript, conversation_begun_with
 from remoteclaw.runtimes.terminal import NotedWatch, TerminalNotes, main_argument
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
@@ -53,7 +53,8 @@ class OpencodeTerminal:
         servers = {name: _server(server, run_dir) for name, server in spec.mcp_servers.items()}
         config["mcp"] = {**mapping(config.get("mcp")), **servers}
         if spec.permissions == "deny":  # no person is asked
-            config["permission"] = _with_denials(config["permission"])
+            for rules in (config, *config["agent"].values()):
+                rules["permission"] = denied(rules.get("permission", {}))
         port, password = _free_port(), secrets.token_urlsafe(24)
         argv = [*spec.command, "--hostname", HOST, "--port", str(port)]
         argv += ["--model", spec.model] if spec.model else []
@@ -297,13 +298,6 @@ def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:
     env = server_environment(server, run_dir)
     command = [server.command, *server.args]
     return {"type": "local", "command": command, "environment": env}
-
-
-def _with_denials(rules: Any) -> Any:
-    """Return permission rules with "deny" in place of "ask"."""
-    if isinstance(rules, dict):
-        return {name: _with_denials(rule) for name, rule in rules.items()}
-    return "deny" if rules == "ask" else rules
 
 
 def _free_port() -> int:
