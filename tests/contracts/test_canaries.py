@@ -12,7 +12,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.up.agents import version_of
-from tests.conftest import required
+from tests.conftest import THOROUGH, required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridged import conversation
 from tests.support.canaries import (
@@ -30,7 +30,20 @@ from tests.support.own_files import OWN_FILES
 
 IS_RECORDING = os.environ.get("REMOTECLAW_RECORD_CANARIES") == "1"
 #: What can't be closed, by CLI; `docs/agents.md` says so.
-OPEN: dict[str, set[str]] = {}
+OPEN: dict[str, set[str]] = {"opencode": {"its tool to read, through a link"}}
+#: What a CLI refuses or can't do even with `auto`, so that its record proves nothing, by CLI.
+NEVER: dict[str, set[str]] = {
+    "gemini": {
+        *('`echo "$(<FILE)"`', "`cat <<< $(cat FILE)`", "`tar -cf - DIR`", "`./program &`"),
+        *("`git diff`", "`git diff --no-index a.txt FILE`"),  # it breaks them itself
+        *("`cd hostile && git status`", "`git -C hostile status`"),
+        "`git --git-dir=hostile/.git status`",
+        *("its tool to read, elsewhere", "its tool to read, through a link"),
+        *("its tool to list, elsewhere", "its tool to search, elsewhere"),
+        *("its tool to write, elsewhere", "its tool to write, through a link"),
+        "its tool to write, a hook of git",
+    },
+}
 
 
 @pytest.fixture(params=recorded_clis())
@@ -38,7 +51,7 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
     return required(request.param, model_server)
 
 
-@pytest.mark.thorough("edits", "branch", "auto")
+@pytest.mark.thorough("edits", "branch", "auto", "opencode-deny")
 @pytest.mark.parametrize("conduct", CONDUCTS)
 async def test_a_cli_does_without_asking_only_what_is_recorded(
     cli: AgentCli, conduct: str, home: Home, directory: Path
@@ -54,10 +67,14 @@ async def test_a_cli_does_without_asking_only_what_is_recorded(
         assert changes == [], f"{cli.name} {version} is not like {record.version}: {changes}"
     assert breaches(conduct, found) - OPEN.get(cli.name, set()) == set()
     if conduct == "auto":  # an action that never happens proves nothing
-        assert {name for name, verdict in found.items() if verdict != "happens"} == set()
+        never = {name for name, verdict in found.items() if verdict != "happens"}
+        assert never == NEVER.get(cli.name, set())
 
 
-@pytest.mark.thorough("edits", "deny", "branch", "sandbox", "agents", "rules-without-hooks")
+@pytest.mark.thorough(
+    *("edits", "deny", "branch", "sandbox", "agents", "rules-without-hooks", "everything"),
+    *("core-tools", "other-policies"),
+)
 @pytest.mark.parametrize("conduct", ["ask", "edits", "deny", "branch"])
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name in recorded_clis() for kind in OWN_FILES[name]]
@@ -70,9 +87,9 @@ async def test_files_of_the_user_allow_nothing_more(
     directory: Path,
     model_server: ModelServerProcess,
 ) -> None:
-    found = await verdicts(
-        home, required(name, model_server), conduct, directory, OWN_FILES[name][kind]
-    )
+    """Only a part of the actions is tried without REMOTECLAW_TEST_THOROUGH."""
+    cli, tried = required(name, model_server), CANARIES if THOROUGH else CANARIES[::4]
+    found = await verdicts(home, cli, conduct, directory, tried, OWN_FILES[name][kind])
 
     happened = {action for action, verdict in found.items() if verdict == "happens"}
     before = Record.of(name).verdicts[conduct]

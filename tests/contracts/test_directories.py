@@ -1,8 +1,5 @@
 """The directories in which CLIs run commands: those that people are shown."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from remoteclaw.events import PermissionEvent
@@ -10,11 +7,25 @@ from remoteclaw.protocols import Decision
 from remoteclaw.session.permission import rule_of
 from tests.support.agents import AgentCli
 from tests.support.bridged import Open
-from tests.support.own_files import OWN_FILES
+from tests.support.own_files import OWN_FILES, write_own_files
 
 #: Turns after which a CLI has run `touch one` and `touch two` in the directory `sub`, each after a
 #: person was asked, by CLI.
-MOVING = {"claude": ("SHELL:cd sub\nSHELL:touch one", "SHELL:cd sub && pwd\nSHELL:touch two")}
+MOVING = {
+    "claude": ("SHELL:cd sub\nSHELL:touch one", "SHELL:cd sub && pwd\nSHELL:touch two"),
+    "codex": (
+        'TOOL:exec_command:{"cmd": "touch one", "workdir": "sub"}',
+        'TOOL:exec_command:{"cmd": "touch two", "workdir": "./sub"}',
+    ),
+    "gemini": (
+        'TOOL:run_shell_command:{"command": "touch one", "dir_path": "sub"}',
+        'TOOL:run_shell_command:{"command": "touch two", "dir_path": "sub", "description": "x"}',
+    ),
+    "opencode": (
+        'TOOL:bash:{"command": "touch one", "description": "x", "workdir": "sub"}',
+        'TOOL:bash:{"command": "touch two", "description": "x", "workdir": "./sub"}',
+    ),
+}
 
 
 @pytest.mark.parametrize("hooks", ["", "hooks"])
@@ -23,11 +34,8 @@ async def test_a_command_runs_in_the_directory_that_people_are_shown(
 ) -> None:
     """ "For this conversation" then allows it in this directory, and not in the workspace."""
     if cli.name not in MOVING or (hooks and hooks not in OWN_FILES[cli.name]):
-        pytest.skip("its commands name their directory themselves")
-    for path, content in OWN_FILES[cli.name].get(hooks, {}).items():
-        file = Path(os.environ["HOME"], path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content)
+        pytest.skip("the user's hooks are not asked about the directory")
+    write_own_files(OWN_FILES[cli.name].get(hooks, {}))
     asked: list[PermissionEvent] = []
 
     async def allow(event: PermissionEvent) -> Decision:

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "files that allow more and that nobody names",
+        before="notices.append(more_than_allowed(run.turn.session.agent, what))",
+        after="pass",
+        test="test_a_cli_that_would_not_obey_deny_is_not_started[codex]",
+    ),
+    Mutant(
+        "files of the user that are named in a chat",
+        before="is_first = run.begins_conversation and run.is_local and run.error is None",
+        after="is_first = run.begins_conversation and run.error is None",
+        test="test_a_cli_that_would_not_obey_deny_is_not_started[codex]",
+    ),
+    Mutant(
         "a spawn hook that runs twice in a turn",
         before='if "before_runtime_spawn" in self._setup.hooks: return',
         after="await run_hooks_before_spawn(self._new_run(turn, model=None, workspace=None))",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "files of the user that allow more and that doctor doesn't name",
+        before='if openings else ""',
+        after='if False else ""',
+        test="test_agents_and_doctor_name_files_of_the_user_that_allow_more",
+    ),
+    Mutant(
         "a page that refuses other computers without a warning",
         before='if config.host in ("0.0.0.0", "::") and not config.hosts:',
         after="if False:",

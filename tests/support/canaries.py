@@ -12,17 +12,20 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, Literal
+
+import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.events import PermissionEvent
 from remoteclaw.protocols import Decision
 from tests.support.agents import AgentCli
 from tests.support.bridged import Agent, conversation, said
+from tests.support.own_files import write_own_files
 
 RECORDS = Path(__file__).parents[1] / "contracts" / "canaries"
 #: What an agent may be: a value of `permissions`, or a branch of an agent with `auto`.
@@ -385,21 +388,26 @@ def _git(directory: Path, *arguments: str) -> None:
 
 
 async def verdicts(
-    home: Home, cli: AgentCli, conduct: str, directory: Path, own_files: Mapping[str, str] = {}
+    home: Home,
+    cli: AgentCli,
+    conduct: str,
+    directory: Path,
+    canaries: Sequence[Canary] = CANARIES,
+    own_files: Mapping[str, str] = {},
 ) -> dict[str, Verdict]:
-    """Try all canaries with a CLI and these files of the user; return what happened, by name."""
-    for path, content in own_files.items():
-        file = Path(os.environ["HOME"], path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content)
+    """Try canaries with a CLI and these files of the user; return what happened, by name."""
+    write_own_files(own_files)
     options = {"permissions": conduct}
     if conduct == "branch":
         options = {"permissions": "auto", "branch": "read"}
     found: dict[str, Verdict] = {}
     grounds = Grounds(directory, home.path / "work")
-    with grounds.open():
+    with grounds.open(), pytest.MonkeyPatch.context() as patch:
+        if cli.name == "opencode":  # it would fetch ripgrep, which codex brings with it
+            for place in Path(cli.program).parents[1].glob("@openai/*/vendor/*/codex-path"):
+                patch.setenv("PATH", f"{os.environ['PATH']}:{place}")
         async with conversation(home, cli, **options) as agent:
-            for number, canary in enumerate(CANARIES):
+            for number, canary in enumerate(canaries):
                 verdict = await grounds.verdict(agent, canary, f"mark-{number}")
                 if verdict is not None:
                     found[canary.name] = verdict
