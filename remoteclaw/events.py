@@ -51,7 +51,8 @@ class AgentRunResult:
     session_id: str | None = None
     """The CLI's own id of the conversation, with which it can be resumed."""
     duration_ms: int = 0
-    """Milliseconds from the turn's start in the bridge to the agent's last message."""
+    """Milliseconds from the turn's start in the bridge to the agent's last message, without those
+    in which it waited for people."""
     usage: AgentUsage = field(default_factory=AgentUsage)
     aborted: bool = False
     total_cost_usd: float | None = None

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 async def classify_error(run: Run) -> None:
     """Set a failure's category on the result, and deliver a sentence about it."""
     # Measured here, because few CLIs report a duration, and none includes its start.
-    duration_ms = round((time.monotonic() - run.started) * 1000)
+    duration_ms = round((time.monotonic() - run.started - run.people_s) * 1000)
     run.result = replace(run.result, duration_ms=duration_ms)
     # A stop after the complete answer is ignored.
     is_complete = run.delivered.has_ended and not run.result.aborted and run.error is None

@@ -76,6 +76,7 @@ async def ask_and_deliver(run: Run) -> None:
             run.result, run.error = run.delivered.run, run.delivered.error
     finally:
         run.overdue = supervisor.overdue
+        run.people_s += timer.people.seconds
     notices = _notices_of(run, supervisor)
     if run.setup.agents.is_new and run.error is None:
         notices += await _missing_tools(run)

@@ -71,6 +71,8 @@ class Run:
     sources: TurnSources = field(default_factory=TurnSources)
     used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
+    people_s: float = 0.0
+    """For how long the turn has waited for people, which is not work."""
     session_id: str | None = None
     """The CLI's own id of the conversation; None if the conversation has none yet."""
     fork_of: str | None = None

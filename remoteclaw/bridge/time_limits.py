@@ -41,6 +41,33 @@ class Limits:
     """For the whole turn."""
 
 
+class PeopleWait:
+    """The time for which a turn waits for people; several waits may overlap."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = self._total_s = 0.0
+        self.count = 0
+        """The number of waits that have begun and not ended."""
+
+    def begin(self) -> None:
+        """Note that a wait begins."""
+        if not self.count:
+            self._since = self._clock()
+        self.count += 1
+
+    def end(self) -> None:
+        """Note that a wait has ended; it may be unknown."""
+        if self.count == 1:
+            self._total_s += self._clock() - self._since
+        self.count = max(0, self.count - 1)
+
+    @property
+    def seconds(self) -> float:
+        """The time so far, in seconds."""
+        return self._total_s + (self._clock() - self._since if self.count else 0.0)
+
+
 class TurnTimer:
     """The times of one turn: its start, the agent's last output, and the tools that run."""
 
@@ -60,8 +87,8 @@ class TurnTimer:
         self._began_at = self._last_event_at = clock()
         self._tools: set[str] = set()
         """The ids of the running tools."""
-        self._questions = 0
-        """The number of awaited permissions."""
+        self.people = PeopleWait(clock)
+        """The awaited permissions."""
         self._was_noticed = False
         """Whether the notice about the current silence was returned."""
 
@@ -86,16 +113,16 @@ class TurnTimer:
             case CompactionEvent():
                 self._tools.discard(_COMPACTION)
             case PermissionEvent():
-                self._questions += 1
+                self.people.begin()
             case PermissionWithdrawnEvent():
-                self._questions = max(0, self._questions - 1)
+                self.people.end()
             case TextEvent() | AnswerEndEvent():
                 # Not every CLI reports the end of a tool, but none writes text while a tool runs.
                 self._tools.clear()
 
     def decided(self, decision: Decision) -> None:
         """Note the decision about a permission."""
-        self._questions = max(0, self._questions - 1)
+        self.people.end()
         if decision.verdict == "deny":
             # A denied tool does not run, and not every CLI reports its end.
             self._tools.clear()
@@ -104,7 +131,7 @@ class TurnTimer:
     @property
     def silence_s(self) -> float:
         """The seconds since the last output; 0 while a tool runs or a permission is awaited."""
-        if self._tools or self._questions:
+        if self._tools or self.people.count:
             return 0.0
         return self._clock() - max(self._last_event_at, self._last_output_at())
 

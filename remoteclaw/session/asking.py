@@ -12,6 +12,7 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
+from remoteclaw.events import PermissionEvent
 from remoteclaw.fleet.asides import Asides
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
@@ -19,12 +20,14 @@ from remoteclaw.fleet.turn import Postponement
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Turn
-from remoteclaw.protocols import BridgeCallbacks, TurnSources
+from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
+from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import count_refusals, digest
+from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.retry import (
     RETRIED_AT_ONCE,
     SHORT_MS,
@@ -142,7 +145,9 @@ class AgentCaller:
             on_plan=reply.show_plan,
             on_usage=reply.show_usage,
             on_phase=attempt.progress.reached,
-            on_permission=attempt.permissions.decide if attempt.permissions else None,
+            on_permission=partial(_decide, attempt.permissions, reply)
+            if attempt.permissions
+            else None,
             on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
         )
         sources = TurnSources(
@@ -224,3 +229,9 @@ class AgentCaller:
         """Return the digest of the conversation's record for a new agent process."""
         since_ms = now_ms() - self._record.keep_ms
         return digest(await self._lease.read_record(), since_ms=since_ms)
+
+
+async def _decide(permissions: Permissions, reply: TurnReply, event: PermissionEvent) -> Decision:
+    """Ask people about a permission; the live text does not count the time as work."""
+    with reply.waiting_for_people():
+        return await permissions.decide(event)

@@ -5,10 +5,11 @@ The message decides whether the reply goes to its channel, or only to the caller
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from remoteclaw.bridge.time_limits import PeopleWait
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.events import AgentUsage, PlanStep, ToolActivity
@@ -53,6 +54,7 @@ class TurnReply:
         """The text of the last complete message."""
         self.since_ms = now_ms()
         """The start of this attempt at the turn."""
+        self._people = PeopleWait()
         self._origin = origin_of(turn.entries)
         self.last_text = ""
         """The text of the last message, complete or not, that is not blank."""
@@ -63,6 +65,15 @@ class TurnReply:
         """RemoteClaw's notices before the agent's answer."""
         self.next_index = 0
         """The index of the next message that is not on the reply stream yet."""
+
+    @contextlib.contextmanager
+    def waiting_for_people(self) -> Iterator[None]:
+        """Count the time of the block as that of people, not as that of the turn's work."""
+        self._people.begin()
+        try:
+            yield
+        finally:
+            self._people.end()
 
     async def send_notice(self, text: str) -> None:
         """Send a notice before the agent's answer."""
@@ -210,7 +221,7 @@ class TurnReply:
             "attempt": self._turn.attempt,
             "index": index,
             "text": text,
-            "since_ms": self.since_ms,
+            "since_ms": self.since_ms + round(self._people.seconds * 1000),
             "is_quiet": is_quiet,
             "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
             "plan": [] if is_quiet else [asdict(step) for step in self.plan],

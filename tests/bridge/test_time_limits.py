@@ -99,6 +99,21 @@ def test_a_decision_restarts_the_silence_timer(verdict: Any, is_overdue: bool) -
     assert bool(timer.overdue(LIMITS)) is is_overdue
 
 
+def test_waits_for_people_that_overlap_count_once() -> None:
+    clock = Clock()
+    timer = TurnTimer(clock)
+    for step in ("1", 3.0, "2", 5.0, "end", 7.0, "end", 11.0, "end"):
+        match step:
+            case float():
+                clock.now += step
+            case "end":
+                timer.decided(Decision("allow"))
+            case name:
+                timer.note(PermissionEvent(str(name), "look", {}))
+
+    assert timer.people.seconds == 15.0
+
+
 def test_a_notice_says_once_until_when_the_turn_waits() -> None:
     timer = timer_after(SILENCE_S + 1)
 

@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stall limit that stops a running tool",
-        before="if self._tools or self._questions:",
+        before="if self._tools or self.people.count:",
         after="if False:",
         test="test_the_stall_limit_does_not_apply_while_a_tool_runs",
     ),

@@ -104,6 +104,30 @@ async def test_an_agent_whose_request_cannot_be_answered_is_terminated(
     assert result.error == "unforeseen: AttributeError"
 
 
+async def test_the_time_that_people_take_to_decide_is_no_work_of_the_agent(
+    home: Home, directory: Path
+) -> None:
+    body = "echo(heard())\nasks('r', 'Bash', {})\nheard('control_response')\nresult('done')\n"
+    took_s = 0.0
+
+    async def decide(_event: PermissionEvent) -> Decision:
+        nonlocal took_s
+        began = time.monotonic()
+        await asyncio.sleep(0.5)
+        took_s = time.monotonic() - began
+        return Decision("allow")
+
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command) as (bridge, *_):
+        began = time.monotonic()
+        result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
+        whole_s = time.monotonic() - began
+
+    assert result.error_category is None
+    assert took_s >= 0.5
+    assert result.run.duration_ms <= (whole_s - took_s) * 1000 + 1
+
+
 @pytest.mark.parametrize("line", ['{"type": "result", "resu', "x" * 300_000], ids=["cut", "long"])
 async def test_an_unreadable_line_ends_the_turn_and_the_agent(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch, line: str

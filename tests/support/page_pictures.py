@@ -155,7 +155,8 @@ async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict
         await expect(page.get_by_role("button", name="Deny")).to_be_visible()
         # Live text and the message may both be shown for a moment.
         await expect(page.get_by_text("all 31 tests pass")).to_have_count(1)
-        await expect(page.locator("li.live")).to_be_visible()  # the turn goes on
+        await expect(page.get_by_role("button", name="Stop")).to_be_visible()  # the turn goes on
+        await expect(page.locator("li.live")).to_have_count(0)
         pictures["page-request"] = await _taken(page, work)
         await wide.close()
         await phone.close()

@@ -223,9 +223,13 @@ async def test_a_plan_in_the_chat_is_markdown_and_allow_once_is_asked_again(
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "go")
         card = page.locator(".message.agent").first
+        live = page.locator(".live")
         await expect(card.locator("li strong")).to_have_text("importer")
+        await expect(live).to_have_count(0)
         await page.reload()
         await expect(card.locator("li strong")).to_have_text("importer")
+        await expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+        await expect(live).to_have_count(0)
         await card.get_by_role("button", name="Go on", exact=True).click()
         await expect(page.locator(".message.agent").last).to_contain_text("I hear: allow")
         await expect(card).to_contain_text("Approved by ada")

@@ -27,6 +27,7 @@ export function chatView(link, asks, conversation = null) {
   const frame = conversationFrame("Chat", {
     stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }),
     retry: () => link.call("sessions.retry", { sessionKey: chat.sessionKey }),
+    isAsking: () => asks.list.some((ask) => ask.sessionKey === chat.sessionKey),
     panel,
     below: writing.element,
   });
@@ -203,6 +204,7 @@ export function chatView(link, asks, conversation = null) {
 
   function onRequestsChanged() {
     frame.keepAtEnd(() => asks.list.forEach((ask) => showRequest(ask.id)));
+    if (chat) frame.showRequests(chat.agent);
   }
 
   /** Show a request in its message; the two arrive separately, in either order. */

@@ -12,8 +12,9 @@ const ARRIVES_MS = 3000;
 /**
  * Return an empty conversation. If `mayStop()`, people can stop its running turn, or drop a
  * postponed one, with `stop()`, and ask the agent of a postponed one again with `retry()`.
+ * `isAsking()` is whether its agent waits for a person: the request shows that, not the live text.
  */
-export function conversationFrame(name, { stop, retry, mayStop = () => true, panel = null, below = null }) {
+export function conversationFrame(name, { stop, retry, isAsking, mayStop = () => true, panel = null, below = null }) {
   const messages = el("ol", { class: "messages", "aria-label": "Messages" });
   const text = liveText(messages);
   const activity = turnActivity(insert);
@@ -142,10 +143,20 @@ export function conversationFrame(name, { stop, retry, mayStop = () => true, pan
       showPause({});
       live = { ...payload, at: payload.at - Date.now() };
       activity.showLive(payload);
-      text.show(payload, agent, payload.at - payload.since_ms);
+      showText(payload, agent);
       tick();
     });
     timer ??= setInterval(tick, 1000);
+  }
+
+  function showText(payload, agent) {
+    if (isAsking() && !payload.text.trim()) text.hide();
+    else text.show(payload, agent, payload.at - payload.since_ms);
+  }
+
+  /** Show or hide the live text after a change of the requests to people. */
+  function showRequests(agent = "agent") {
+    if (timer !== null) keepAtEnd(() => showText({ ...live, at: Date.now() + live.at }, agent));
   }
 
   function tick() {
@@ -155,5 +166,5 @@ export function conversationFrame(name, { stop, retry, mayStop = () => true, pan
     text.tick(nowMs - live.since_ms);
   }
 
-  return { element, messages, title, about, activity, insert, replaceLive, clear, keepAtEnd, insertAbove, offerEarlier, showProblem, setRunning, showPause, endTurn, showLive };
+  return { element, messages, title, about, activity, insert, replaceLive, clear, keepAtEnd, insertAbove, offerEarlier, showProblem, setRunning, showPause, showRequests, endTurn, showLive };
 }

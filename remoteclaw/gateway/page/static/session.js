@@ -18,6 +18,7 @@ export function sessionView(link, sessionKey, asks) {
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
     retry: () => link.call("sessions.retry", { sessionKey: key }),
+    isAsking: () => asks.list.some((ask) => ask.sessionKey === key),
     mayStop: () => link.scopes.includes("write"),
     panel: about.element,
     below: [waiting.element, writing.element],
@@ -100,11 +101,17 @@ export function sessionView(link, sessionKey, asks) {
     if (event === "session.outcome") refresh(payload.turn ?? "", TURN_PAGE).catch(() => {});  // onConnected() refreshes after an outage
   }
 
+  function onRequestsChanged() {
+    frame.showRequests(agent);
+  }
+
   function close() {
+    asks.removeEventListener("change", onRequestsChanged);
     waiting.close();
     terminal.close();
     link.call("sessions.unsubscribe", { sessionKey }).catch(() => {});
   }
 
+  asks.addEventListener("change", onRequestsChanged);
   return { element: frame.element, onConnected, onEvent, close };
 }
