@@ -35,6 +35,20 @@ def format_duration(milliseconds: int) -> str:
     return f"{seconds // 86400} days"
 
 
+def format_exact_duration(milliseconds: float) -> str:
+    """Return a duration as people write it: `0.4 s`, `48 s`, `2 min 48 s` or `1 h 3 min`."""
+    if milliseconds < 9_950:
+        return f"{max(milliseconds, 0) / 1000:.1f} s".replace(".0 s", " s")
+    seconds = round(milliseconds / 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s".removesuffix(" 0 s")
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min".removesuffix(" 0 min")
+
+
 def boot_id() -> str:
     """Return the id of this boot of this machine; `unknown` if the kernel provides none."""
     try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from remoteclaw.chat.paint import MarkdownPainter
+from remoteclaw.clock import format_exact_duration
 from remoteclaw.host.terminal import one_line
 
 #: The frames of the animation.
@@ -123,13 +124,13 @@ class Indicator:
             took = tool.get("seconds")
             seconds = self._seconds_since(tool["since_ms"]) if took is None else took
             use = f"  ⎿ {tool['tool']} {tool['argument']}".rstrip()
-            lines.append(self._fit(f"{use} ({duration(max(seconds, 0.0))})", columns))
+            lines.append(self._fit(f"{use} ({_whole(seconds)})", columns))
         return [*lines, self._fit(self._status_line(activity, elapsed, columns - 1), columns)]
 
     def _status_line(self, activity: _Activity, elapsed: float, columns: int) -> str:
         """Return the elapsed time and the key that stops the turn, with details that fit."""
         spinner = SPINNER[int(elapsed / SPIN_S) % len(SPINNER)]
-        state = ["waits for your answer" if self._requests else f"{spinner} {duration(elapsed)}"]
+        state = ["waits for your answer" if self._requests else f"{spinner} {_whole(elapsed)}"]
         if activity.messages > 1:
             state.append(f"answers {activity.messages} messages")
         tokens = [f"{activity.tokens:,} tokens"] if activity.tokens else []
@@ -174,7 +175,7 @@ class UsageLine:
 
     def __str__(self) -> str:
         """Return the line, such as `12 s · 3,214 tokens · $0.03`."""
-        parts = [duration(self.seconds), *([f"{self.tokens:,} tokens"] if self.tokens else [])]
+        parts = [_whole(self.seconds), *([f"{self.tokens:,} tokens"] if self.tokens else [])]
         if self.cost_usd:
             parts.append(f"${self.cost_usd:.2f}" if self.cost_usd >= 0.01 else "< $0.01")
         return " · ".join(parts)
@@ -194,11 +195,6 @@ def ending(message: Mapping[str, Any]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def duration(seconds: float) -> str:
-    """Return a duration for people: `4 s`, `2 min 5 s` or `1 h 3 min`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+def _whole(seconds: float) -> str:
+    """Return a duration without fractions of a second: the line would flicker."""
+    return format_exact_duration(int(max(seconds, 0.0)) * 1000)

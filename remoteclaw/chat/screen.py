@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remoteclaw.chat.indicator import Indicator, duration, ending
+from remoteclaw.chat.indicator import Indicator, ending
 from remoteclaw.chat.paint import MarkdownPainter
+from remoteclaw.clock import format_exact_duration
 from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream
 from remoteclaw.messages import stream_order
@@ -154,7 +155,11 @@ class ChatScreen:
         if not messages:
             return
         ago = self._wall() - messages[0]["at"] / 1000
-        self._print(self._painter.styled(f"(earlier: {duration(max(ago, 0.0))} ago)", "dim"))
+        self._print(
+            self._painter.styled(
+                f"(earlier: {format_exact_duration(round(ago) * 1000)} ago)", "dim"
+            )
+        )
         for message in messages:
             if message["role"] == "user":
                 self.show_user_message(str(message.get("text") or ""))

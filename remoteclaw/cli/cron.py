@@ -18,6 +18,7 @@ from remoteclaw.cli.output import (
     print_table,
     short_id,
 )
+from remoteclaw.clock import format_exact_duration
 from remoteclaw.errors import NotFound
 
 RUN_HEADERS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")
@@ -251,7 +252,7 @@ def _print_next(job: Any, prefix: str) -> None:
 
 
 def _run_row(run: Any) -> tuple[object, ...]:
-    took = None if run.duration_ms is None else f"{run.duration_ms / 1000:.1f} s"
+    took = None if run.duration_ms is None else format_exact_duration(run.duration_ms)
     message = (run.run_id, "(run by hand)" if run.is_manual else None, run.detail)
     return run.job_id, format_time(run.due_ms), run.status, took, " ".join(filter(None, message))
 

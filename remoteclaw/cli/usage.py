@@ -6,6 +6,7 @@ import click
 
 from remoteclaw.cli.access import with_fleet
 from remoteclaw.cli.output import json_option, print_list
+from remoteclaw.clock import format_exact_duration
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -68,7 +69,7 @@ async def usage(
             used.cache_write_tokens,
             used.output_tokens,
             *((used.estimated_tokens,) if has_estimates else ()),
-            _time(used.duration_ms),
+            format_exact_duration(used.duration_ms),
             used.cost_text or "-",
         )
 
@@ -98,16 +99,7 @@ def usage_line(used: "Usage") -> str:
     if used.estimated_tokens:
         parts.append(f"{used.estimated_tokens:,} of them estimated")
     if used.duration_ms:
-        parts.append(_time(used.duration_ms))
+        parts.append(format_exact_duration(used.duration_ms))
     if cost := used.cost_text:
         parts.append(cost)
     return ", ".join(parts)
-
-
-def _time(milliseconds: int) -> str:
-    seconds = milliseconds / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds_left = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds_left:02} s"

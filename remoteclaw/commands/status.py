@@ -4,7 +4,7 @@ from typing import get_args
 
 from remoteclaw.bridge.activity import shown_of_tools
 from remoteclaw.bridge.task_lines import in_a_chat
-from remoteclaw.clock import format_duration, now_ms
+from remoteclaw.clock import format_duration, format_exact_duration, now_ms
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.config.approvals import approvals_of
 from remoteclaw.config.model import QueueOverride
@@ -150,7 +150,7 @@ async def usage(call: CommandCall) -> CommandReply:
     ]
     lines += [
         f"| {name} | {each.turns} | {each.read_tokens:,} | {each.cache_read_tokens:,} "
-        f"| {each.output_tokens:,} | {each.asides} | {format_duration(each.duration_ms)} "
+        f"| {each.output_tokens:,} | {each.asides} | {format_exact_duration(each.duration_ms)} "
         f"| {each.cost_text or ''} |"
         for name, each in rows
     ]

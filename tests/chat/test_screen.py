@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.chat.indicator import UsageLine, duration
+from remoteclaw.chat.indicator import UsageLine
 from remoteclaw.chat.paint import MarkdownPainter, TerminalFeatures
 from remoteclaw.chat.screen import ChatScreen
 from tests.support.growth import processor_s
@@ -463,9 +463,3 @@ def test_the_last_exchange_is_shown_on_return(terminal: Terminal) -> None:
     terminal.screen.show_earlier(items)
 
     assert terminal.lines == ["(earlier: 1 h 5 min ago)", "› hello", "main", "hi"]
-
-
-def test_durations_are_formatted_with_units() -> None:
-    assert [duration(seconds) for seconds in (0, 59.9, 60, 3599, 3600)] == [
-        *("0 s", "59 s", "1 min 0 s", "59 min 59 s", "1 h 0 min"),
-    ]

@@ -64,9 +64,16 @@ export function count(value) {
   return number.format(value);
 }
 
-/** Return a duration as text. */
+/** Return a duration as text, as people write it: seconds, or two units such as minutes and seconds. */
 export function duration(ms) {
-  const [unit, value] = ms < 60_000 ? ["second", ms / 1000] : ms < 5_400_000 ? ["minute", ms / 60_000] : ["hour", ms / 3_600_000];
+  if (ms < 9950) return inUnit(ms / 1000, "second");
+  const seconds = Math.round(ms / 1000), minutes = Math.floor(seconds / 60);
+  if (minutes < 1) return inUnit(seconds, "second");
+  const units = minutes < 60 ? ["minute", minutes, "second", seconds % 60] : ["hour", Math.floor(minutes / 60), "minute", minutes % 60];
+  return [inUnit(units[1], units[0]), units[3] && inUnit(units[3], units[2])].filter(Boolean).join(" ");
+}
+
+function inUnit(value, unit) {
   return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 1 }).format(value);
 }
 
