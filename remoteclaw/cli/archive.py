@@ -156,23 +156,27 @@ def _check_words(_context: click.Context, _parameter: click.Parameter, words: st
 @limit_option
 @json_option
 def search_sessions(words: str, limit: int, as_json: bool) -> None:
-    """List the sessions whose messages contain WORDS.
+    """List the sessions whose messages or names contain WORDS.
 
-    Upper and lower case are the same. TEXT is the newest match. Ended conversations are not
-    searched.
+    Upper and lower case are the same. TEXT is the newest match in a message. Ended conversations
+    are not searched.
     """
-    result = call_method("sessions.search", query=words, inWords=True, limit=min(limit, MAX_FOUND))
+    result = call_method("sessions.search", query=words, limit=min(limit, MAX_FOUND))
     print_list(
         result.sessions,
         as_json=as_json,
-        to_json=lambda each: {"id": each.id, "key": each.key, **result_json(each.excerpt)},
+        to_json=lambda each: {
+            "id": each.id,
+            "key": each.key,
+            **(result_json(each.excerpt) if each.excerpt else dict.fromkeys(("at", "who", "text"))),
+        },
         headers=("SESSION", "TITLE", "WHO", "AGE", "TEXT"),
         row=lambda each: (
             each.id[:8],
             each.label or each.title or "",
-            each.excerpt.who,
-            format_age(each.excerpt.at),
-            each.excerpt.text,
+            each.excerpt.who if each.excerpt else None,
+            format_age(each.excerpt.at if each.excerpt else each.last_message_ms),
+            each.excerpt.text if each.excerpt else None,
         ),
         cut_column="TEXT",
         empty="No session contains these words.",

@@ -25,11 +25,10 @@ CHARS_BEFORE, CHARS_AFTER = 60, 140
 
 @dataclass(frozen=True, slots=True)
 class RecordMatches:
-    """The sessions in whose records a search has found the text."""
+    """The matches of a search for a text in records."""
 
-    views: Sequence[SessionView]
     excerpts: Mapping[str, Excerpt]
-    """The newest match of each session, by the session's id."""
+    """The newest match of each session that has one, by the session's id."""
     searched: int | None
     """How many sessions were searched; None if the limit did not cut the search short."""
 
@@ -37,7 +36,7 @@ class RecordMatches:
 async def search_records(
     fleet: Fleet, views: Sequence[SessionView], query: str, *, limit: int
 ) -> RecordMatches:
-    """Return the first `limit` of some sessions whose records contain `query`, in their order."""
+    """Search the records of some sessions for `query`, in their order, until `limit` have it."""
     sizes = await fleet.records.sizes([view.sid for view in views])
     bytes_left, searchable = MAX_SEARCHED_BYTES, len(views)
     for index, size in enumerate(sizes):
@@ -46,17 +45,16 @@ async def search_records(
             break
     excerpts: dict[str, Excerpt] = {}
     for first in range(0, searchable, BATCH):
+        if len(excerpts) >= limit:
+            break
         sids = [view.sid for view in views[first : min(first + BATCH, searchable)]]
         records = await fleet.records.of_all(sids)
         # Searching is slow, so it runs in a thread and does not block the event loop.
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(_EXECUTOR, _excerpts, records, query)
         excerpts |= {sid: excerpt for sid, excerpt in zip(sids, found, strict=True) if excerpt}
-        if len(excerpts) >= limit:
-            break
-    matching = [view for view in views if view.sid in excerpts][:limit]
     is_cut = searchable < len(views) and len(excerpts) < limit
-    return RecordMatches(matching, excerpts, searchable if is_cut else None)
+    return RecordMatches(excerpts, searchable if is_cut else None)
 
 
 def _excerpts(records: Sequence[bytes], query: str) -> list[Excerpt | None]:

@@ -18,9 +18,7 @@ from remoteclaw.tools.sessions import (
 
 class SearchParams(Params):
     query: Annotated[str, Field(max_length=200)] = ""
-    """Only sessions whose key, label or title contains this, in any case."""
-    in_words: bool = False
-    """Whether to search the sessions' messages for `query`, instead of their names."""
+    """Only sessions whose key, label, title or messages contain this, in any case."""
     state: Literal["idle", "scheduled", "running", "asks"] | None = None
     """Only sessions in this state; `asks` are sessions whose agent waits for a person's answer."""
     channel: Id | None = None
@@ -49,6 +47,7 @@ class FoundSession(SessionFacts, PauseFacts):
     asks: int
     """How many requests of the session's agent wait for a person's answer."""
     excerpt: Excerpt | None = None
+    """The newest match in a message; absent if only the key, label or title has the query."""
 
 
 class SearchResult(Result):

@@ -86,15 +86,17 @@ async def test_sessions_are_found_by_channel_agent_state_and_name(stack: Stack) 
     assert unfiltered["agents"] == ["main", "other"]
 
 
-async def test_a_search_in_messages_returns_an_excerpt(stack: Stack) -> None:
+async def test_a_search_finds_names_and_messages_with_an_excerpt(stack: Stack) -> None:
     one = await stack.append("hi", channel_id="1")
     await stack.append("the blue whale", channel_id="2")
     await put_record(stack, one, "a BLUE whale", "and then", f"a blue\nwhale {'x' * 300}", "bye")
     async with page(stack, "read") as client:
-        found = await client.call("sessions.search", {"query": "Blue", "inWords": True})
+        found = await client.call("sessions.search", {"query": "Blue"})
 
-    assert names(found) == ["hi"]
-    excerpt = found["sessions"][0]["excerpt"]
+    named, said = found["sessions"]
+    assert names(found) == ["the blue whale", "hi"]
+    assert named["excerpt"] is None
+    excerpt = said["excerpt"]
     assert (excerpt["at"], excerpt["who"]) == (3, "Bob")
     assert excerpt["text"].startswith("a blue whale xxx")
     assert excerpt["text"].endswith("x …")
@@ -109,7 +111,7 @@ async def test_a_search_stops_at_its_limit_and_says_how_far_it_got(
         accepted = await stack.append(f"number {number}", channel_id=str(number))
         await put_record(stack, accepted, "needle")
     async with page(stack, "read") as client:
-        found = await client.call("sessions.search", {"query": "needle", "inWords": True})
+        found = await client.call("sessions.search", {"query": "needle"})
 
     assert names(found) == ["number 2", "number 1"]
     assert found["searched"] == 2
@@ -129,7 +131,7 @@ async def test_searches_run_one_at_a_time(stack: Stack, monkeypatch: pytest.Monk
     await stack.append("hi")
     async with page(stack, "read") as client:
         for _ in range(3):
-            await client.begin("sessions.search", {"query": "needle", "inWords": True})
+            await client.begin("sessions.search", {"query": "needle"})
         answers: list[bool] = []
         while len(answers) < 3:
             if (frame := await client.frame())["type"] == "res":

@@ -90,7 +90,7 @@ PROMISED = {
         "sessions.unsubscribe": (None, "sessionKey", "YYYY FFFF"),
         "sessions.search": (
             None,
-            "query? inWords? state? channel? agent? limit?",
+            "query? state? channel? agent? limit?",
             "YYYY FFFF",
         ),
         "sessions.show": (None, "sessionKey", "YYYY FFFF"),

@@ -32,9 +32,10 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.SearchR
     matching = [view for view in views if _matches(view, params, asks)]
     searched = max_views if is_narrowed and len(newest) == max_views else None
     excerpts: Mapping[str, contract.Excerpt] = {}
-    if params.in_words and params.query:
+    if params.query:
         matches = await search_records(call.fleet, matching, params.query, limit=params.limit + 1)
-        matching, excerpts = [*matches.views], matches.excerpts
+        excerpts = matches.excerpts
+        matching = [each for each in matching if each.sid in excerpts or each.matches(params.query)]
         searched = matches.searched or searched
     return contract.SearchResult(
         sessions=tuple(
@@ -61,7 +62,6 @@ def _matches(view: SessionView, params: contract.SearchParams, asks: Mapping[str
         (params.state is None or is_in_state)
         and params.channel in (None, view.key.provider)
         and params.agent in (None, view.key.agent)
-        and (params.in_words or view.matches(params.query))
     )
 
 

@@ -8,19 +8,17 @@ const EVERY_MS = 5000;
 const TYPING_MS = 250;
 const PAGE = 50;
 /** The key of the filters in the session storage. */
-const STORED = "remoteclaw.sessions";
+const STORED = "remoteclaw.search";
 const STATES = { asks: "waits for a person", running: "works", scheduled: "waits for a worker", idle: "is idle" };
 
 export function sessionsList(link) {
-  const filter = { query: "", inWords: false, state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(STORED) ?? "{}") };
+  const filter = { query: "", state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(STORED) ?? "{}") };
   const list = el("ul", { class: "sessions" });
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", value: filter.query, oninput: () => refreshLater(TYPING_MS) });
-  const inWords = el("input", { type: "checkbox", checked: filter.inWords, onchange: refresh });
   const state = el("select", { onchange: refresh }, option("", "any state"), Object.entries(STATES).map(([value, text]) => option(value, text)));
   const channel = el("select", { onchange: refresh }), agent = el("select", { onchange: refresh });
-  const filters = el("details", { class: "filters", open: Boolean(filter.state || filter.channel || filter.agent || filter.inWords) },
+  const filters = el("details", { class: "filters", open: Boolean(filter.state || filter.channel || filter.agent) },
     el("summary", { text: "Filter" }),
-    el("label", {}, inWords, " in messages"),
     [["State", state], ["Channel", channel], ["Agent", agent]].map(([text, select]) => el("label", {}, text, select)));
   const note = el("p", { class: "notice", role: "status", hidden: true });
   const more = button("Show more", () => { limit += PAGE; refresh(); }, { hidden: true });
@@ -40,7 +38,7 @@ export function sessionsList(link) {
   async function refresh() {
     clearTimeout(timer);
     const request = ++requests;
-    Object.assign(filter, { query: search.value.trim(), inWords: inWords.checked, state: state.value, channel: channel.value, agent: agent.value });
+    Object.assign(filter, { query: search.value.trim(), state: state.value, channel: channel.value, agent: agent.value });
     const next = JSON.stringify(filter);
     if (next !== last) limit = Math.min(limit, PAGE);
     last = next;
@@ -53,8 +51,8 @@ export function sessionsList(link) {
       if (request !== requests) return;
       if (error.code !== "UNAVAILABLE") setMessage(note, error.message);  // which the status line shows
     }
-    // A search in the messages is expensive, so it is not repeated.
-    if (!(filter.inWords && filter.query)) refreshLater(EVERY_MS);
+    // A search is expensive, so it is not repeated.
+    if (!filter.query) refreshLater(EVERY_MS);
   }
 
   function refreshLater(ms) {
@@ -85,7 +83,7 @@ export function sessionsList(link) {
 
   /** Refresh soon after an event; more events in the meantime only postpone it. */
   function onEvent({ event }) {
-    if (["web.event", "session.ask", "session.outcome"].includes(event) && !(filter.inWords && filter.query)) refreshLater(300);
+    if (["web.event", "session.ask", "session.outcome"].includes(event) && !filter.query) refreshLater(300);
   }
 
   addEventListener("hashchange", () => rows.forEach((row) => row.mark()));
