@@ -68,6 +68,8 @@ class TurnRunner:
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
         self._agent_caller = AgentCaller(lease, bridge, config.record)
         self._running: Attempt | None = None
+        self._was_stopped = False
+        """Whether the last turn was stopped, and has said so in the chat."""
 
     @property
     def queue(self) -> QueueConfig:
@@ -109,7 +111,14 @@ class TurnRunner:
                     ending = Ending(notice_result(RESET), is_recorded=False)
                 case _:
                     ending = without_agent(step, attempt)
+            if step is BatchStep.STOPPED and self._was_stopped and _goes_to_chat(attempt.turn):
+                ending = replace(ending, result=replace(ending.result, payloads=()))
             finished = await self._finish(attempt, ending)
+            self._was_stopped = (
+                ending.result.error_category is ErrorCategory.ABORTED
+                and not attempt.is_superseded
+                and _goes_to_chat(attempt.turn)
+            )
             if attempt.asides:  # the next batch must not contain entries that an aside has ended
                 ended = await attempt.asides.settle()
                 finished = replace(finished, left=max(0, finished.left - ended))
@@ -281,3 +290,8 @@ class TurnRunner:
     async def _finish(self, attempt: Attempt, ending: Ending) -> Finished:
         keeper, settings = self._bridge.keeper, self._config.record
         return await finish(self._lease, keeper, settings, attempt, ending)
+
+
+def _goes_to_chat(turn: Turn) -> bool:
+    """Whether the replies to all entries of a turn go to the session's chat."""
+    return all(entry.deliver == "channel" for entry in turn.entries)
