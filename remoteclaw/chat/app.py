@@ -103,7 +103,7 @@ class Chat:
                 self._screen.above,
                 self._interrupt,
                 self._escape,
-                completer=ChatCompleter(self._commands, Path.cwd()),
+                completer=ChatCompleter(self._commands, self._workspace),
                 history=self._history,
                 features=self._features,
             )
@@ -190,6 +190,10 @@ class Chat:
         """Return the chat's commands, each with its slash and its description."""
         commands = self._client.chat.get("commands", ())
         return [(f"/{name}", description) for name, description in commands]
+
+    def _workspace(self) -> Path:
+        """Return the directory from which the agent sees paths; on another host it has no files."""
+        return Path(self._client.chat.get("workspace", "/nonexistent"))
 
     # -- the screen ----------------------------------------------------------------------------
 

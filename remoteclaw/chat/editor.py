@@ -62,10 +62,12 @@ class Interrupts:
 class ChatCompleter(Completer):
     """Completes commands after a `/` at the beginning of a message, and files after an `@`."""
 
-    def __init__(self, commands: Callable[[], Iterable[tuple[str, str]]], directory: Path) -> None:
+    def __init__(
+        self, commands: Callable[[], Iterable[tuple[str, str]]], directory: Callable[[], Path]
+    ) -> None:
         """`commands` returns the commands, with their `/`, and their descriptions.
 
-        Files are searched in `directory` and below.
+        Files are searched in the directory that `directory` returns, and below.
         """
         self._commands = commands
         self._directory = directory
@@ -83,20 +85,21 @@ class ChatCompleter(Completer):
                 yield Completion(f"@{path}", -len(word), display=path)
 
     def _files(self, text: str) -> Iterator[str]:
-        """Yield files and directories whose path contains `text`, nearest to `directory` first."""
+        """Yield files and directories whose path contains `text`, those higher up first."""
         text = text.casefold()
         matches = (path for path in self._walk() if text in path.casefold())
         yield from itertools.islice(matches, MAX_OFFERED)
 
     def _walk(self) -> Iterator[str]:
         """Yield files and directories, breadth first."""
+        directory = self._directory()
         searched = 0
         level = [""]
         while level:
             next_level = []
             for prefix in level:
                 try:
-                    entries = sorted(os.scandir(self._directory / prefix), key=lambda e: e.name)
+                    entries = sorted(os.scandir(directory / prefix), key=lambda e: e.name)
                 except OSError:
                     continue
                 for entry in entries:

@@ -375,8 +375,13 @@ async def test_two_terminals_share_one_chat(stack: Stack) -> None:
 async def test_the_input_line_has_line_breaks_and_completion_and_accepts_invalid_utf_8(
     stack: Stack, directory: Path
 ) -> None:
-    (directory / "notes-of-ada.txt").touch()
-    async with chatting(stack, directory=directory) as (screen, _):
+    """Files are those of the agent's workspace: the agent reads a path from there."""
+    (workspace := directory / "workspace").mkdir()
+    (workspace / "notes-of-ada.txt").touch()
+    (here := directory / "here").mkdir()
+    (here / "ada-is-here.txt").touch()
+    agent = {"runtime": "demo", "workspace": str(workspace)}
+    async with chatting(stack, agent, directory=here) as (screen, _):
         screen.type("one\x1b\rtwo\x0athree")
         screen.see("› one\n  two\n  three")
         screen.type("\r")
@@ -388,7 +393,7 @@ async def test_the_input_line_has_line_breaks_and_completion_and_accepts_invalid
         screen.type(b"caf\xe9 \xff\r")
         assert "› caf� �" in screen.see("You wrote 6 characters")
         screen.type("see @ada")
-        screen.see("  notes-of-ada.txt")
+        assert "ada-is-here" not in screen.see("  notes-of-ada.txt")
         screen.type("\t")
         screen.see("see @notes-of-ada.txt")
 
