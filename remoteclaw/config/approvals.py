@@ -109,9 +109,10 @@ def permission_holders(
     """
     if not session.is_shared:
         return [[EVERYONE]]
+    if not people:
+        return [[NOBODY]]
     return [
-        [each, OWNERS] if is_owned_by(config, *each.split(":", 1)) else [each]
-        for each in people or [NOBODY]
+        [each, OWNERS] if is_owned_by(config, *each.split(":", 1)) else [each] for each in people
     ]
 
 

@@ -206,6 +206,25 @@ async def test_a_permission_holds_only_for_the_person_for_whom_it_was_given(
         assert "touch x yes" in said(await agent.outcome(accepted))
 
 
+async def test_a_permission_of_a_cron_run_in_a_shared_conversation_holds_for_the_next(
+    agent: Stack,
+) -> None:
+    first, task = await in_group(agent, "touch x", OWNER)
+    await answered(agent, await open_request(agent), "once")
+    await task
+
+    for is_asked in (True, False):
+        id_ = await agent.write(first.session, "touch x", "cron", deliver="channel")
+        run = replace(first, entry_id=id_)
+        task = drain(agent, run)
+        if is_asked:
+            request = await open_request(agent)
+            assert not request.people
+            await answered(agent, request, "conversation")
+        await task
+        assert "touch x yes" in said(await agent.outcome(run))
+
+
 async def test_a_batch_needs_a_permission_of_each_of_its_people(agent: Stack) -> None:
     agent.configure(
         agent.agent,
