@@ -15,7 +15,7 @@ from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Reaction, SessionKey
-from remoteclaw.protocols import Incoming
+from remoteclaw.protocols import Incoming, Place
 
 #: Time limit for running a message's command, or receiving its files and queueing it, in seconds.
 #: The conversation's later messages wait for it. Each step has a shorter limit of its own.
@@ -71,10 +71,17 @@ class Arrival(Report):
         arrival, access = await self._under_first_id()
         await arrival._handle(access)
 
-    async def is_admitted(self) -> bool:
-        """Whether the sender may write in the chat."""
+    async def place(self) -> Place:
+        """Return the chat, under its first id, and thread of the report."""
+        arrival, _ = await self._under_first_id()
+        return Place(arrival.incoming.chat, arrival.incoming.thread)
+
+    async def keeps_place(self) -> bool:
+        """Whether the report has an effect on its conversation, so that its order counts."""
         arrival, access = await self._under_first_id()
-        return await access.verdict(arrival.incoming) is Verdict.ADMITTED
+        verdict = await access.verdict(arrival.incoming)
+        takes_back = verdict is Verdict.NOT_FOR_US and arrival.incoming.replaces is not None
+        return verdict is Verdict.ADMITTED or takes_back
 
     async def give_up(self, why: str) -> None:
         """Mark the message as handled, unless it is, and tell its sender `why`."""

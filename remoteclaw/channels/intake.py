@@ -13,11 +13,12 @@ delays only its own conversation.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from remoteclaw.channels.arrival import Arrival, Overtaken
 from remoteclaw.channels.changes import with_edits
-from remoteclaw.channels.order import Handling, place_of, wait_for_earlier, wait_for_moves
+from remoteclaw.channels.order import Handling, place_of, wait_for_earlier, wait_for_pairings
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.commands import parse
 from remoteclaw.errors import (
@@ -29,6 +30,7 @@ from remoteclaw.errors import (
     RemoteClawError,
     first_of,
 )
+from remoteclaw.fleet.inbox import StoredReport
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import MAX_ATTACHMENTS, MAX_TEXT_BYTES
@@ -36,9 +38,9 @@ from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult
 
 #: Pauses after consecutive failures of a platform or of Redis, in seconds. The last one repeats.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-#: A report with a file is slow if its handling takes longer than this, in seconds.
+#: A report is slow if its handling takes longer than this, in seconds.
 SLOW_S = 1.0
-#: A stored report is given up after so many processes have ended while they handled it.
+#: A stored report is given up after so many processes have died while they handled it.
 MAX_TRIES = 3
 TOO_SLOW = (
     "Your message was not taken: too many of the messages here still wait for their files. Send it "
@@ -50,6 +52,8 @@ FAILED_OFTEN = (
 )
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Intake:
@@ -79,7 +83,7 @@ class Intake:
         unfinished: list[Handling] = []
         """The reports that are still being handled, in order of arrival."""
         for stored in await inbox.take(self._reader):
-            handling = self._begin(tasks, unfinished, stored.incoming, tries=stored.tries)
+            handling = await self._begin(tasks, unfinished, stored.incoming, stored)
             unfinished.append(handling)
             tasks.create_task(self._settle(handling, stored.id))
         while True:
@@ -88,7 +92,7 @@ class Intake:
             unfinished = [each for each in unfinished if not each.task.done()]
             new: list[Handling] = []
             for incoming in _acts(with_edits(batch.incoming)):
-                new.append(self._begin(tasks, [*unfinished, *new], incoming))
+                new.append(await self._begin(tasks, [*unfinished, *new], incoming))
             slow = await self._slow(new, unfinished)
             if batch.position != position:
                 stored_ids = await self._advance(batch.position, new, slow)
@@ -98,47 +102,54 @@ class Intake:
             position = batch.position
             unfinished += slow
 
-    def _begin(
+    async def _begin(
         self,
         tasks: asyncio.TaskGroup,
         earlier: Sequence[Handling],
         incoming: Incoming,
-        *,
-        tries: int = 1,
+        stored: StoredReport | None = None,
     ) -> Handling:
-        """Begin to handle a report after the `earlier` ones."""
-        work = self._handle_after([*earlier], incoming, tries=tries)
-        return Handling(incoming, tasks.create_task(work))
+        """Begin to handle a report after the `earlier` ones. `stored` is where it is stored."""
+        place = await self._repeated(self._arrival(incoming).place)
+        work = self._handle_after([*earlier], incoming, place, stored)
+        handling = Handling(incoming, place, tasks.create_task(work))
+        if incoming.moved_to is not None:  # later reports belong to the conversation under its id
+            await asyncio.wait((handling.task,))
+        return handling
 
     async def _slow(
         self, new: Sequence[Handling], unfinished: Sequence[Handling]
     ) -> list[Handling]:
         """Return the `new` reports that are slow, in order, once all others are handled.
 
-        These are reports with files, commands, and the messages that wait behind one, also behind
-        one of the `unfinished`. Everything else, and a report of a sender without access, needs no
-        more than Redis.
+        These are reports with files, commands, choices, which the platform has to confirm, and the
+        reports that wait behind one, also behind one of the `unfinished`. Everything else, and a
+        report that keeps no place, needs no more than Redis.
         """
         if new:
             await asyncio.wait([each.task for each in new], timeout=SLOW_S)
         slow: list[Handling] = []
-        slow_places = {place_of(each.incoming) for each in unfinished if not each.task.done()}
+        slow_places = {each.place for each in unfinished if not each.task.done()}
         for handling in new:
-            incoming, place = handling.incoming, place_of(handling.incoming)
-            may_be_slow = incoming.files or incoming.quoted_files or parse(incoming.text)
-            is_slow = not handling.task.done() and (may_be_slow or place in slow_places)
-            if is_slow and await self._is_admitted(incoming):
-                slow_places.add(place)
+            incoming = handling.incoming
+            has_files = incoming.files or incoming.quoted_files
+            may_be_slow = has_files or incoming.choice or parse(incoming.text)
+            is_slow = not handling.task.done() and (may_be_slow or handling.place in slow_places)
+            if is_slow and await self._keeps_place(incoming):
+                slow_places.add(handling.place)
                 slow.append(handling)
             else:
                 await asyncio.wait((handling.task,))
         return slow
 
-    async def _is_admitted(self, incoming: Incoming) -> bool:
-        """Whether the sender has access. While Redis is away, the answer is yes."""
+    async def _keeps_place(self, incoming: Incoming) -> bool:
+        """Whether a report waits for the earlier ones. While Redis is away, the answer is yes."""
         with contextlib.suppress(RedisUnavailable, RedisRefused):
-            return await Arrival(self._context, self._adapter, incoming).is_admitted()
+            return await self._arrival(incoming).keeps_place()
         return True
+
+    def _arrival(self, incoming: Incoming, overtaken: Sequence[Overtaken] = ()) -> Arrival:
+        return Arrival(self._context, self._adapter, incoming, overtaken)
 
     async def _advance(
         self, position: str, handlings: Sequence[Handling], slow: Sequence[Handling]
@@ -146,21 +157,15 @@ class Intake:
         """Advance the position, as soon as Redis has room for the slow reports."""
         handled = [each for each in handlings if each not in slow]
         accepted = sum(map(_is_accepted, handled))
-        failures = 0
-        while True:
-            try:
-                return await self._context.fleet.inbox.advance(
-                    self._reader,
-                    position,
-                    accepted=accepted,
-                    skipped=len(handled) - accepted,
-                    slow=[each.incoming for each in slow],
-                )
-            except RedisRefused as error:
-                if not failures:
-                    log.warning("%s can't store messages for now: %s", self._name, error)
-            await _pause(failures)
-            failures += 1
+        return await self._repeated(
+            lambda: self._context.fleet.inbox.advance(
+                self._reader,
+                position,
+                accepted=accepted,
+                skipped=len(handled) - accepted,
+                slow=[each.incoming for each in slow],
+            )
+        )
 
     async def _settle(self, handling: Handling, stored_id: str) -> None:
         """Remove a report from the inbox once it was handled, or withdrawn by a `/stop`."""
@@ -173,16 +178,20 @@ class Intake:
         handling.task.cancel()
         await asyncio.wait((handling.task,))
         log.warning("a message on %s is refused: too many others wait for files", self._name)
-        await self._give_up(handling.incoming, TOO_SLOW)
+        arrival = self._arrival(handling.incoming)
+        await self._repeated(lambda: arrival.give_up(TOO_SLOW))
 
-    async def _give_up(self, incoming: Incoming, why: str) -> None:
+    async def _repeated(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a step, which is repeated while Redis is away or full."""
         failures = 0
         while True:
             try:
-                return await Arrival(self._context, self._adapter, incoming).give_up(why)
-            except (RedisUnavailable, RedisRefused):
-                await _pause(failures)
-                failures += 1
+                return await step()
+            except (RedisUnavailable, RedisRefused) as error:
+                if not failures:
+                    log.warning("%s can't store messages for now: %s", self._name, error)
+            await _pause(failures)
+            failures += 1
 
     async def _poll(self, position: str | None) -> PollResult:
         failures = 0
@@ -206,20 +215,23 @@ class Intake:
             failures += 1
 
     async def _handle_after(
-        self, earlier: Sequence[Handling], incoming: Incoming, *, tries: int
+        self,
+        earlier: Sequence[Handling],
+        incoming: Incoming,
+        place: Place,
+        stored: StoredReport | None,
     ) -> bool:
-        """Handle a report after the `earlier` ones that it must not overtake.
-
-        A message of a sender without access keeps no place: nothing of it is queued.
-        """
-        await wait_for_moves(earlier)  # they may give the sender access
+        """Handle a report after the `earlier` ones that it must not overtake."""
+        await wait_for_pairings(earlier)
         overtaken: Sequence[Overtaken] = ()
-        if not incoming.is_message or await self._is_admitted(incoming):
-            overtaken = await wait_for_earlier(incoming, earlier)
-        if tries > MAX_TRIES:
-            log.error("a message on %s is given up after %d tries", self._name, MAX_TRIES)
-            await self._give_up(incoming, FAILED_OFTEN)
-            return False
+        if await self._keeps_place(incoming):
+            overtaken = await wait_for_earlier(incoming, place, earlier)
+        if stored is not None:
+            if stored.tries >= MAX_TRIES:
+                log.error("a message on %s is given up after %d tries", self._name, MAX_TRIES)
+                await self._repeated(lambda: self._arrival(incoming).give_up(FAILED_OFTEN))
+                return False
+            await self._context.fleet.inbox.try_again(self._reader, stored)
         return await self._handle(incoming, overtaken)
 
     async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:
@@ -231,20 +243,12 @@ class Intake:
             log.warning("a message on %s is skipped: %s", self._name, incoming.problem)
             if not incoming.is_for_us:
                 return False
-        failures = 0
-        while True:
-            try:
-                await Arrival(self._context, self._adapter, incoming, overtaken).handle()
-            except (RedisUnavailable, RedisRefused) as error:
-                if not failures:
-                    log.warning("%s can't store messages for now: %s", self._name, error)
-                await _pause(failures)
-                failures += 1
-            except Exception as error:  # noqa: BLE001 - one message must not hold up the others
-                log.error("a message on %s is skipped: %s", self._name, frames_of(error))
-                return False
-            else:
-                return not incoming.problem
+        try:
+            await self._repeated(self._arrival(incoming, overtaken).handle)
+        except Exception as error:  # noqa: BLE001 - one message must not hold up the others
+            log.error("a message on %s is skipped: %s", self._name, frames_of(error))
+            return False
+        return not incoming.problem
 
 
 def _is_accepted(handling: Handling) -> bool:

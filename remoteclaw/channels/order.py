@@ -1,7 +1,8 @@
 """The order of reports: each waits for the earlier ones of its conversation, except what overtakes.
 
 A choice, a reaction and a `/stop` overtake messages: a person waits for their effect, and an
-earlier message may have a slow file. They don't overtake their own kind.
+earlier message may have a slow file. So do a `/pair` and a chat's new id, because later reports of
+all chats wait for them. They don't overtake their own kind.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ class Handling:
     """A report and the task that handles it."""
 
     incoming: Incoming
+    place: Place
+    """The conversation's chat, under its first id, and thread."""
     task: "asyncio.Task[bool]"
     """Returns False if the report was skipped."""
 
@@ -44,12 +47,12 @@ class PostedReports:
         """
 
         async def handle_after(earlier: Sequence[Handling]) -> bool:
-            overtaken = await wait_for_earlier(incoming, earlier)
+            overtaken = await wait_for_earlier(incoming, place_of(incoming), earlier)
             await Arrival(context, source, incoming, overtaken).handle()
             return True
 
         task = asyncio.create_task(handle_after([*self._handlings]))
-        handling = Handling(incoming, task)
+        handling = Handling(incoming, place_of(incoming), task)
         self._handlings.append(handling)
         try:
             await asyncio.wait((task,))
@@ -60,27 +63,29 @@ class PostedReports:
             task.result()
 
 
-async def wait_for_earlier(incoming: Incoming, earlier: Sequence[Handling]) -> list[Overtaken]:
-    """Wait for the `earlier` reports that a report must not overtake; return those that it does.
+async def wait_for_earlier(
+    incoming: Incoming, place: Place, earlier: Sequence[Handling]
+) -> list[Overtaken]:
+    """Wait for the `earlier` reports that a report must not overtake.
 
-    It waits for the reports of its conversation.
+    These are the ones of its conversation, `place`. Return the messages that a `/stop` overtakes.
     """
-    place, kind = place_of(incoming), _overtakes_as(incoming)
-    of_place = [each for each in earlier if place_of(each.incoming) == place]
+    kind = _overtakes_as(incoming)
+    of_place = [each for each in earlier if each.place == place]
     waits_for = [each for each in of_place if kind in (None, _overtakes_as(each.incoming))]
     for handling in waits_for:
         await _wait_for(handling, incoming)
     return [
         Overtaken(each.incoming, each.task.cancel)
         for each in of_place
-        if each.incoming.is_message and not each.task.done()
+        if kind == "stop" and each.incoming.is_message and not each.task.done()
     ]
 
 
-async def wait_for_moves(earlier: Sequence[Handling]) -> None:
-    """Wait for reports of a chat's new id: they change what later reports belong to."""
+async def wait_for_pairings(earlier: Sequence[Handling]) -> None:
+    """Wait for earlier `/pair` commands of all chats: they give access to later reports."""
     for handling in earlier:
-        if handling.incoming.moved_to is not None:
+        if _overtakes_as(handling.incoming) == "pair":
             await asyncio.wait((handling.task,))
 
 
@@ -99,16 +104,24 @@ async def _wait_for(earlier: Handling, incoming: Incoming) -> None:
 
 
 def place_of(incoming: Incoming) -> Place:
-    """Return the chat and thread of a report."""
+    """Return the chat, under its current id, and thread of a report."""
     return Place(incoming.chat, incoming.thread)
 
 
-def _overtakes_as(incoming: Incoming) -> Literal["choice", "reaction", "stop"] | None:
+def _overtakes_as(
+    incoming: Incoming,
+) -> Literal["choice", "reaction", "move", "stop", "pair"] | None:
     """Return the kind of a report that overtakes messages; None if it keeps its place."""
     if incoming.choice is not None:
         return "choice"
     if incoming.reaction is not None:
         return "reaction"
+    if incoming.moved_to is not None:
+        return "move"
     command = commands.parse(incoming.text) if incoming.is_for_us else None
-    is_new = incoming.is_message and not incoming.files
-    return "stop" if is_new and command is not None and command.name == "stop" else None
+    if command is None or not incoming.is_message or incoming.files:
+        return None
+    match command.name:
+        case "stop" | "pair" as name:
+            return name
+    return None

@@ -62,6 +62,7 @@ class Accounts:
                 "reader": keys.reader(*key),
                 "readers": keys.READERS,
                 "standbys": keys.standbys(*key),
+                "inbox": keys.inbox(*key),
             },
             args={"token": reader.token, "account": reader.name},
         )

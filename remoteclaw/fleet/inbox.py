@@ -5,11 +5,12 @@ account's position moves past it, so that it holds up nobody else.
 """
 
 import functools
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import keys
@@ -23,6 +24,8 @@ from remoteclaw.protocols import Incoming
 MAX_OF_SENDER, MAX_OF_CHAT, MAX_REPORTS = 50, 100, 1000
 MAX_BYTES = 16 * 1024 * 1024
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
@@ -31,7 +34,7 @@ class StoredReport:
     id: str
     incoming: Incoming
     tries: int
-    """How many processes have begun to handle it."""
+    """How many processes have begun to handle it, since one has ended as it was told to."""
 
 
 class Inbox:
@@ -92,9 +95,10 @@ class Inbox:
         return [each.decode() or None for each in stored]
 
     async def take(self, reader: ReplyReader) -> list[StoredReport]:
-        """Return the stored reports, oldest first, and count one more try of each.
+        """Return the stored reports, oldest first, and remove those that can't be read.
 
-        Raises `LeaseLost` if another adapter has the account's claim.
+        Another version of RemoteClaw may have stored them. Raises `LeaseLost` if another adapter
+        has the account's claim.
         """
         account = reader.provider, reader.account
         rows = await self._scripts.run(
@@ -103,10 +107,30 @@ class Inbox:
             args={"token": reader.token},
             deadline=math.inf,
         )
-        return [
-            StoredReport(id_.decode(), _adapter().validate_json(report), int(tries))
-            for id_, tries, report in rows
-        ]
+        reports: list[StoredReport] = []
+        for id_, tries, report in rows:
+            try:
+                incoming = _adapter().validate_json(report)
+            except ValidationError as error:
+                log.error(
+                    "a stored message of %s is skipped, because it can't be read: %s",
+                    "/".join(account),
+                    error.errors(include_url=False, include_input=False),
+                )
+                await self.done(reader, id_.decode(), is_accepted=False)
+            else:
+                reports.append(StoredReport(id_.decode(), incoming, int(tries)))
+        return reports
+
+    async def try_again(self, reader: ReplyReader, stored: StoredReport) -> None:
+        """Count one more try of a report. Raises `LeaseLost` if another adapter has the claim."""
+        account = reader.provider, reader.account
+        await self._scripts.run(
+            "inbox_try",
+            keys={"reader": keys.reader(*account), "inbox": keys.inbox(*account)},
+            args={"token": reader.token, "id": stored.id, "tries": stored.tries + 1},
+            deadline=math.inf,
+        )
 
     async def done(self, reader: ReplyReader, id_: str, *, is_accepted: bool) -> None:
         """Remove a report that was handled. Raises `LeaseLost` if another adapter has the claim."""

@@ -511,21 +511,77 @@ async def test_a_slow_message_survives_a_crash_behind_the_position(
     await until_stored(stack, 0)
 
 
-async def test_a_message_that_ends_three_processes_is_given_up(
-    stack: Stack, channel: TestChannel
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+async def test_a_file_with_which_three_processes_have_died_is_given_up(
+    stack: Stack, channel: TestChannel, end: str
 ) -> None:
+    """A process that was told to end has not died, and words behind the file kill nobody."""
     channel.platform.tell(stops="fetch before")
     channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    channel.platform.say("alice", "alice", "and then this")
     for count in (1, 2, 3):
         process = channel.start()
         await eventually(partial(has_held, channel, count))
-        await until_stored(stack, 1)
-        process.kill()
+        await until_stored(stack, 2)
+        getattr(process, end)()
         process.wait()
+    if end == "terminate":
+        channel.platform.tell()
     channel.start()
-    await wait_for_reply(channel, "alice", FAILED_OFTEN)
-    channel.platform.say("alice", "alice", "/status")
-    await wait_for_reply(channel, "alice", "Idle.")
+    await until_stored(stack, 0)
+    session = SessionKey("main", "test", "default", "alice", "alice")
+    client: Any = stack.fleet.scripts.client
+    accepted = await client.xrange(keys.inbound(session.sid))
+
+    texts = [decode_entry(*each).message.text for each in accepted]
+    assert texts == (["and then this"] if end == "kill" else ["look", "and then this"])
+    assert channel.texts("alice") == ([FAILED_OFTEN] if end == "kill" else [])
+
+
+@pytest.mark.parametrize("report", [{"replaces": "m1"}, {"deletes": "m1"}, {"moved_to": "g2"}])
+async def test_a_report_behind_a_slow_file_holds_up_nobody_else(
+    stack: Stack, channel: TestChannel, report: dict[str, str]
+) -> None:
+    """For example an edit of a message that is not for the agent."""
+    channel.configure(allow=["carol"], groups={"team": {}})
+    channel.platform.tell(stops="fetch before")
+    channel.start()
+    channel.platform.say("team", "alice", "look", files={"plan.txt": "the plan"})
+    await until_stored(stack, 1)
+    channel.platform.say("team", "bo", "see you", is_for_us=False, **report)
+    channel.platform.say("carol", "carol", "/whoami")
+    await wait_for_reply(channel, "carol", "carol")
+    channel.platform.say("carol", "carol", "/status")  # it arrives with another poll
+    await wait_for_reply(channel, "carol", "Idle.")
+
+
+async def test_messages_under_a_groups_new_id_stay_in_order(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(groups={"g1": {}})
+    channel.platform.tell(stops="fetch before")
+    channel.start()
+    channel.platform.say("g1", "alice", "look", files={"plan.txt": "the plan"})
+    await until_stored(stack, 1)
+    channel.platform.say("g1", "alice", "", is_for_us=False, moved_to="g2")
+    channel.platform.say("g2", "alice", "and then this")
+    await until_stored(stack, 2)
+    channel.platform.tell()
+    await until_stored(stack, 0)
+
+    texts = [entry.message.text for entry in await entries(stack, "g1:*:_")]
+    assert texts == ["look", "and then this"]
+
+
+async def test_messages_that_arrive_together_with_a_pairing_have_access(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.platform.say("new", "alice", "/pair")
+    channel.platform.say("new", "bo", "/whoami")
+    channel.platform.say("new", "alice", "/status")
+    channel.start()
+    await wait_for_reply(channel, "new", "bo")
+    await wait_for_reply(channel, "new", "Idle.")
 
 
 async def test_files_of_one_person_fill_the_inbox_only_up_to_its_limit(

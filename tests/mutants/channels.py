@@ -678,10 +678,10 @@ MUTANTS = (
         test="test_a_slow_file_delays_only_its_own_conversation",
     ),
     Mutant(
-        "a group's first message under its new id that is lost",
-        before="await wait_for_moves(earlier)",
-        after="",
-        test="test_a_message_under_a_groups_new_id_is_read_after_the_change_of_id",
+        "a message under a group's new id that overtakes an earlier one",
+        before="place = await self._repeated(self._arrival(incoming).place)",
+        after="place = place_of(incoming)",
+        test="test_messages_under_a_groups_new_id_stay_in_order",
     ),
     Mutant(
         "a frozen process that accepts messages after another took over",

@@ -1,4 +1,4 @@
--- Return the stored reports of an account to its new adapter, and count one more try of each.
+-- Return the stored reports of an account to its new adapter.
 -- keys: reader, inbox
 -- args: token
 -- → for each report, oldest first: its id, the number of tries, the report as JSON
@@ -8,7 +8,6 @@ local ids, rows = redis.call('HKEYS', keys.inbox), {}
 table.sort(ids, function(one, other) return tonumber(one) < tonumber(other) end)
 for number, id in ipairs(ids) do
   local tries, report = string.match(redis.call('HGET', keys.inbox, id), '^(%d+) (.*)')
-  redis.call('HSET', keys.inbox, id, tries + 1 .. ' ' .. report)
-  rows[number] = {id, tries + 1, report}
+  rows[number] = {id, tries, report}
 end
 return rows

@@ -1,7 +1,12 @@
 -- Release the claim on a reply stream, so that another adapter takes over at once, or stop standing by.
--- keys: reader, readers, standbys
+-- What it handled had not ended it, so tries of stored reports count anew.
+-- keys: reader, readers, standbys, inbox
 -- args: token, account
 redis.call('ZREM', keys.standbys, args.token)
 if redis.call('GET', keys.reader) ~= args.token then return 0 end
 redis.call('ZADD', keys.readers, now_ms(), args.account)
+local stored = redis.call('HGETALL', keys.inbox)
+for index = 1, #stored, 2 do
+  redis.call('HSET', keys.inbox, stored[index], '0' .. string.match(stored[index + 1], ' .*'))
+end
 return redis.call('DEL', keys.reader)

@@ -97,6 +97,21 @@ async def test_a_button_answers_a_request_and_the_agent_continues(
     assert not [call for call in bot.calls() if "refused" in call]
 
 
+async def test_presses_that_telegram_does_not_take_hold_up_nobody_else(
+    bot: TelegramBot, channel: Channel
+) -> None:
+    channel.start()
+    bot.fault("answerCallbackQuery", "mute", times=4)
+    message = bot.say("/status", chat=ANN)
+    for _ in range(4):
+        bot.press(data="abcdefgh:once", by=ANN, chat=ANN, message=message)
+    await eventually(lambda: bot.calls("answerCallbackQuery"))
+    bot.say(f"@{bot.username} /whoami", chat=GROUP, by=ANN)
+    await eventually(lambda: bot.texts(GROUP))
+
+    assert len(bot.calls("answerCallbackQuery")) == 1
+
+
 async def test_questions_are_answered_by_a_button_and_by_numbers(
     stack: Stack, bot: TelegramBot, channel: Channel, directory: Path
 ) -> None:
