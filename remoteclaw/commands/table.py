@@ -213,12 +213,12 @@ async def handle_message(
     """
     command = parse(text)
     if has_files:  # a caption may begin with /new, which the queue handles
-        if command and ALIASES.get(command.name, command.name) in ("new", "stop"):
-            call = call_of(command.arguments)
-            if not call.may_end_all:
-                refusal = NOT_YOURS if command.name == "stop" else FOR_OWNERS
-                return MessageOutcome(CommandReply(refusal), text, False)
-        return MessageOutcome(None, unescaped(text), None)
+        if not command or ALIASES.get(command.name, command.name) not in ("new", "stop"):
+            return MessageOutcome(None, unescaped(text), False)
+        if call_of(command.arguments).may_end_all:
+            return MessageOutcome(None, text, None)
+        refusal = NOT_YOURS if command.name == "stop" else FOR_OWNERS
+        return MessageOutcome(CommandReply(refusal), text, False)
     if command:
         reply = await run_command(command.name, call_of(command.arguments))
     else:

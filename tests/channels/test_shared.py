@@ -63,6 +63,26 @@ async def test_a_member_can_not_end_the_turn_of_an_owner(
     await until_told(channel, "heard wait")
 
 
+@pytest.mark.parametrize(
+    ("text", "size", "heard"),
+    [
+        ("//new", 1, "/new"),
+        ("/reſet", 1, "/reſet"),
+        ("//stop", 2 * 1024 * 1024, "/stop"),  # the file is refused, so the text is alone
+    ],
+)
+async def test_a_caption_of_a_member_that_is_no_command_ends_nothing(
+    stack: Stack, channel: TestChannel, text: str, size: int, heard: str
+) -> None:
+    await started(stack, channel, "alice", attachment_mb=1)
+    channel.platform.say("team", "bo", text, files={"a.txt": "a" * size})
+    await accepted(stack, 2)
+    go(stack)
+    await until_told(channel, "heard wait")
+    await until_told(channel, f"heard {heard}")
+    assert "knew wait" in channel.texts("team")[-1]
+
+
 async def test_a_member_can_stop_a_turn_of_their_own_and_no_message_of_others(
     stack: Stack, channel: TestChannel
 ) -> None:
