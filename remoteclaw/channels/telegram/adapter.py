@@ -15,6 +15,7 @@ from remoteclaw.channels.telegram.updates import (
     may_continue,
 )
 from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, FormattedText, write
+from remoteclaw.clock import boottime
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -43,6 +44,8 @@ POLL_S = 25
 #: The pauses before a poll is repeated to get the rest of an act, in seconds. Each message may be a
 #: comment on messages that its sender forwards with it, so it waits only for one poll.
 ACT_PAUSES_S = {"album": (0.5,), "text": (0.5, 0.5), "comment": (0.0,)}
+#: A poll waits at most this long for the rest of acts, in seconds: everybody's messages wait for it.
+MAX_ACT_S = 5.0
 #: Telegram's limits for a photo: its size in bytes and its MIME types. Others are sent as files.
 MAX_PHOTO_BYTES = 10_000_000
 PHOTO_TYPES = frozenset(("image/jpeg", "image/png", "image/webp"))
@@ -118,12 +121,13 @@ class TelegramAdapter:
         """Wait for updates. `position` is the id of the next update; it acknowledges earlier ones.
 
         The parts of one act, such as an album, are separate updates that arrive one after another,
-        so the poll is repeated from the same position until the act is complete.
+        so the poll is repeated from the same position until the act is complete, or `MAX_ACT_S` is
+        over. The rest is then a message of its own.
         """
         offset = int(position) if position else None
         updates = await self._updates(offset, POLL_S)
-        count = 0
-        while count < len(updates) and (act := may_continue(updates[-1])):
+        count, until = 0, boottime() + MAX_ACT_S
+        while count < len(updates) and boottime() < until and (act := may_continue(updates[-1])):
             count = len(updates)
             for pause_s in ACT_PAUSES_S[act]:
                 await asyncio.sleep(pause_s)

@@ -462,6 +462,23 @@ async def test_a_text_that_the_app_has_split_is_one_message(
     assert all(one.continues is not None for one in found[1:])
 
 
+async def test_long_texts_of_one_person_delay_the_messages_of_others_for_a_limited_time(
+    bot: TelegramBot, adapter: TelegramAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them may continue, and Telegram returns up to a hundred updates."""
+    monkeypatch.setattr("remoteclaw.channels.telegram.adapter.MAX_ACT_S", 0.5)
+    bot.say("hello", chat=GROUP)
+    bot.say("a" * 4096, chat=CHAT)
+    polling = asyncio.create_task(adapter.poll(None))
+    while not polling.done() and len(bot.pending()) < 100:
+        bot.say("a" * 4096, chat=CHAT)
+        await asyncio.sleep(0.05)
+    found = await polling
+
+    assert found.incoming[0].text == "hello"
+    assert len(bot.pending()) < 100
+
+
 async def test_forwarded_messages_and_their_comment_are_one_message(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
