@@ -251,11 +251,11 @@ class Arrival(Report):
         withdrawn = 0
         may_end_all = self._command_call(access, session, "", 0).may_end_all
         for each in self.overtaken:
-            incoming = replace(each.incoming, chat=self.incoming.chat)
-            is_admitted = await access.verdict(incoming) is Verdict.ADMITTED
-            is_own = may_end_all or incoming.sender == self.incoming.sender
-            if is_admitted and is_own and self.session_of(access, incoming) == session:
-                known = self.known(incoming)
+            other, _ = await replace(self, incoming=each.incoming)._under_first_id()
+            is_admitted = await access.verdict(other.incoming) is Verdict.ADMITTED
+            is_own = may_end_all or other.incoming.sender == self.incoming.sender
+            if is_admitted and is_own and other.session_of(access, other.incoming) == session:
+                known = other.known(other.incoming)
                 if any(await self.context.fleet.edits.note_handled(session, known, "-")):
                     each.cancel()
                     withdrawn += 1

@@ -231,9 +231,7 @@ class Intake:
                 log.error("a message on %s is given up after %d tries", self._name, MAX_TRIES)
                 await self._repeated(lambda: self._arrival(incoming).give_up(FAILED_OFTEN))
                 return False
-            await self._repeated(
-                lambda: self._context.fleet.inbox.try_again(self._reader, stored)
-            )
+            await self._repeated(lambda: self._context.fleet.inbox.try_again(self._reader, stored))
         return await self._handle(incoming, overtaken)
 
     async def _handle(self, incoming: Incoming, overtaken: Sequence[Overtaken]) -> bool:
