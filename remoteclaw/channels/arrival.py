@@ -294,8 +294,6 @@ class Arrival(Report):
                 await self.reply(why)
             return False
         received = await self.receive(session, access)
-        if received.prompt_texts and not text.strip():
-            is_command = False  # a transcript never runs a command
         text = "\n\n".join(filter(None, (text, *received.prompt_texts)))
         is_accepted = False
         if text.strip() or received.attachments:

@@ -14,7 +14,7 @@ from remoteclaw.fleet.edits import content_digest
 from remoteclaw.fleet.inbound import Known
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
 from tests.support.bridges import script
-from tests.support.channel import TestChannel
+from tests.support.channel import TestChannel, until_stored
 from tests.support.conversations import AGENT, go
 from tests.support.stack import Stack, message
 from tests.support.waiting import eventually
@@ -315,22 +315,28 @@ async def test_a_part_that_arrives_during_the_first_one_is_not_lost(
 async def test_a_stop_overtakes_a_slow_file_and_withdraws_its_message(
     stack: Stack, channel: TestChannel, end: str
 ) -> None:
+    proxy = await stack.proxied()
     channel.configure(allow=["carol"])
     await stack.start_worker()
-    process = channel.start()
+    process = channel.start(url=proxy.url)
     channel.platform.say("alice", "alice", "wait")
     await until_asked(stack, "wait")
     channel.platform.tell(stops="fetch before")
     channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
-    # With this message, the position stays before all of them.
     channel.platform.say("carol", "carol", "mine", files={"mine.txt": "her plan"})
     await eventually(lambda: len(channel.platform.did("held")) == 2)
     channel.platform.say("alice", "alice", "and this")
+    await until_stored(stack, 3)
+    held = [proxy.arm("inbox_done", "before") for _ in range(2)] if end == "killed" else []
     channel.platform.say("alice", "alice", "/stop")
     await until_told(channel, "alice", "2 messages were withdrawn")
+    for failpoint in held:
+        await failpoint.wait()
     if end == "killed":
         process.send_signal(signal.SIGKILL)
         process.wait()
+    for failpoint in held:
+        failpoint.cut()
     channel.platform.tell()
     if end == "killed":
         channel.start()
@@ -431,20 +437,24 @@ async def test_the_second_of_two_stops_does_not_withdraw_the_first(
 async def test_a_withdrawn_command_does_not_run_after_a_crash(
     stack: Stack, channel: TestChannel
 ) -> None:
-    channel.configure(allow=["carol"])
+    proxy = await stack.proxied()
     await stack.start_worker()
-    process = channel.start()
+    process = channel.start(url=proxy.url)
     channel.platform.say("alice", "alice", "remember this")
     await until_told(channel, "alice", "heard remember this")
     channel.platform.tell(stops="fetch before")
-    channel.platform.say("carol", "carol", "mine", files={"mine.txt": "her plan"})
     channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
-    await eventually(lambda: len(channel.platform.did("held")) == 2)
     channel.platform.say("alice", "alice", "/new")
+    await until_stored(stack, 2)
+    held = [proxy.arm("inbox_done", "before") for _ in range(2)]
     channel.platform.say("alice", "alice", "/stop")
     await until_told(channel, "alice", "2 messages were withdrawn")
+    for failpoint in held:
+        await failpoint.wait()
     process.kill()
     process.wait()
+    for failpoint in held:
+        failpoint.cut()
     channel.platform.tell()
     channel.start()
     channel.platform.say("alice", "alice", "the next one")

@@ -23,7 +23,7 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.inbox import MAX_OF_SENDER
 from remoteclaw.messages import Entry, SessionKey, Turn
 from remoteclaw.protocols import Incoming, IncomingFile, PlatformAdapter, PollResult
-from tests.support.channel import TestChannel
+from tests.support.channel import TestChannel, until_stored
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
@@ -35,15 +35,6 @@ async def channel(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     channel = TestChannel.installed(monkeypatch, stack)
     yield channel
     channel.end()
-
-
-async def until_stored(stack: Stack, count: int) -> None:
-    """Wait until so many reports are in the inbox."""
-
-    async def are_stored() -> bool:
-        return bool(await stack.fleet.scripts.client.hlen(keys.inbox("test", "default")) == count)
-
-    await eventually(are_stored)
 
 
 def has_held(channel: TestChannel, count: int) -> bool:

@@ -426,7 +426,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stop that withdraws a message of another conversation",
-        before="if is_admitted and is_own and self.session_of(access, incoming) == session:",
+        before="if is_admitted and is_own and other.session_of(access, other.incoming) == session:",
         after="if is_admitted:",
         test="test_a_stop_withdraws_no_message_of_another_conversation",
     ),
@@ -738,12 +738,6 @@ MUTANTS = (
         before="env=past_proxies(inherit(os.environ)),",
         after="env=past_proxies(dict(os.environ)),",
         test="test_the_transcription_command_gets_the_recording_and_no_secret",
-    ),
-    Mutant(
-        "a transcript that counts as a command",
-        before="is_command = False  # a transcript never runs a command",
-        after="pass",
-        test="test_a_transcript_is_shown_to_the_sender_and_answered_in_order",
     ),
     Mutant(
         "a recording that is lost with its transcript",

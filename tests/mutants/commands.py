@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a transcript that counts as a command",
+        before='if not command or ALIASES.get(command.name, command.name) not in ("new", "stop"):',
+        after="if False:",
+        test="test_a_transcript_is_shown_to_the_sender_and_answered_in_order",
+    ),
+    Mutant(
         "a change that is allowed by a paired user",
         before="if request.change and not (is_owner or by == OPERATOR):",
         after="if False:",

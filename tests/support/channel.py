@@ -23,6 +23,7 @@ from remoteclaw import profiles
 from remoteclaw.cli import main
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.profiles import Channel
@@ -31,6 +32,7 @@ from tests.support.agents import ROOT
 from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 #: The directory with the metadata of the package that has the channel.
 PACKAGES = Path(__file__).with_name("packages")
@@ -120,6 +122,15 @@ def _incoming(event: dict[str, Any]) -> Incoming:
         quoted_files=files("quoted_files"),
         **{name: value for name, value in event.items() if name not in known},
     )
+
+
+async def until_stored(stack: Stack, count: int) -> None:
+    """Wait until so many reports are in the inbox of the account."""
+
+    async def are_stored() -> bool:
+        return bool(await stack.fleet.scripts.client.hlen(keys.inbox("test", "default")) == count)
+
+    await eventually(are_stored)
 
 
 CHANNEL = Channel(

@@ -44,7 +44,7 @@ POLL_S = 25
 #: The pauses before a poll is repeated to get the rest of an act, in seconds. Each message may be a
 #: comment on messages that its sender forwards with it, so it waits only for one poll.
 ACT_PAUSES_S = {"album": (0.5,), "text": (0.5, 0.5), "comment": (0.0,)}
-#: A poll waits at most this long for the rest of acts, in seconds: everybody's messages wait for it.
+#: A poll waits at most this long for the rest of acts, in seconds: everybody's messages wait too.
 MAX_ACT_S = 5.0
 #: Telegram's limits for a photo: its size in bytes and its MIME types. Others are sent as files.
 MAX_PHOTO_BYTES = 10_000_000
