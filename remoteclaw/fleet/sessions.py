@@ -324,14 +324,15 @@ class Sessions:
         first. No session below returns a result, and the session itself returns one to its parent
         only with `wants_result`. The stop is durable: a worker that acquires the lease later obeys
         it. A postponed session gets a hint. A repeated `call` of an operator does not stop entries
-        that have arrived since.
+        that have arrived since. Calls are named within the session: a platform may number the
+        messages of each chat.
         """
         count, key, queue = await self._scripts.run(
             "stop",
             keys={
                 "state": keys.state(sid),
                 "inbound": keys.inbound(sid),
-                "call": keys.call(call_name(None, call)) if call else None,
+                "call": keys.call(call_name(None, f"{sid}\0{call}")) if call else None,
             },
             args={"sid": sid, "is_unwanted": not wants_result, "keep_ms": CALL_MS},
         )
@@ -360,7 +361,7 @@ class Sessions:
             keys={
                 "state": keys.state(session.sid),
                 "inbound": keys.inbound(session.sid),
-                "call": keys.call(call_name(None, call)),
+                "call": keys.call(call_name(None, f"{session.sid}\0{call}")),
             },
             args={
                 "sid": session.sid,

@@ -10,6 +10,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.messages import SessionKey
 from tests.support.leases import accept, acquire, begun, hints, idle, let_pass, postpone
 from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually
@@ -227,6 +228,29 @@ async def test_a_stop_covers_accepted_messages_and_no_later_ones(fleet: Fleet) -
         await lease.turns.finish("done", reply=[])
 
     assert stopped == [True, True, False]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_a_repeated_stop_has_no_effect_and_one_with_its_id_in_another_chat_has(
+    fleet: Fleet, is_shared: bool
+) -> None:
+    """A platform numbers the messages of each chat, and several bots get a group's message."""
+
+    async def stop(session: SessionKey) -> int | None:
+        if is_shared:
+            return await fleet.sessions.stop_own(session, "alice", call="7")
+        return await fleet.sessions.stop(session.sid, call="7")
+
+    async def accepted_in(chat: str) -> SessionKey:
+        written = message("one", from_="alice", channel_id=chat, chat_kind="group")
+        return (await fleet.inbound.append(written, agent="main", is_shared=is_shared)).session
+
+    first, second = await accepted_in("team"), await accepted_in("other")
+    assert await stop(first) == 1
+    await accepted_in("team")
+    assert (await stop(first), await stop(second)) == (1, 1)
+    state = await fleet.scripts.client.hget(keys.state(second.sid), "stop_entry")
+    assert state is not None
 
 
 async def test_stopping_an_idle_session_does_nothing(fleet: Fleet) -> None:
