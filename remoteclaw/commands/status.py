@@ -54,7 +54,7 @@ async def status(call: CommandCall) -> CommandReply:
     if view.postponed_until_ms:
         left_ms = max(view.postponed_until_ms - now_ms(), 0)
         state = f"Postponed for {format_duration(left_ms)}: {view.postponed_for}"
-    waiting = max(view.waiting - view.turn_size, 0)
+    waiting = max(view.waiting - len(view.turn_entries), 0)
     if waiting:
         state += f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
     return CommandReply("\n".join([f"{state}.", "", *lines]))

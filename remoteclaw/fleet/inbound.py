@@ -1,5 +1,6 @@
 """The inbound streams: every adapter and every API accepts messages here."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
@@ -13,6 +14,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import immediate_effect, title_of
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
+from remoteclaw.fleet.state import SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import (
     Attachment,
@@ -180,6 +182,20 @@ class Inbound:
             raise RedisRefused(JOINED)
         await self._waker.try_hint(session, queue.decode())
         return Accepted(session, entry_id.decode(), status == b"duplicate")
+
+    async def waiting_messages(self, view: SessionState) -> list[str]:
+        """Return the ids of the messages that a session has accepted and no turn answers yet.
+
+        While the session is postponed, no turn answers any.
+        """
+        client = self._scripts.client
+        answered = () if view.postponed else view.turn_entries
+        ids = []
+        for entry_id, fields in await self._scripts.call(client.xrange, keys.inbound(view.key.sid)):
+            with contextlib.suppress(NewerEntry, ValueError):
+                if entry_id.decode() not in answered:
+                    ids.append(decode_entry(entry_id, fields).message.id)
+        return ids
 
     async def end_conversation(
         self,

@@ -65,8 +65,8 @@ class SessionState:
 
     turn: str | None
     """The id of the turn that was recorded and is not finished."""
-    turn_size: int
-    """The number of entries of that turn, including those that joined it; 0 without a turn."""
+    turn_entries: tuple[str, ...]
+    """The ids of the entries of that turn, including those that joined it; empty without a turn."""
     attempt: int
     phase: str | None
     finished_turn: str | None
@@ -172,7 +172,7 @@ class SessionState:
             busy_since_ms=_ms(text.get("busy_since_ms")),
             last_heard_ms=_ms(text.get("last_heard_ms")) or 0,
             turn=text.get("turn"),
-            turn_size=len(_ids(text.get("batch"))) + len(_ids(text.get("steered"))),
+            turn_entries=_ids(text.get("batch")) + _ids(text.get("steered")),
             attempt=int(text.get("attempt", 0)),
             phase=text.get("phase"),
             finished_turn=text.get("finished_turn"),

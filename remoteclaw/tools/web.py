@@ -35,6 +35,16 @@ class OpenedPage(PauseFacts):
     """Whether `web.history` has events before those that are sent, if `isAfresh`."""
 
 
+class WaitingParams(Params):
+    conversation: Conversation | None = None
+    """One of the person's conversations; else the first one."""
+
+
+class WaitingMessages(Result):
+    messages: tuple[str, ...]
+    """The ids of the messages that no turn answers yet, oldest first."""
+
+
 class PageHistoryParams(Params):
     conversation: Conversation | None = None
     """One of the person's conversations; else the first one."""
@@ -121,6 +131,13 @@ METHODS = (
         description="Return events of a conversation on the page that are before a known event.",
         params=PageHistoryParams,
         result=EarlierEvents,
+        scope="write",
+    ),
+    Method(
+        name="web.waiting",
+        description="Return the messages of a conversation on the page that wait for their turn.",
+        params=WaitingParams,
+        result=WaitingMessages,
         scope="write",
     ),
     Method(

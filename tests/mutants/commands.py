@@ -252,7 +252,7 @@ MUTANTS = (
     ),
     Mutant(
         "a joined message that is counted as waiting",
-        before="max(view.waiting - view.turn_size, 0)",
+        before="max(view.waiting - len(view.turn_entries), 0)",
         after="max(view.waiting - 1, 0)",
         test="test_status_does_not_count_joined_messages_as_waiting",
     ),

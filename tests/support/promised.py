@@ -113,6 +113,7 @@ PROMISED = {
         "chat.outcome": (None, "sessionKey entry timeout? knowsPause?", "YYYY FFFF"),
         "chat.shown": (None, "key unsaved?", "FYYY FFFF"),
         "web.history": (None, "conversation? before limit?", "FYYY FFFF"),
+        "web.waiting": (None, "conversation?", "FYYY FFFF"),
         "web.open": (None, "conversation? after?", "FYYY FFFF"),
         "web.send": (
             None,

@@ -61,6 +61,12 @@ async def _history(call: Call, params: contract.PageHistoryParams) -> contract.E
     )
 
 
+async def _waiting(call: Call, params: contract.WaitingParams) -> contract.WaitingMessages:
+    view = await call.fleet.sessions.view(_session(call, params.conversation).sid)
+    found = await call.fleet.inbound.waiting_messages(view) if view else []
+    return contract.WaitingMessages(messages=tuple(found))
+
+
 def _session(call: Call, conversation: str | None) -> SessionKey:
     return session_of(call.config, _person_id(call), conversation)
 
@@ -245,6 +251,7 @@ HANDLERS: Mapping[str, Handler] = {
     "web.history": _history,
     "web.open": _open,
     "web.send": _send,
+    "web.waiting": _waiting,
     "push.key": _get_push_key,
     "push.subscribe": _subscribe,
     "push.unsubscribe": _unsubscribe,

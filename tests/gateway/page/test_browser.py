@@ -66,8 +66,14 @@ async def test_a_new_user_writes_and_reads_the_answers(browser: Browser, stack: 
 
         await write(page, "slow")
         await expect(page.locator(".live .text")).to_contain_text("1 2 3")
+        await write(page, "and then")
+        waits = page.locator(".origin", has_text="waits")
+        await expect(own.filter(has=waits)).to_contain_text("and then")
+        await page.reload()
+        await expect(own.filter(has=waits)).to_contain_text("and then")
         await page.get_by_role("button", name="Stop").click()
         await expect(page.locator(".live")).to_be_hidden()
+        await expect(waits).to_have_count(0)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
         await page.get_by_role("link", name="New conversation").click()
@@ -85,7 +91,7 @@ async def test_a_new_user_writes_and_reads_the_answers(browser: Browser, stack: 
         assert await saved.failure() is None
         assert saved.suggested_filename in (await file.text_content() or "")
 
-        first = [re.compile(text) for text in ("hello you", "from the phone", "slow")]
+        first = [re.compile(text) for text in ("hello you", "from the phone", "slow", "and then")]
         await conversations.get_by_role("link", name="hello").click()
         await expect(own).to_have_text(first)
         await conversations.get_by_role("link", name="file").click()

@@ -12,6 +12,8 @@ import { terminalToggle } from "./terminal_toggle.js";
 
 /** How many items of the record are loaded at once. */
 const RECORD_PAGE = 200;
+/** A message that waits longer than this for its turn is marked. */
+const WAITS_MS = 1000;
 /** The key in the session storage of the person who uses this tab. */
 const PERSON = "remoteclaw.person";
 
@@ -38,6 +40,7 @@ export function chatView(link, asks, conversation = null) {
   const cards = new Map();  // the message that shows a request, by the request's id
   const reactions = new Map();  // the reactions to each message, also one not shown yet, by their author
   const closed = new Set();  // the requests that are answered
+  const waits = new Map();  // the mark of each message that waits for its turn, by its id
   const ofTerminals = new Set();  // the names of the messages of the session's terminals that are shown
   let pending = null;  // the events that arrive while the chat is being opened
   let liveEvent = null;  // the last `session.live` that arrived in that time
@@ -48,6 +51,8 @@ export function chatView(link, asks, conversation = null) {
   let isCurrent = false;  // whether events are happening now, instead of being loaded
   let terminal = null;
   let answered = null;  // the turn of the last answer
+  let liveTurn = null;  // the last turn with live text
+  let waitingTimer = null;
 
   async function onConnected() {
     const opening = pending = [];
@@ -85,6 +90,7 @@ export function chatView(link, asks, conversation = null) {
     liveEvent = null;
     resolveOpened();
     refreshRecorded(chat.state === "idle" ? null : "", { isWhole: true });
+    refreshWaiting();
     if (isFirst) writing.focus();
     writing.flush();
   }
@@ -92,7 +98,7 @@ export function chatView(link, asks, conversation = null) {
   /** Remove all messages: the events that follow are the newest ones. */
   function reset() {
     frame.clear();
-    for (const each of [elements, bars, cards, reactions, closed, ofTerminals]) each.clear();
+    for (const each of [elements, bars, cards, reactions, closed, waits, ofTerminals]) each.clear();
     first = last = null;
     isCurrent = false;
     offerEarlier(chat.hasEarlier);
@@ -118,11 +124,31 @@ export function chatView(link, asks, conversation = null) {
     if (event === "web.event") return payload.conversation === conversation && onChatEvent(payload);
     if (pending && event === "session.live") liveEvent = payload;
     if (!chat || payload?.sessionKey !== chat.sessionKey) return;
-    if (event === "session.live") return frame.showLive(payload, chat.agent);
+    if (event === "session.live") {
+      if (payload.turn !== liveTurn) refreshWaiting();
+      liveTurn = payload.turn;
+      return frame.showLive(payload, chat.agent);
+    }
     if (event === "session.postponed") return frame.showPause(payload);
     if (event === "session.outcome") {
       frame.endTurn(payload.turn, Boolean(payload.reply) && payload.turn !== answered);
       refreshRecorded(payload.turn ?? "");
+      refreshWaiting();
+    }
+  }
+
+  /** Mark the messages that wait for their turn. */
+  async function refreshWaiting() {
+    const found = await link.call("web.waiting", { conversation }).catch(() => null);
+    if (!found) return;
+    const ids = new Set(found.messages);
+    for (const [id, mark] of waits) {
+      if (!ids.has(id)) { mark.remove(); waits.delete(id); }
+    }
+    for (const id of ids) {
+      if (waits.has(id) || !elements.has(id)) continue;
+      waits.set(id, el("span", { class: "origin", text: "waits" }));
+      elements.get(id).querySelector(".by").append(waits.get(id));
     }
   }
 
@@ -197,6 +223,10 @@ export function chatView(link, asks, conversation = null) {
     if (event.card) cards.set(event.card.id, shown);
     if (event.card) showRequest(event.card.id);
     elements.set(event.id, shown);
+    if (isOwn && isCurrent) {
+      clearTimeout(waitingTimer);
+      waitingTimer = setTimeout(refreshWaiting, WAITS_MS);
+    }
     for (const each of reactions.get(event.id)?.values() ?? []) addReaction(each);
     // Only complete answers are read aloud: a screen reader would start live text again with each change.
     if (isCurrent && !isOwn) liveRegion.textContent = `${chat.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
@@ -258,6 +288,7 @@ export function chatView(link, asks, conversation = null) {
   }
 
   function close() {
+    clearTimeout(waitingTimer);
     asks.removeEventListener("change", onRequestsChanged);
     writing.close();
     terminal?.close();
