@@ -304,6 +304,8 @@ class ChatClient:
         questions = [index for index, item in enumerate(items) if item["role"] == "user"]
         if questions:
             self._screen.show_earlier(items[questions[-1] :])
+        for text in self.chat["unanswered"]:
+            self._screen.show_user_message(text)
         if self.chat["waiting"]:
             is_open = await self._has_terminal()
             self._screen.show_notice(IN_TERMINAL if is_open else UNFINISHED)

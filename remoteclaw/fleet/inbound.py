@@ -14,7 +14,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import immediate_effect, title_of
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
-from remoteclaw.fleet.state import SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import (
     Attachment,
@@ -183,19 +182,13 @@ class Inbound:
         await self._waker.try_hint(session, queue.decode())
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
-    async def waiting_messages(self, view: SessionState) -> list[str]:
-        """Return the ids of the messages that a session has accepted and no turn answers yet.
-
-        While the session is postponed, no turn answers any.
-        """
-        client = self._scripts.client
-        answered = () if view.postponed else view.turn_entries
-        ids = []
-        for entry_id, fields in await self._scripts.call(client.xrange, keys.inbound(view.key.sid)):
+    async def unanswered(self, sid: str) -> list[Entry]:
+        """Return the readable entries of a session that have no outcome yet, oldest first."""
+        client, entries = self._scripts.client, []
+        for entry_id, fields in await self._scripts.call(client.xrange, keys.inbound(sid)):
             with contextlib.suppress(NewerEntry, ValueError):
-                if entry_id.decode() not in answered:
-                    ids.append(decode_entry(entry_id, fields).message.id)
-        return ids
+                entries.append(decode_entry(entry_id, fields))
+        return entries
 
     async def end_conversation(
         self,

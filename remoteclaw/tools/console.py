@@ -54,6 +54,9 @@ class OpenedChat(Result):
     """`idle`, `scheduled` (a worker will take it) or `running`."""
     waiting: int
     """How many messages have no outcome yet."""
+    unanswered: tuple[str, ...]
+    """The texts of the newest of those that people have sent, oldest first, shortened; empty if
+    `follow` is `nothing`."""
     commands: tuple[tuple[str, str], ...]
     """The commands of the chat, each with its description."""
 

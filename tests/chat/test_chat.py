@@ -236,6 +236,7 @@ async def test_a_chat_opened_during_a_turn_shows_its_plan_and_tools(
             with Terminal.running(REMOTECLAW, "chat", env=stack.env()) as second:
                 shown = second.see_match(rf"{re.escape(PLAN)}.*\n\S \d+ s · .*Ctrl-C stops$")
                 assert min(indicator_seconds(shown), seconds_of(shown)) >= begun
+                assert "› hello" in shown, "what it works on"
                 (directory / "go").touch()
                 for screen in (first, second):
                     assert screen.see("\nIt is mended.").count("main\nIt is mended.") == 1

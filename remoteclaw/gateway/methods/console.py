@@ -12,9 +12,12 @@ from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, PerhapsS
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID, account_of
 from remoteclaw.gateway.methods.operators import check_sender
-from remoteclaw.host.terminal import login_name
+from remoteclaw.host.terminal import login_name, shortened
 from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.tools import console as contract
+
+#: A chat that is opened shows at most this many unanswered messages, `MAX_CHARS` of each.
+MAX_UNANSWERED, MAX_CHARS = 20, 2000
 
 
 async def _open(call: Call, params: contract.OpenChatParams) -> contract.OpenedChat:
@@ -39,8 +42,16 @@ async def _open(call: Call, params: contract.OpenChatParams) -> contract.OpenedC
         is_console=is_console,
         state=view.status if view else "idle",
         waiting=view.waiting if view else 0,
+        unanswered=await _unanswered(call, session) if params.follow != "nothing" else (),
         commands=tuple((spec.name, spec.help) for spec in commands.COMMANDS.values()),
     )
+
+
+async def _unanswered(call: Call, session: SessionKey) -> tuple[str, ...]:
+    """Return the texts of the newest messages of people that have no outcome yet, oldest first."""
+    entries = await call.fleet.inbound.unanswered(session.sid)
+    texts = [shortened(e.message.text, MAX_CHARS) for e in entries if e.origin == "chat"]
+    return tuple(texts[-MAX_UNANSWERED:])
 
 
 async def _session(call: Call, params: contract.OpenChatParams) -> SessionKey:

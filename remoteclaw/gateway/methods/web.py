@@ -62,9 +62,13 @@ async def _history(call: Call, params: contract.PageHistoryParams) -> contract.E
 
 
 async def _waiting(call: Call, params: contract.WaitingParams) -> contract.WaitingMessages:
-    view = await call.fleet.sessions.view(_session(call, params.conversation).sid)
-    found = await call.fleet.inbound.waiting_messages(view) if view else []
-    return contract.WaitingMessages(messages=tuple(found))
+    sid = _session(call, params.conversation).sid
+    view = await call.fleet.sessions.view(sid)
+    # While the session is postponed, its turn answers nothing.
+    answered = view.turn_entries if view and not view.postponed else ()
+    entries = await call.fleet.inbound.unanswered(sid)
+    waiting = (entry.message.id for entry in entries if entry.id not in answered)
+    return contract.WaitingMessages(messages=tuple(waiting))
 
 
 def _session(call: Call, conversation: str | None) -> SessionKey:
