@@ -51,6 +51,8 @@ async def status(call: CommandCall) -> CommandReply:
     state = (
         f"Running for {_time_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
     )
+    if view.shown_status == "terminal":
+        state = f"Open in a terminal for {_time_since(view.busy_since_ms)}"
     if view.postponed_until_ms:
         left_ms = max(view.postponed_until_ms - now_ms(), 0)
         state = f"Postponed for {format_duration(left_ms)}: {view.postponed_for}"

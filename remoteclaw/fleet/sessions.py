@@ -44,7 +44,12 @@ class SessionView(SessionState):
 
     @property
     def shown_status(self) -> str:
-        """The status for people: `idle` also while a worker only keeps the lease for a while."""
+        """The status for people: `terminal` while the session is open in one.
+
+        It is `idle` also while a worker only keeps the lease for a while.
+        """
+        if self.turn and self.turn == self.terminal_entry:
+            return "terminal"
         is_over = self.status == "running" and not self.turn and not self.waiting
         return "idle" if is_over else self.status
 

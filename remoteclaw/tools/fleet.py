@@ -39,8 +39,8 @@ class SessionAtWork(PauseFacts):
     label: str | None = None
     title: str | None = None
     """The first words of the session's conversation."""
-    state: Literal["scheduled", "running"]
-    """`scheduled`: the session waits for a worker."""
+    state: Literal["scheduled", "running", "terminal"]
+    """`scheduled`: the session waits for a worker. `terminal`: it is open in a terminal."""
     lane: str
     waiting: int
     """How many messages have no answer yet, including those of the running turn."""

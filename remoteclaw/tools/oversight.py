@@ -19,7 +19,7 @@ from remoteclaw.tools.sessions import (
 class SearchParams(Params):
     query: Annotated[str, Field(max_length=200)] = ""
     """Only sessions whose key, label, title or messages contain this, in any case."""
-    state: Literal["idle", "scheduled", "running", "asks"] | None = None
+    state: Literal["idle", "scheduled", "running", "terminal", "asks"] | None = None
     """Only sessions in this state; `asks` are sessions whose agent waits for a person's answer."""
     channel: Id | None = None
     """Only sessions on this channel."""

@@ -36,7 +36,8 @@ class SessionFacts(Result):
     agent: str
     channel: str
     state: str
-    """`idle`, `scheduled` (a worker will take it) or `running`."""
+    """`idle`, `scheduled` (a worker will take it), `running`, or `terminal` while it is open in a
+    terminal."""
     waiting: int
     """How many messages have no answer yet, including those of the running turn."""
     last_message_ms: int

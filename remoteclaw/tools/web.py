@@ -27,7 +27,8 @@ class OpenedPage(PauseFacts):
     person: str
     """The person's id on the page."""
     state: str
-    """`idle`, `scheduled` (a worker will take it) or `running`."""
+    """`idle`, `scheduled` (a worker will take it), `running`, or `terminal` while it is open in a
+    terminal."""
     is_afresh: bool
     """Whether the events that are sent begin with the newest messages instead of continuing after
     `after`: because that is absent, or too many events are newer."""

@@ -211,4 +211,4 @@ async def session_shown(page: Page, door: Door, session: SessionKey) -> None:
     """Open the terminal of an idle session on the page."""
     await page.goto(f"{door.url}/#/s/{quote(str(session), safe='')}")
     await terminal_shown(page)
-    await expect(page.locator(".tty-state")).to_have_text("Live · waits for you to write")
+    await expect(page.locator(".tty-state")).to_have_text("Open · waits for you to write")

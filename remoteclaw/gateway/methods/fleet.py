@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -117,6 +118,12 @@ def _worker(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
     )
 
 
+def _state_of(view: SessionView) -> Literal["scheduled", "running", "terminal"]:
+    if view.shown_status == "terminal":
+        return "terminal"
+    return "running" if view.status == "running" else "scheduled"
+
+
 async def _busy_sessions(
     fleet: Fleet, busy: Sequence[SessionView]
 ) -> tuple[contract.SessionAtWork, ...]:
@@ -126,7 +133,7 @@ async def _busy_sessions(
             view,
             key=str(view.key),
             agent=view.key.agent,
-            state="running" if view.status == "running" else "scheduled",
+            state=_state_of(view),
             since_ms=view.busy_since_ms if view.status == "running" else since,
         )
         for view, since in zip(busy, waiting_since, strict=True)

@@ -107,11 +107,11 @@ async def test_a_terminal_is_opened_once_and_only_when_a_person_asks(
             "Starting · needs you: a dialog is open (Do you trust this folder?)"
         )
         pane.live()
-        await expect(state).to_have_text("Live · waits for you to write")
+        await expect(state).to_have_text("Open · waits for you to write")
         pane.change(activity="waiting", waiting_for="Bash: make")
-        await expect(state).to_have_text("Live · needs you: Bash: make")
+        await expect(state).to_have_text("Open · needs you: Bash: make")
         await page.reload()
-        await expect(state).to_have_text("Live · needs you: Bash: make")
+        await expect(state).to_have_text("Open · needs you: Bash: make")
         await page.get_by_role("button", name="Terminal", exact=True).click()
         await expect(page.get_by_label("Message", exact=True)).to_be_visible()
         pane.show(**frame({0: [["drawn while it was hidden"]]}, revision=2))
@@ -133,7 +133,7 @@ async def test_a_terminal_is_opened_once_and_only_when_a_person_asks(
         assert len(pane.calls("terminals.open")) == 2
 
         pane.live()
-        await expect(state).to_have_text("Live · waits for you to write")
+        await expect(state).to_have_text("Open · waits for you to write")
         await eventually(lambda: pane.viewers)
         await _check_drawing(page, pane)
 
@@ -410,7 +410,9 @@ async def test_a_chat_has_what_was_said_in_its_terminal(
         await expect(said).to_have_count(2)
         await terminal_shown(page)
         await button(page, "Open terminal").click()
-        await expect(page.locator(".tty-state")).to_have_text("Live · waits for you to write")
+        await expect(page.locator(".tty-state")).to_have_text("Open · waits for you to write")
+        await expect(page.locator(".sessions .about")).to_contain_text("is open in a terminal")
+        await expect(page.get_by_role("button", name="Stop", exact=True)).to_be_hidden()
         await page.get_by_label("Message to the program").fill("remember pear")
         await page.locator(".terminal").get_by_role("button", name="Send").click()
         await expect(rows(page).filter(has_text="ECHO remember pear")).to_be_visible()

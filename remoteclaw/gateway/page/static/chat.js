@@ -3,7 +3,7 @@
 import { aboutSession } from "./about.js";
 import { body, choices, headline } from "./request_card.js";
 import { composer } from "./composer.js";
-import { conversationFrame } from "./conversation.js";
+import { conversationFrame, isAtWork } from "./conversation.js";
 import { el, fill, liveRegion, newId, rendered, stamp } from "./dom.js";
 import { setOwn } from "./session_keys.js";
 import { reactionBar } from "./reactions.js";
@@ -84,12 +84,12 @@ export function chatView(link, asks, conversation = null) {
       opening.sort((one, other) => isLater(one.id, other.id) - isLater(other.id, one.id)).forEach(take);
     });
     isCurrent = true;
-    frame.setRunning(chat.state !== "idle");
+    frame.setRunning(isAtWork(chat.state));
     frame.showPause(chat);
-    if (chat.state !== "idle" && liveEvent?.sessionKey === chat.sessionKey) frame.showLive(liveEvent, chat.agent);
+    if (isAtWork(chat.state) && liveEvent?.sessionKey === chat.sessionKey) frame.showLive(liveEvent, chat.agent);
     liveEvent = null;
     resolveOpened();
-    refreshRecorded(chat.state === "idle" ? null : "", { isWhole: true });
+    refreshRecorded(isAtWork(chat.state) ? "" : null, { isWhole: true });
     refreshWaiting();
     if (isFirst) writing.focus();
     writing.flush();

@@ -9,6 +9,11 @@ const NEAR_PX = 80;
 /** How long the live text of an ended turn stays while its answer has not arrived. */
 const ARRIVES_MS = 3000;
 
+/** Whether a session in this state has a turn, or will have one; a terminal is none. */
+export function isAtWork(state) {
+  return state === "running" || state === "scheduled";
+}
+
 /**
  * Return an empty conversation. If `mayStop()`, people can stop its running turn, or drop a
  * postponed one, with `stop()`, and ask the agent of a postponed one again with `retry()`.

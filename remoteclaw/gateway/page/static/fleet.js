@@ -103,6 +103,7 @@ function processName({ pid, host }) {
 
 function stateOf(session) {
   if (session.postponedUntilMs) return pauseOf(session);
-  if (session.state !== "running") return "waits for a worker";
+  if (session.state === "scheduled") return "waits for a worker";
+  if (session.state === "terminal") return "is open in a terminal";
   return session.waiting ? "works" : "has just answered";
 }

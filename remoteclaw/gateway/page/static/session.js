@@ -2,7 +2,7 @@
 
 import { aboutSession } from "./about.js";
 import { askList } from "./asks.js";
-import { conversationFrame } from "./conversation.js";
+import { conversationFrame, isAtWork } from "./conversation.js";
 import { ago } from "./dom.js";
 import { item, keyed } from "./messages.js";
 import { sessionComposer } from "./session_composer.js";
@@ -54,7 +54,7 @@ export function sessionView(link, sessionKey, asks) {
     frame.title.textContent = facts.label ?? facts.title ?? key;
     frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
     about.show(facts);
-    isWorking = facts.state !== "idle";
+    isWorking = isAtWork(facts.state);
     frame.keepAtEnd(() => {
       if (history) showNewest(history);
       frame.activity.end(isWorking ? endedTurn : null);

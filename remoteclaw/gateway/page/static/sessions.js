@@ -9,7 +9,7 @@ const TYPING_MS = 250;
 const PAGE = 50;
 /** The key of the filters in the session storage. */
 const STORED = "remoteclaw.search";
-const STATES = { asks: "waits for a person", running: "works", scheduled: "waits for a worker", idle: "is idle" };
+const STATES = { asks: "waits for a person", running: "works", scheduled: "waits for a worker", terminal: "is open in a terminal", idle: "is idle" };
 
 export function sessionsList(link) {
   const filter = { query: "", state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(STORED) ?? "{}") };

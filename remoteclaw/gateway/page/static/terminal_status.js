@@ -2,7 +2,7 @@
 
 import { count } from "./dom.js";
 
-const STATES = { starting: "Starting", live: "Live", parked: "Parked", exited: "Ended", crashed: "Crashed", lost: "Lost" };
+const STATES = { starting: "Starting", live: "Open", parked: "Parked", exited: "Ended", crashed: "Crashed", lost: "Lost" };
 const ACTIVITIES = { busy: "works", idle: "waits for you to write", unknown: "" };
 
 /** Return the state of a terminal as text; the record is null if none was opened. */
