@@ -1,7 +1,7 @@
 """rq-dashboard on this fleet's Redis: queues, workers and hints in a browser, on loopback.
 
-This is stock rq-dashboard with two changes. It reads jobs as JSON: pickle fails on hints, and would
-run code that another client stored. And it is read-only and refuses requests from other web pages:
+This is stock rq-dashboard with two changes. It never unpickles, which would run code that another
+client stored. And it is read-only and refuses requests from other web pages:
 otherwise any page in the owner's browser could delete and requeue jobs.
 """
 

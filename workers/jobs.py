@@ -8,24 +8,22 @@ logs every other job and treats it as nonexistent.
 import asyncio
 import logging
 import os
-import re
 import zlib
 from typing import Any
 
-import orjson
 from redis.exceptions import RedisError
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.fleet.wake import JOB
+from remoteclaw.fleet.wake import JOB, HintSerializer
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.process import die_with_parent
 from remoteclaw.session.drain import Drain
 from workers import settings
 
-#: The maximum size of a hint's data after decompression, in bytes: a real hint has 60.
+#: The maximum size of a hint's data after decompression, in bytes: a real hint has 61.
 MAX_DATA_BYTES = 1024
 #: The fields of a job's hash that make RQ call, fetch or repeat something.
 _FORBIDDEN = (
@@ -73,23 +71,22 @@ class DrainJob(Job):
     def restore(self, raw_data: dict[bytes, bytes]) -> None:
         """Load a job's hash; raise NoSuchJobError unless it is exactly a hint."""
         try:
-            function, instance, arguments, keywords = orjson.loads(_unpacked(raw_data[b"data"]))
-            (sid,) = arguments
-        except (KeyError, TypeError, ValueError, zlib.error):
+            call = HintSerializer.loads(_unpacked(raw_data[b"data"]))
+        except (KeyError, ValueError, zlib.error):
             self._refuse("its data is not a hint's")
-        if function != JOB:
-            self._refuse(f"it calls {str(function)[:80]!r}")
-        if instance is not None or keywords or not re.fullmatch("[0-9a-f]{32}", str(sid)):
-            self._refuse("its arguments are not a session's")
         if extra := [name.decode() for name in _FORBIDDEN if raw_data.get(name)]:
             self._refuse(f"it has {', '.join(extra)}")
         try:
             super().restore({**raw_data, b"timeout": b"-1"})
+            # The serializer of the job, which would read its data, is that of results.
+            self._func_name, self._instance, self._args, self._kwargs = call
             # Here, in the worker, so that a changed file is read once, not by each work-horse.
             settings.current()
         except Exception as error:  # noqa: BLE001 - the hash may hold anything
             self._refuse(f"it can't be read: {type(error).__name__}")
-        self.description = f"session {sid[:8]}"  # RQ logs it, so it must not come from the hash
+        self.description = (
+            f"session {self.args[0][:8]}"  # RQ logs it, so it must not come from the hash
+        )
 
     def perform(self) -> None:
         """Run the drain directly, without a lookup of the function's name."""

@@ -6,12 +6,12 @@ ids and results are not used.
 
 import contextlib
 import functools
-from typing import cast
+import re
+from typing import Any, cast
 
 from redis import Redis
 from redis.client import Pipeline
 from rq import Queue
-from rq.serializers import JSONSerializer
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
@@ -25,6 +25,35 @@ JOB = "workers.jobs.drain"
 FAILURE_TTL_S = 24 * 3600
 #: The time limit for sending a hint, in seconds. After it, the sweeper sends the hint.
 SEND_S = 2.0
+
+#: The data of a hint, up to and after the session's id: a pickle of `(JOB, None, (sid,), {})`, as
+#: stock views expect it. It imports nothing when it is unpickled.
+_DATA = b"(V" + JOB.encode() + b"\nN(V", b"\nt}t."
+_HINT = re.compile(re.escape(_DATA[0]) + b"([0-9a-f]{32})" + re.escape(_DATA[1]))
+
+#: A call as RQ's jobs describe it: the function's name, an instance, arguments, keyword arguments.
+Call = tuple[str, None, tuple[str], dict[str, Any]]
+
+
+class HintSerializer:
+    """The serializer of hints: it writes and reads pickles of one shape, and never unpickles.
+
+    rq-dashboard and other stock views unpickle the jobs of workers, whatever their options are.
+    """
+
+    @staticmethod
+    def dumps(call: Any) -> bytes:
+        """Return the data of a hint."""
+        _, _, (sid,), _ = call
+        return _DATA[0] + str(sid).encode() + _DATA[1]
+
+    @staticmethod
+    def loads(data: bytes) -> Call:
+        """Return the call of a hint; raise ValueError for any other data."""
+        match = _HINT.fullmatch(data)
+        if match is None:
+            raise ValueError("no hint")
+        return JOB, None, (match[1].decode(),), {}
 
 
 class Waker:
@@ -40,7 +69,7 @@ class Waker:
         RQ never connects: its commands are collected in our own asynchronous pipeline, and the
         server's version, which it would ask for, is set here.
         """
-        queue = Queue(name, connection=Redis(), serializer=JSONSerializer)
+        queue = Queue(name, connection=Redis(), serializer=HintSerializer)
         queue.redis_server_version = (6, 2, 0)
         return queue
 

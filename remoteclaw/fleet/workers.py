@@ -6,23 +6,27 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
 
-from remoteclaw.clock import boot_id, boottime
-from remoteclaw.errors import RedisUnavailable
+from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, RETRY_S, Scripts
+from remoteclaw.host.process import boot_of, identity
 
 #: The time limit of `is_leaving()`, in seconds: a turn may wait for its result.
 ASK_S = 1.0
 #: The interval between two beats of a worker, and the time without a beat after which it counts as
 #: gone; in seconds.
 BEAT_S, GONE_S = 5.0, 15.0
+#: The time after which a worker that gives no sign of life is dead, in seconds. A live one that
+#: can't reach Redis for this long is not listed until it starts again.
+LOST_S = 60.0
 
 #: The environment variable that makes a worker serve only the lane `agents` if it is "1".
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
@@ -66,6 +70,29 @@ class WorkerView:
         return f"process {self.pid} on {self.host} {why}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """A worker as RQ lists it, with its signs of life."""
+
+    name: str
+    host: str
+    pid: int
+    state: str
+    queues: tuple[str, ...]
+    job: str
+    birth: str
+    process: str = ""
+    """The `identity()` of its process, as of its last beat; empty if there was none lately."""
+    is_listening: bool = False
+    """Whether it listens for RQ's commands, as each live worker does."""
+
+
+def _process_of(beat: bytes | None) -> str:
+    """Return the `identity()` in a beat; empty without one, as for a worker of an older version."""
+    text = (beat or b"").decode(errors="replace")
+    return text if text.startswith("pid ") and text.count(" ") == 3 else ""
+
+
 def announce(url: str, queues: Sequence[str]) -> None:
     """Start a thread that announces every `BEAT_S` that this worker lives and serves `queues`.
 
@@ -80,11 +107,12 @@ def announce(url: str, queues: Sequence[str]) -> None:
     )
     names = [keys.worker(socket.gethostname(), os.getpid())]
     names += [keys.host(queue) for queue in queues if "@" in queue]
+    process = identity()
 
     def beat() -> None:
         pipeline = client.pipeline(transaction=False)
         for name in names:
-            pipeline.set(name, boot_id(), px=int(GONE_S * 1000))
+            pipeline.set(name, process, px=int(GONE_S * 1000))
         pipeline.execute()
 
     def beat_for_ever() -> None:
@@ -103,35 +131,106 @@ class Workers:
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
+        #: The workers without a sign of life, and since when, on `boottime()`.
+        self._silent: dict[str, float] = {}
 
     async def list(self) -> list[WorkerView]:
         """Return the live workers of our queues; RQ also lists dead ones for an hour."""
-        client = self._scripts.client
         deadline = boottime() + RETRY_S
-        names = await self._scripts.call(client.smembers, keys.RQ_WORKERS, deadline=deadline)
-        views = []
-        for name in sorted(names):
-            raw_fields = await self._scripts.call(client.hgetall, name, deadline=deadline)
-            fields = {key.decode(): value.decode() for key, value in raw_fields.items()}
-            queues = tuple(fields.get("queues", "").split(","))
-            if "death" in fields or not any(keys.is_lane(queue) for queue in queues):
-                continue
-            pid, host = int(fields.get("pid") or 0), fields.get("hostname", "")
-            view = WorkerView(
-                name=name.decode().removeprefix(keys.rq_worker("")),
-                pid=pid,
-                host=host,
-                state=fields.get("state", ""),
-                session=await self._session_of(fields.get("current_job", ""), deadline),
-                queues=queues,
-                boot=(
-                    await self._scripts.call(client.get, keys.worker(host, pid), deadline=deadline)
-                    or b""
-                ).decode(),
+        return [
+            WorkerView(
+                name=each.name,
+                pid=each.pid,
+                host=each.host,
+                state=each.state,
+                session=await self._session_of(each.job, deadline),
+                queues=each.queues,
+                boot=boot_of(each.process) if each.process else "",
             )
-            if view.is_ours or await self._listens(view.name, deadline):
-                views.append(view)
-        return views
+            for each in await self._registered(deadline)
+            if each.process or each.is_listening
+        ]
+
+    async def clear_dead(self, is_alive: Callable[[str], bool]) -> int:
+        """Remove dead workers from RQ's registries; return their number.
+
+        RQ keeps a worker that was killed, and the hint that it ran, for an hour. `is_alive` gets
+        the `identity()` of a worker's process. A worker that gives no sign of life is dead after
+        `LOST_S`, as long as Redis was available all the time.
+        """
+        try:
+            registered = await self._registered(boottime() + RETRY_S)
+            now = boottime()
+            self._silent = {
+                each.name: self._silent.get(each.name, now)
+                for each in registered
+                if not each.process and not each.is_listening
+            }
+            dead = [
+                each.name
+                for each in registered
+                if (each.process and not is_alive(each.process))
+                or now - self._silent.get(each.name, now) > LOST_S
+            ]
+            for name in dead:
+                names = {"worker": keys.rq_worker(name), "workers": keys.RQ_WORKERS}
+                await self._scripts.run("clear_worker", keys=names, args={"name": name})
+                log.info("worker %s is removed from RQ's registries: it is dead", name)
+        except (RedisUnavailable, RedisRefused):
+            self._silent = {}
+            raise
+        return len(dead)
+
+    async def _registered(self, deadline: float) -> Sequence["_Registered"]:
+        """Return the workers of our queues that RQ lists and that did not say that they end."""
+        listed = await self._listed(deadline)
+        signs = await self._scripts.run_pipeline(
+            lambda ask: [
+                (
+                    ask.get(keys.worker(each.host, each.pid)),
+                    ask.pubsub_numsub(keys.rq_commands(each.name)),
+                )
+                for each in listed
+            ],
+            deadline=deadline,
+        )
+        # In a container that starts again, a worker can have the process id of an earlier one.
+        newest = {
+            (each.host, each.pid): each.name for each in sorted(listed, key=lambda each: each.birth)
+        }
+        return [
+            replace(
+                each,
+                process=_process_of(beat) if newest[each.host, each.pid] == each.name else "",
+                is_listening=bool(listeners[0][1]),
+            )
+            for each, beat, listeners in zip(listed, signs[::2], signs[1::2], strict=True)
+        ]
+
+    async def _listed(self, deadline: float) -> Sequence["_Registered"]:
+        """Return these workers without their signs of life."""
+        members = self._scripts.client.smembers
+        names = [
+            name.decode().removeprefix(keys.rq_worker(""))
+            for name in sorted(
+                await self._scripts.call(members, keys.RQ_WORKERS, deadline=deadline)
+            )
+        ]
+        fields = ("hostname", "pid", "state", "queues", "current_job", "birth", "death")
+        hashes = await self._scripts.run_pipeline(
+            lambda ask: [ask.hmget(keys.rq_worker(name), fields) for name in names],
+            deadline=deadline,
+        )
+        listed = []
+        for name, values in zip(names, hashes, strict=True):
+            host, pid, state, queues, job, birth, death = (
+                (each or b"").decode() for each in values
+            )
+            served = tuple(queues.split(","))
+            if not death and any(keys.is_lane(queue) for queue in served):
+                number = int(pid) if pid.isdecimal() else 0
+                listed.append(_Registered(name, host, number, state, served, job, birth))
+        return listed
 
     async def has_sweeper(self) -> bool:
         """Return whether a sweeper is running."""
@@ -154,14 +253,6 @@ class Workers:
             )
         except RedisUnavailable:
             return False
-
-    async def _listens(self, name: str, deadline: float) -> bool:
-        """Return whether a worker is alive: each one listens for RQ's commands."""
-        client = self._scripts.client
-        ((_, count),) = await self._scripts.call(
-            client.pubsub_numsub, keys.rq_commands(name), deadline=deadline
-        )
-        return bool(count)
 
     async def _session_of(self, job_id: str, deadline: float) -> str:
         """Return the beginning of the id of a job's session, with which its description ends."""

@@ -274,6 +274,11 @@ def is_alive(name: str) -> bool:
     return namespace != _namespace() or _start_time(int(pid)) == started
 
 
+def boot_of(name: str) -> str:
+    """Return the boot of the machine on which the process with an `identity()` runs."""
+    return name.split()[2].partition("/")[0]
+
+
 def _namespace() -> str:
     """Return the name of the pid namespace in which this process's ids are valid.
 

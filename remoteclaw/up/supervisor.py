@@ -311,6 +311,7 @@ class Supervisor:
             # failed.
             host = self._home.host_id
             await self.fleet.sweeper.release_dead(host, is_alive, is_deliberate=True)
+            await self.fleet.workers.clear_dead(is_alive)
         end_strays()
         await self.fleet.aclose()
         if self._redis:

@@ -43,6 +43,7 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
             await renewer.renew_all(hold_s=current().terminals.hold_s)
             await end_unknown_terminals(fleet.terminals, home.runs)
             await remove_old_files(home.terminals, fleet.terminals.is_open)
+            await fleet.workers.clear_dead(is_alive)
         await asyncio.sleep(SWEEP_HOST_S)
         try:
             if count := await asyncio.to_thread(end_strays):

@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     Mutant(
         "a job class that runs any function",
-        before="if function != JOB:",
-        after="if False:",
+        before='call = HintSerializer.loads(_unpacked(raw_data[b"data"]))',
+        after='call = __import__("pickle").loads(_unpacked(raw_data[b"data"]))',
         test="test_forged_jobs_are_refused_and_logged",
     ),
 )

@@ -5,6 +5,7 @@
 
 import base64
 import json
+import pickle
 import time
 import zlib
 from typing import Any, cast
@@ -17,6 +18,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from remoteclaw.fleet.connection import open_redis
+from remoteclaw.fleet.wake import HintSerializer
 from tests.support.waiting import eventually
 from tests.upstream.plain import PlainRq
 
@@ -60,14 +62,15 @@ async def test_a_queue_that_knows_the_version_enqueues_on_any_pipeline_and_never
     assert rq.redis.xlen("stream") == 1
 
 
-def test_a_hint_in_redis_is_a_hash_with_compressed_json(rq: PlainRq) -> None:
+def test_a_hint_in_redis_is_a_hash_with_a_compressed_pickle(rq: PlainRq) -> None:
     """workers/jobs.py: its parser accepts this form and no other."""
-    job = rq.queue.create_job("workers.jobs.drain", args=(SID,), **HINT)
-    rq.queue.enqueue_job(job)
+    queue = Queue("q", connection=rq.redis, serializer=HintSerializer)
+    job = queue.create_job("workers.jobs.drain", args=(SID,), **HINT)
+    queue.enqueue_job(job)
 
     fields: Any = rq.redis.hgetall(f"rq:job:{job.id}")
     data = fields.pop(b"data")
-    assert json.loads(zlib.decompress(data)) == ["workers.jobs.drain", None, [SID], {}]
+    assert pickle.loads(zlib.decompress(data)) == ("workers.jobs.drain", None, (SID,), {})
     stored = {name: value for name, value in fields.items() if value and not name.endswith(b"_at")}
     assert stored == {
         b"origin": b"q",
