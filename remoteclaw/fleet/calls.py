@@ -101,12 +101,6 @@ class ToolCalls:
         )
         return None if result is None else result.decode().split("\n")
 
-    async def side_effects(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return the side effects of the caller's running turn, in all attempts, oldest first."""
-        name = keys.side_effects(caller.session.sid)
-        lines = await self._scripts.call(self._scripts.client.lrange, name, 0, -1)
-        return [orjson.loads(line) for line in lines]
-
     async def send_messages(
         self,
         caller: Caller | None,
@@ -190,23 +184,30 @@ class ToolCalls:
         provenance: Provenance | None,
         deliver: Literal["channel", "caller"] = "caller",
         people: Sequence[str] = (),
-    ) -> str:
-        """Put an entry on the stream of the session `target`; return the entry's id.
+    ) -> tuple[str, bool]:
+        """Put an entry on the stream of the session `target`; return its id, and whether it is new.
 
-        A repeated call returns the same id. `deliver` says where the reply goes: to the `caller`,
-        who waits for the outcome, or to the session's chat (`channel`).
+        A repeated call returns the same id. So does another call, even of another turn, with the
+        same text to the same session, until the first one has its outcome. `deliver` says where the
+        reply goes: to the `caller`, who waits for the outcome, or to the session's chat
+        (`channel`).
         """
         entry = encode_entry(message, deliver, "session", provenance, people)
-        _, (entry_id, queue) = await self.perform(
+        _, (entry_id, queue, *earlier) = await self.perform(
             caller,
             call,
             note,
             "call_entry",
             entry_keys(target),
-            {**entry_args(target, entry), "lane": "agents"},
+            {
+                **entry_args(target, entry),
+                "lane": "agents",
+                "sender": message.from_ if caller else None,
+                "text": message.text,
+            },
         )
         await self.waker.try_hint(target, queue)
-        return entry_id
+        return entry_id, not earlier
 
     async def spawn(
         self,

@@ -257,6 +257,29 @@ async def test_an_unanswered_message_is_not_sent_again_by_another_call(stack: St
     assert waiting.waiting == 3  # bob's own, "hi" and "you"
 
 
+async def test_an_unanswered_message_is_not_sent_again_in_a_later_turn(stack: Stack) -> None:
+    set_sees_sessions(stack, "agent")
+    bob = await stack.append("hello", from_="bob")
+    caller = await begin_turn(stack, HANDLERS)
+    other = await begin_turn(stack, HANDLERS, channel_id="chat-2")
+    params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0}
+    first = await call(stack, caller, "sessions_send", **params, call_id="c")
+    await caller.finish()
+    later = await stack.append("hello again")
+    assert await caller.lease.turns.begin([later.entry_id])
+
+    again = [await call(stack, caller, "sessions_send", **params, call_id="d") for _ in range(2)]
+    of_other = await call(stack, other, "sessions_send", **params)
+    noted = await caller.lease.turns.side_effects()
+    await answer(stack, bob.session.sid)
+    repeated = await call(stack, caller, "sessions_send", **params, call_id="d")
+    new = await call(stack, caller, "sessions_send", **params)
+
+    assert {first.run_id} == {each.run_id for each in (*again, repeated)}
+    assert noted == []
+    assert len({first.run_id, of_other.run_id, new.run_id}) == 3
+
+
 async def test_waits_are_shorter_than_the_tool_timeouts_of_agent_clis(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

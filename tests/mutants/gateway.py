@@ -300,12 +300,6 @@ MUTANTS = (
         test="test_an_unknown_channel_account_or_chat_is_refused",
     ),
     Mutant(
-        "an unanswered message to a session that is sent again",
-        before="if outcome and not outcome.is_final:",
-        after="if False:",
-        test="test_an_unanswered_message_is_not_sent_again_by_another_call",
-    ),
-    Mutant(
         "a wait that is longer than the tool timeout of the agent's CLI",
         before="min(params.timeout, contract.SEND_WAIT_S)",
         after="params.timeout",

@@ -162,7 +162,7 @@ async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
         user_name=who,
         timestamp=now_ms(),
     )
-    entry_id = await call.fleet.calls.put_entry(
+    entry_id, _ = await call.fleet.calls.put_entry(
         None,
         call.id,
         target,

@@ -37,7 +37,8 @@ OPERATOR_FIELDS = (
 )
 TOOL = "sessions_send"
 NO_ANSWER_YET = (
-    "There is no answer yet: sessions_history has it later. The same message again sends nothing."
+    "There is no answer yet: sessions_history has it later. Until then, the same message again "
+    "sends nothing, and waits for that answer."
 )
 
 
@@ -172,18 +173,18 @@ async def _send(call: Call, params: contract.SendToSessionParams) -> contract.Se
     sender = call.caller.session if call.caller else None
     message = message_between(sender, target, params.message, name=f"session-{call.id}")
     timeout_s = min(params.timeout, contract.SEND_WAIT_S)
-    call_id = await _unanswered_call(call, target, params.message) or call.id
     # A call that may not wait is refused before the message is sent.
     async with _permission_to_wait(call, view, timeout_s) as may_wait:
-        entry_id = await call.fleet.calls.put_entry(
+        entry_id, is_new = await call.fleet.calls.put_entry(
             call.caller,
-            call_id,
+            call.id,
             target,
             message,
             note=note,
             provenance=provenance_of_message(call.caller),
         )
-        call.side_effects.append({**note, "callId": call_id})
+        if is_new:
+            call.side_effects.append({**note, "callId": call.id})
         run_id = f"{target.sid}-{entry_id}"
         outcome = None
         if may_wait:
@@ -194,24 +195,6 @@ async def _send(call: Call, params: contract.SendToSessionParams) -> contract.Se
     if timeout_s == 0 or result.status != "accepted":
         return result
     return result.model_copy(update={"note": NO_ANSWER_YET})
-
-
-async def _unanswered_call(call: Call, target: SessionKey, text: str) -> str | None:
-    """Return the id of this turn's earlier call with the same message, if that has no answer yet.
-
-    A model that got no answer in time repeats its message. It then waits for the answer to the
-    first one.
-    """
-    if call.caller is None:
-        return None
-    for note in await call.fleet.calls.side_effects(call.caller):
-        if (note.get("tool"), note.get("to"), note.get("text")) != (TOOL, str(target), text):
-            continue
-        result = await call.fleet.calls.result_of(call.caller, note["callId"])
-        outcome = result and await call.fleet.outcomes.read(target.sid, result[0])
-        if outcome and not outcome.is_final:
-            return str(note["callId"])
-    return None
 
 
 @contextlib.asynccontextmanager

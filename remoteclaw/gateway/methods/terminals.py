@@ -185,7 +185,7 @@ async def _as_message(call: Call, session: SessionKey, text: str) -> contract.In
         entry_id = accepted.entry_id
     else:
         message = message_between(None, session, text, name=f"input-{call.id}")
-        entry_id = await call.fleet.calls.put_entry(
+        entry_id, _ = await call.fleet.calls.put_entry(
             None, call.id, session, message, note=None, provenance=None
         )
     return contract.InputResult(submitted=False, run_id=f"{session.sid}-{entry_id}")
