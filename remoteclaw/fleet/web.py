@@ -122,6 +122,11 @@ class WebChats:
                 raise gone
         return str(result.decode())
 
+    async def has_chats(self, person: str) -> bool:
+        """Return whether a person has chats: was written to, or has begun a conversation."""
+        names = (keys.web(person), keys.web_chats(person))
+        return bool(await self._scripts.call(self._scripts.client.exists, *names))
+
     async def find(self, chat: str, event_id: str) -> ChatEvent | None:
         """Return an event; None if it is not stored, for example because the id is no event's."""
         if not _ID.fullmatch(event_id):

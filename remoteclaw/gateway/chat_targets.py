@@ -6,15 +6,19 @@ exists.
 
 import re
 
+from remoteclaw.channels.web.profile import ADMIN, person_id
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
+from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 
 #: The form of CHANNEL or CHANNEL/ACCOUNT.
 _CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{1,30}(/.*)?")
+#: A refusal names at most this many chats.
+MAX_NAMED = 20
 
 
 def current_place(call: Call) -> ChatPlace:
@@ -94,6 +98,81 @@ def _account_of(call: Call, readers: Readers, provider: str, named: str | None =
             "by :CHAT.",
         )
     return accounts[0] if len(accounts) == 1 else "default"
+
+
+async def check_has_reader(call: Call, readers: Readers, place: ChatPlace) -> None:
+    """Raise `CallRefused` for a chat that nobody can ever read; the message lists those to use.
+
+    A chat platform refuses unknown chats itself. The channels of this computer store everything.
+    """
+    match place.provider:
+        case "cli":
+            raise CallRefused(
+                "INVALID_REQUEST",
+                "The chat of `remoteclaw send` shows the answer alone: nothing was sent. Say it in "
+                "your answer, or name another chat as CHANNEL:CHAT.",
+            )
+        case "console":
+            accounts = {account for name, account in readers.until_ms if name == CHANNEL}
+            if place.chat == CHAT_ID and place.account in accounts | _own_account(call):
+                return
+            chats = [
+                (f"{CHANNEL}/{account}:{CHAT_ID}", ChatPlace(CHANNEL, account, CHAT_ID))
+                for account in sorted(accounts)
+            ]
+            why = "no terminal has this chat"
+        case "web":
+            paired = await call.fleet.pairings.list()  # each login makes a pairing
+            persons = {each.id for each in paired if each.provider == "web"}
+            persons.add(f"{ADMIN}{login_name()}")  # whom `remoteclaw open` logs in by default
+            if await _is_of_person(call, place.chat, persons):
+                return
+            chats = [
+                (f"web:{person}", ChatPlace("web", place.account, person))
+                for person in sorted(persons)
+            ]
+            why = "nobody has such a login"
+        case _:
+            return
+    named = [name for name, chat in chats if _may_know(call, chat)][:MAX_NAMED]
+    use = f"You can write to {', '.join(named)}." if named else "Say it in your answer."
+    raise CallRefused(
+        "NOT_FOUND",
+        f"{place.provider}:{place.chat[:80]!r} can't be read by anybody, because {why}: nothing "
+        f"was sent. {use}",
+    )
+
+
+async def _is_of_person(call: Call, person: str, persons: set[str]) -> bool:
+    """Whether somebody of the page, or with a token, can read a person's chats."""
+    signer = person.partition(".")[2].partition("/")[0]  # of a user of another application
+    if person in persons or signer in call.config.gateway.jwt:
+        return True
+    tokens = await call.fleet.tokens.list()
+    return any(
+        person_id(each.name, is_admin=each.scope == "admin") == person for each in tokens
+    ) or await call.fleet.web.has_chats(person)
+
+
+def _own_account(call: Call) -> set[str]:
+    """Return the account of the session that a call is about, if its chat is a console."""
+    session = call.session
+    is_console = session is not None and (session.provider, session.channel_id) == (
+        CHANNEL,
+        CHAT_ID,
+    )
+    return {session.account} if session is not None and is_console else set()
+
+
+def _may_know(call: Call, place: ChatPlace) -> bool:
+    """Whether a refusal may name a chat, because the caller may send to it."""
+    if call.caller is None:
+        return True
+    is_owner = is_for_owner(call.config, call.caller)
+    own, account = call.caller.session, place.account
+    return may_send(
+        call.config, own, place.provider, place.chat, account=account, is_owner=is_owner
+    )
 
 
 def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:

@@ -22,7 +22,7 @@ from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.call import Call
-from remoteclaw.gateway.chat_targets import conversations_at
+from remoteclaw.gateway.chat_targets import check_has_reader, conversations_at
 from remoteclaw.gateway.rights import is_for_owner, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
@@ -66,6 +66,8 @@ async def send(
     """
     for place in places:
         _check_may_send(call, place)
+    for place in places:
+        await check_has_reader(call, readers, place)
     if message.source is None and shows_nothing(message.text):
         raise CallRefused("INVALID_REQUEST", "The message is empty: its text shows nothing.")
     parts = [

@@ -5,8 +5,11 @@ import re
 import urllib.request
 from typing import Any
 
+import pytest
+
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
 from tests.support.command import REMOTECLAW
@@ -51,13 +54,12 @@ def test_the_console_shows_a_login_link_and_a_tools_message_during_an_answer(hom
         terminal.see("\n1 2 3 4")
 
         sent = asyncio.run(send(home, "console:console", "Beside it.\n\x1b[31mred"))
-        elsewhere = asyncio.run(send(home, "console:elsewhere", "hidden"))
+        with pytest.raises(CallRefused, match=r"You can write to console/.+:console\."):
+            asyncio.run(send(home, "console:elsewhere", "hidden"))
         terminal.see_match(r"^Beside it\.\n\\u001b\[31mred\n(.*\n)*1 2 3 4")
         shown = terminal.see("\n1 2 3 4 5 6 7 8")
 
         assert sent["status"] == "delivered"
-        assert elsewhere["status"] == "failed"
-        assert elsewhere["error"] == "A console is one chat, called console."
         assert "hidden" not in shown
 
         sent = asyncio.run(send(home, "console:console", "No effects.", effectId="confetti"))

@@ -184,6 +184,74 @@ async def test_a_message_from_a_command_line_session_reaches_the_console(
     assert [one["chat"] for one in console.delivered] == ["console"]
 
 
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("console:console", "console/this-host:console"),
+        ("console:ada", "console/this-host:console"),
+        ("console/this-host:ada", "console/this-host:console"),
+        ("web:ANYTHING", "web:admin.ada, web:user.bob"),
+        ("web:ada", "web:admin.ada, web:user.bob"),
+        ("web:user.ada", "web:admin.ada, web:user.bob"),
+    ],
+)
+async def test_a_message_to_a_chat_that_nobody_can_read_is_refused(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, target: str, named: str
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.chat_targets.login_name", lambda: "ada")
+    stack.configure(channels={"test": {"owners": ["alice"]}, "console": {}, "web": {}})
+    await stack.fleet.tokens.create("ci", "write", None)
+    await stack.fleet.pairings.add("web", "default", "user.bob", name="bob", by="login")
+    if "this-host" in target or target == "console:ada":
+        assert await stack.fleet.replies.reader("console", "this-host").claim()
+    turn = await begin_turn(stack, HANDLERS)
+    by_operator = gateway(stack.fleet, stack.home, HANDLERS)
+    message = {"target": target, "message": "hi"}
+
+    for call in (
+        turn.call("message_send", **message),
+        turn.call("message_broadcast", targets=["chat-2", target], message="hi"),
+        ask(by_operator, operator(), "message_send", **message),
+    ):
+        with pytest.raises(CallRefused) as refusal:
+            await call
+        assert "nothing was sent" in str(refusal.value)
+        if target != "console:console":
+            assert f"You can write to {named}." in str(refusal.value)
+
+    assert await noted(stack, turn) == []
+    assert await waiting(stack) == 0
+
+
+async def test_the_chats_that_people_can_read_later_are_written_to(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a login so far, with one of another application, and after a login has ended."""
+    monkeypatch.setattr("remoteclaw.gateway.chat_targets.login_name", lambda: "ada")
+    secret = stack.home.path / "secret"
+    secret.write_text("s" * 40)
+    key = {"secret_file": str(secret)}
+    stack.configure(
+        channels={"test": {"owners": ["alice"]}, "web": {}}, gateway={"jwt": {"crm": key}}
+    )
+    event = {"from": "x", "text": "x", "files": []}
+    for chat in ("user.gone", "user.gone too\nplans"):
+        await stack.fleet.web.add(chat, "message", event, once="", keep_ms=60_000, is_persons=True)
+    await stack.fleet.tokens.create("ci", "write", None)
+    turn = await begin_turn(stack, HANDLERS)
+
+    for chat in ("admin.ada", "user.crm/17", "user.gone", "user.gone too", "user.ci"):
+        sent = await turn.call("message_send", target=f"web:{chat}", message="hi")
+        assert sent["status"] == "accepted"
+
+
+async def test_the_chat_of_send_takes_no_message_besides_the_answer(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS, provider="cli", channel_id="me", from_="me")
+
+    with pytest.raises(CallRefused, match="shows the answer alone: nothing was sent"):
+        await turn.call("message_send", target="me", message="hi")
+
+
 async def test_a_thread_on_a_channel_without_threads_is_refused(
     stack: Stack, served: Platform
 ) -> None:

@@ -9,7 +9,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.chat_targets import target_place
+from remoteclaw.gateway.chat_targets import check_has_reader, target_place
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.session_access import current_session, find_session, send_result
 from remoteclaw.gateway.task_tree import tree_of
@@ -106,7 +106,8 @@ async def _with_chat(call: Call, session: SessionKey, channel: str) -> SessionKe
     Raises `CallRefused` for another chat unless the turn is an owner's, because other rules may
     hold there.
     """
-    place = target_place(call, await call.fleet.replies.readers(), channel)
+    readers = await call.fleet.replies.readers()
+    place = target_place(call, readers, channel)
     chat = (place.provider, place.account, place.chat)
     if chat == (session.provider, session.account, session.channel_id):
         return session
@@ -119,6 +120,7 @@ async def _with_chat(call: Call, session: SessionKey, channel: str) -> SessionKe
     )
     if call.caller and not is_for_owner(call.config, call.caller):
         raise CallRefused("FORBIDDEN", "Only an owner's turn can start a session for another chat.")
+    await check_has_reader(call, readers, place)
     return moved
 
 
