@@ -102,6 +102,8 @@ class Listeners:
     """Returns the full name and main argument of a tool, for the record."""
     scrub: Callable[[str, int], str] = lambda text, max_chars: text[:max_chars]
     """Returns at most so many characters of a text, without secrets."""
+    is_earlier_message: Callable[[str], Awaitable[bool]] | None = None
+    """Returns whether an earlier message of the conversation, which can be quoted, has an id."""
 
 
 class DeliveryAdapter:
@@ -147,6 +149,8 @@ class DeliveryAdapter:
         self._messages = messages
         self._newest = list(messages.values())[-1]
         """The message that the agent answers."""
+        self._earlier: dict[str, bool] = {}
+        """Whether messages that the agent quotes are earlier ones of the conversation, by id."""
         self._callbacks = callbacks
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
@@ -400,14 +404,20 @@ class DeliveryAdapter:
         keep = self._listeners.keep_answer
         return await keep("".join(self._shown)) if keep else None
 
-    @property
-    def _reply_to_id(self) -> str | None:
-        """The id of the message to quote; None without one, or if the agent has not seen it."""
+    async def _reply_to_id(self) -> str | None:
+        """Return the id of the message to quote; None without one, or if it can't be quoted."""
         quoted = self._directives.reply_to
+        if quoted is None:
+            return None
         if quoted == "":
             return self._newest.id
-        seen = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
-        return quoted if quoted in seen else None
+        if not any(quoted in (m.id, m.reply_to_id) for m in self._messages.values()):
+            if quoted not in self._earlier:
+                ask = self._listeners.is_earlier_message
+                self._earlier[quoted] = ask is not None and await ask(quoted)
+            if not self._earlier[quoted]:
+                return None
+        return quoted
 
     @property
     def has_begun(self) -> bool:
@@ -452,7 +462,7 @@ class DeliveryAdapter:
         payload = ReplyPayload(
             text,
             index=self._next_index,
-            reply_to_id=self._reply_to_id,
+            reply_to_id=await self._reply_to_id(),
             attachments=tuple(files),
         )
         await self._deliver_payload(payload, callback)

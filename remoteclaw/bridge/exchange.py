@@ -63,6 +63,7 @@ async def ask_and_deliver(run: Run) -> None:
         label=lambda event: _label(run, event),
         head=lambda event: label_of(event, "arguments", run.scrubber, run.spec.workspace),
         scrub=run.scrubber.text,
+        is_earlier_message=run.sources.is_earlier_message,
     )
     try:
         async with supervisor.watch(_steering(run, files)):

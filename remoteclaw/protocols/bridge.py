@@ -78,6 +78,8 @@ class TurnSources:
     """Returns the session's unfinished tasks and branches."""
     aside_notes: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]] | None = None
     """Returns the notes about asides that the agent doesn't know yet."""
+    is_earlier_message: Callable[[str], Awaitable[bool]] | None = None
+    """Returns whether a person has sent the message with an id earlier in the conversation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import may_be_postponed
-from remoteclaw.session.record import count_refusals, digest
+from remoteclaw.session.record import count_refusals, digest, has_message, has_notice
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.retry import (
     RETRIED_AT_ONCE,
@@ -67,7 +67,12 @@ class AgentCaller:
         The turn is asked again later only if the agent has neither written text nor used a tool.
         """
         tries, told = attempt.batch.tries, LastNotice.parse(attempt.batch.last_notice)
-        ways = WaysOut(self._bridge.channel, attempt.abort, count_refusals=self._count_refusals)
+        ways = WaysOut(
+            self._bridge.channel,
+            attempt.abort,
+            count_refusals=self._count_refusals,
+            notice_of_loss=partial(self.notice_of_loss, attempt),
+        )
         while True:
             result, now = await self._ask_once(attempt, ways), now_ms()
             category = result.error_category
@@ -113,16 +118,17 @@ class AgentCaller:
             if not is_repeated:
                 result = await ways.settle(result, is_silent=progress.is_silent)
             has_lost = bool(conversations - set(self._lease.session_map))
-            if not is_repeated and has_lost:
-                return with_notice(result, CONTEXT_LOST, index=attempt.reply.next_index)
+            notice = await self.notice_of_loss(attempt) if has_lost else ""
+            if not is_repeated and notice:
+                return with_notice(result, notice, index=attempt.reply.next_index)
             if not is_repeated:
                 return result
             repeated.add(category)
             if category is ErrorCategory.DIED and progress.was_asked:
                 # The dead process may have done work that it did not report.
                 await attempt.reply.send_notice(SECOND_TRY)
-            if has_lost:
-                await attempt.reply.send_notice(CONTEXT_LOST)
+            if notice:
+                await attempt.reply.send_notice(notice)
 
     async def _handle(self, attempt: Attempt, ways: WaysOut) -> AgentDeliveryResult:
         """Run the turn through the bridge once, and publish its live text."""
@@ -161,6 +167,7 @@ class AgentCaller:
             aside_notes=partial(self._aside_notes, attempt)
             if attempt.batch.has_aside_notes
             else None,
+            is_earlier_message=self._is_earlier_message,
         )
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
@@ -222,8 +229,21 @@ class AgentCaller:
         attempt.told_beside = notes[-1] if notes else None
         return [orjson.loads(note) for note in notes]
 
+    async def notice_of_loss(self, attempt: Attempt) -> str:
+        """Return the notice about a lost conversation; empty if its people have read it before.
+
+        A CLI that can't resume loses its conversation with each of its processes.
+        """
+        has_said = any(notice.text == CONTEXT_LOST for notice in attempt.reply.notices)
+        if has_said or has_notice(await self._lease.read_record(), CONTEXT_LOST):
+            return ""
+        return CONTEXT_LOST
+
     async def _count_refusals(self) -> int:
         return count_refusals(await self._lease.read_record())
+
+    async def _is_earlier_message(self, message_id: str) -> bool:
+        return has_message(await self._lease.read_record(), message_id)
 
     async def history(self) -> list[dict[str, str]]:
         """Return the digest of the conversation's record for a new agent process."""

@@ -215,6 +215,21 @@ def count_messages(record: bytes) -> int:
     return sum(line.get("role") == "user" for line in read_lines(record))
 
 
+def has_message(record: bytes, message_id: str) -> bool:
+    """Return whether a person has sent the message with a platform's id."""
+    return any(
+        line.get("role") == "user" and line.get("id") == message_id and "from_id" in line
+        for line in read_lines(record)
+    )
+
+
+def has_notice(record: bytes, text: str) -> bool:
+    """Return whether people have read a notice in the conversation."""
+    return any(
+        line.get("role") == "notice" and line.get("text") == text for line in read_lines(record)
+    )
+
+
 def as_markdown(record: bytes) -> str:
     """Return a record as Markdown for people, with each speaker, time and tool."""
     parts = []

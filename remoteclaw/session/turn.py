@@ -21,7 +21,7 @@ from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.moved_turn import send_end_notice
-from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY, failed_result, notice_result
+from remoteclaw.session.notices import RESET, SECOND_TRY, failed_result, notice_result
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
     BatchStep,
@@ -284,8 +284,9 @@ class TurnRunner:
         if attempt.turn.was_interrupted:
             await attempt.reply.send_notice(SECOND_TRY)
         names = self._bridge.conversations
-        if names and self._lease.has_lost_conversation(names):
-            await attempt.reply.send_notice(CONTEXT_LOST)
+        has_lost = names and self._lease.has_lost_conversation(names)
+        if has_lost and (notice := await self._agent_caller.notice_of_loss(attempt)):
+            await attempt.reply.send_notice(notice)
 
     async def _finish(self, attempt: Attempt, ending: Ending) -> Finished:
         keeper, settings = self._bridge.keeper, self._config.record

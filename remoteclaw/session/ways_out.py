@@ -12,7 +12,7 @@ from remoteclaw.bridge import ChannelBridge
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import CompactionEvent, ErrorEvent
 from remoteclaw.messages import AgentDeliveryResult, Turn
-from remoteclaw.session.notices import CONTEXT_LOST, SUMMARIZED, failed_result
+from remoteclaw.session.notices import SUMMARIZED, failed_result
 from remoteclaw.session.retry import REASONS
 
 #: After this many refused turns in a row, no further message is also asked in a new conversation:
@@ -29,11 +29,14 @@ class WaysOut:
         abort: asyncio.Event,
         *,
         count_refusals: Callable[[], Awaitable[int]],
+        notice_of_loss: Callable[[], Awaitable[str]],
     ) -> None:
-        """`count_refusals` returns the number of the session's refused turns in a row."""
+        """`count_refusals` returns the number of the session's refused turns in a row, and
+        `notice_of_loss` the notice about a lost conversation, which may be empty."""
         self._channel = channel
         self._abort = abort
         self._count_refusals = count_refusals
+        self._notice_of_loss = notice_of_loss
         self._left = ["repeat", "compact"]
         """The ways within the conversation, for one that is too long."""
         self.begins_anew = False
@@ -64,7 +67,7 @@ class WaysOut:
                     return replace(busy, retry_at_ms=at_ms)
         elif await self._count_refusals() >= MAX_REFUSALS:
             return result
-        self.begins_anew, self.opening = not self._abort.is_set(), CONTEXT_LOST
+        self.begins_anew, self.opening = not self._abort.is_set(), await self._notice_of_loss()
         return None
 
     async def _make_room(

@@ -106,6 +106,23 @@ async def test_a_new_process_continues_from_the_record(agent: Stack) -> None:
     assert "conversation_before" not in said(await agent.outcome(third))
 
 
+async def test_a_lost_conversation_is_reported_once_in_a_conversation(agent: Stack) -> None:
+    """gemini loses its conversation with each of its processes, which end every ten minutes."""
+    replies = []
+    for number in range(4):
+        accepted = await answered(agent, f"message {number}")
+        replies.append(await agent.outcome(accepted))
+        await forget(agent, accepted)
+    await answered(agent, "/new")
+    for number in range(2):
+        accepted = await answered(agent, f"message {number}")
+        replies.append(await agent.outcome(accepted))
+        await forget(agent, accepted)
+
+    assert [CONTEXT_LOST in said(reply) for reply in replies] == [0, 1, 0, 0, 0, 1]
+    assert all("conversation_before" in said(replies[number]) for number in (2, 3))
+
+
 async def test_the_size_of_a_record_is_limited(agent: Stack) -> None:
     agent.configure(record={"max_kb": 8})
     for number in range(12):
@@ -374,3 +391,30 @@ def test_a_failure_is_recorded_with_its_text_and_earlier_notices_and_plan() -> N
     assert planned["steps"][1] == {"text": "mend", "state": "in_progress"}
     assert (agent["text"], error["category"], error["text"]) == ("part", "died", text)
     assert {line["turn"] for line in (notice, planned, agent, error)} == {turn("go").id}
+
+
+#: An agent that repeats the message, without the header.
+ECHO = """
+while True:
+    say(type='text', text=turn()['prompt'].split('\\n\\n', 1)[1])
+    say(type='done')
+"""
+
+
+async def test_an_answer_quotes_earlier_messages_that_people_sent_in_the_conversation(
+    stack: Stack, directory: Path
+) -> None:
+    stack.configure({"runtime": "demo", "command": list(script(directory, ECHO)), "warm_s": 0})
+    first = await answered(stack, "hello", id="m1")
+    await stack.write(first.session, "by a job", "cron", id="job-1")
+    for quoted in ("m1", "m0", "job-1", "m2"):
+        await answered(stack, f"[[reply_to:{quoted}]] yes", id=f"m{quoted}")
+    await answered(stack, "/new", id="m9")
+    await answered(stack, "[[reply_to:m1]] yes", id="m10")
+
+    stream = stack.fleet.replies.reader("test", "default", token="test").replies()
+    replies = [await anext(stream) for _ in range(7)]
+    await stream.aclose()
+
+    quoted_ids = [reply.reply_to_id for reply in replies if "yes" in reply.text]
+    assert quoted_ids == ["m1", None, None, None, None]
