@@ -87,16 +87,52 @@ def part(tree: Any, key: str) -> Any:
     The names in a table may contain dots: the longest name that fits counts. Raises `ConfigError`,
     with the most similar key, if there is no such part.
     """
-    rest = key
+    _, tree, rest = _found(tree, key)
+    if rest:
+        names = list(tree) if isinstance(tree, dict) else []
+        parent = key.removesuffix(rest).rstrip(".")
+        raise ConfigError(_no_such_key(rest, names, parent))
+    return tree
+
+
+def without_dotted_keys(patch: Mapping[str, Any], shown: Any) -> dict[str, Any]:
+    """Return a merge patch in which dotted keys, as `part()` takes them, are tables.
+
+    A name with a dot is only a dotted key if its beginning is a key of `shown`: the names in a
+    table may contain dots.
+    """
+    result: dict[str, Any] = {}
+    for name, value in patch.items():
+        path, below, rest = _found(shown, name)
+        if rest:
+            path, below = [*path, *rest.split(".")] if path else [name], {}
+        changed = without_dotted_keys(value, below) if isinstance(value, Mapping) else value
+        for part_name in reversed(path[1:]):
+            changed = {part_name: changed}
+        _merge(result, path[0] if path else name, changed)
+    return result
+
+
+def _merge(tree: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value of a patch into another patch, where its tables may exist already."""
+    if isinstance(value, dict) and isinstance(tree.get(name), dict):
+        for inner, below in value.items():
+            _merge(tree[name], inner, below)
+    else:
+        tree[name] = value
+
+
+def _found(tree: Any, key: str) -> tuple[list[str], Any, str]:
+    """Return the names of a dotted key that exist, the part there, and the rest of the key."""
+    path, rest = [], key
     while rest:
         names = list(tree) if isinstance(tree, dict) else []
         fitting = [name for name in names if f"{rest}.".startswith(f"{name}.")]
         if not fitting:
-            parent = key.removesuffix(rest).rstrip(".")
-            raise ConfigError(_no_such_key(rest, names, parent))
-        name = max(fitting, key=len)
-        tree, rest = tree[name], rest[len(name) + 1 :]
-    return tree
+            break
+        path.append(max(fitting, key=len))
+        tree, rest = tree[path[-1]], rest[len(path[-1]) + 1 :]
+    return path, tree, rest
 
 
 def _no_such_key(wanted: str, names: list[str], parent: str) -> str:

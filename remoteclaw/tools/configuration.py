@@ -39,7 +39,8 @@ class ApplyParams(Params):
 
 class PatchParams(Params):
     patches: dict[str, Any]
-    """A JSON merge patch: null removes a key, a list replaces the old one."""
+    """A JSON merge patch: null removes a key, a list replaces the old one. A key may be dotted, as
+    in gateway_config_get."""
     base_hash: Hash | None = None
     """The hash from gateway_config_get; refused if the file has changed since."""
 

@@ -20,7 +20,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from tests.support.restarts import BROKEN, take_away
 from tests.support.stack import Stack
-from tests.support.turns import Turn, begin_turn, gateway, operator
+from tests.support.turns import Turn, ask, begin_turn, gateway, operator
 
 #: Every setting, so that the tests change existing values instead of adding them.
 FULL: dict[str, Any] = {
@@ -137,6 +137,41 @@ async def test_an_agent_changes_only_the_settings_that_are_open_to_agents(
     assert len(changes) > 85
     assert 10 < sum(is_open for *_, is_open in changes) < 30
     assert not list(stack.home.path.glob(".*.new"))
+
+
+async def test_a_patch_takes_the_dotted_keys_that_the_configuration_is_read_with(
+    stack: Stack,
+) -> None:
+    stack.configure(channels={"test": {"owners": ["alice"], "senders": {"admin.ada": {}}}})
+    operators = gateway(stack.fleet, stack.home, HANDLERS)
+
+    async def patched(change: dict[str, Any]) -> Any:
+        await ask(operators, operator(), "gateway_config_patch", patches=change)
+        return tomllib.loads(stack.home.config_file.read_text())
+
+    tree = await patched({"queue.mode": "steer", "queue": {"cap": 7}, "queue.debounce_ms": 5})
+    assert tree["queue"] == {"mode": "steer", "cap": 7, "debounce_ms": 5}
+    tree = await patched({"agents": {"main.tools": {"deny": ["cron_add"]}}, "queue.cap": None})
+    assert tree["agents"]["main"]["tools"] == {"deny": ["cron_add"]}
+    assert "cap" not in tree["queue"]
+    tree = await patched({"agents.new.runtime": "demo", "agents.new.warm_s": 5})
+    assert tree["agents"]["new"] == {"runtime": "demo", "warm_s": 5}
+    allow = ["message_send"]
+    tree = await patched({"channels.test.senders.admin.ada.tools.allow": allow})
+    assert tree["channels"]["test"]["senders"]["admin.ada"]["tools"]["allow"] == allow
+    tree = await patched({"channels": {"test": {"senders": {"admin.bob": {"tools": {}}}}}})
+    assert set(tree["channels"]["test"]["senders"]) == {"admin.ada", "admin.bob"}
+    with pytest.raises(CallRefused, match="mod"):
+        await patched({"queue.mod": "steer"})
+
+
+async def test_an_agent_cannot_change_a_protected_setting_by_a_dotted_key(
+    stack: Stack, configured: str
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for change in ({"channels.test.owners": ["eve"]}, {"channels": {"test.owners": ["eve"]}}):
+        code, why = await refused(turn, "gateway_config_patch", patches=change)
+        assert (code, "agents may not change channels.test.owners" in why) == ("FORBIDDEN", True)
 
 
 async def test_an_agent_cannot_remove_protected_settings(stack: Stack, configured: str) -> None:

@@ -103,8 +103,8 @@ MUTANTS = (
     ),
     Mutant(
         "a name that ends at its first dot",
-        before="name = max(fitting, key=len)",
-        after="name = min(fitting, key=len)",
+        before="path.append(max(fitting, key=len))",
+        after="path.append(min(fitting, key=len))",
         test="test_a_path_may_contain_names_with_dots",
     ),
     Mutant(

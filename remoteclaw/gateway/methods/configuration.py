@@ -16,8 +16,9 @@ from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.bridge.visible import Renderer
 from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
+from remoteclaw.config.merge_patch import check_json
 from remoteclaw.config.model import Config
-from remoteclaw.config.secrets import part, redacted
+from remoteclaw.config.secrets import part, redacted, without_dotted_keys
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.request import Change, Request, new_id
@@ -95,8 +96,11 @@ async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
 
 
 async def _patch(call: Call, params: contract.PatchParams) -> contract.ConfigChanged:
+    check_json(params.patches)
+    patch = without_dotted_keys(params.patches, redacted(call.config))
+
     def plan_change(file: ConfigFile, content: FileContent) -> PlannedChange:
-        return file.plan_patch(content, params.patches, for_agent=call.caller is not None)
+        return file.plan_patch(content, patch, for_agent=call.caller is not None)
 
     return await _apply_change(call, params.base_hash, plan_change)
 
