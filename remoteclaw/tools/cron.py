@@ -242,6 +242,7 @@ METHODS = (
         result=JobResult,
         scope="admin",
         effect="job",
+        is_about_session=True,
     ),
     _tool(
         name="cron.update",

@@ -277,8 +277,12 @@ async def test_a_thread_on_a_channel_without_threads_is_refused(
 async def test_a_broadcast_with_one_invalid_target_sends_nothing(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
-    with pytest.raises(CallRefused, match="no channel 'slack'"):
-        await turn.call("message_broadcast", targets=["a", "slack:b"], message="hi")
+    for number in ("1", "2"):
+        assert await stack.fleet.replies.reader("irc", number).claim()
+    for target in ("slack:b", "irc:c", "irc/3:c", "test:"):
+        with pytest.raises(CallRefused) as refusal:
+            await turn.call("message_broadcast", targets=["a", target], message="hi")
+        assert f"The target {target!r}: " in str(refusal.value)
 
     assert served.events == []
     assert await noted(stack, turn) == []

@@ -215,7 +215,7 @@ async def test_a_persons_own_cli_can_use_the_tools_of_a_session(
     """There is no current chat, so the person names a session."""
     accepted = await stack.append("hello")
     post = platform.say("chat-1", "bo", "hi")
-    calls = {
+    calls: dict[str, dict[str, Any]] = {
         "message_reply": {"message": "yes", "replyToId": post},
         "message_thread_reply": {"message": "here", "threadId": "t1"},
         "message_react": {"emoji": "👍", "messageId": post},
@@ -224,6 +224,9 @@ async def test_a_persons_own_cli_can_use_the_tools_of_a_session(
         "message_delete": {"messageId": post},
         "sessions_spawn": {"prompt": "look"},
         "subagents": {},
+        "cron_add": {
+            "job": {"name": "look", "schedule": {"every": 3600}, "message": "Look."},
+        },
     }
     key = str(accepted.session)
     session_argument = {"sessionKey": key} if how == "argument" else {}
@@ -243,6 +246,7 @@ async def test_a_persons_own_cli_can_use_the_tools_of_a_session(
     assert {tool: text_of(result) for tool, result in results.items() if result.is_error} == {}
     assert [one["text"] for one in platform.delivered] == ["yes", "here"]
     assert (results["subagents"].structured_content or {})["runs"]
+    assert (results["cron_add"].structured_content or {})["job"]["sessionKey"] == key
     offered = {name for name, tool in listed.items() if takes_session_key(tool)}
     assert set(calls) <= offered
 

@@ -92,11 +92,20 @@ async def _send_to_place(call: Call, place: ChatPlace, message: Message) -> cont
 async def _broadcast(call: Call, params: contract.BroadcastParams) -> contract.BroadcastResult:
     readers = await call.fleet.replies.readers()
     # All targets are checked before anything is sent. A chat that is named twice gets one message.
-    places = [target_place(call, readers, target) for target in params.targets]
+    places = [_named_place(call, readers, target) for target in params.targets]
     unique = list(dict.fromkeys(places))
     sent = await send(call, readers, unique, Message(params.message), noted_to=None)
     by_place = dict(zip(unique, sent, strict=True))
     return contract.BroadcastResult(results=tuple(by_place[place] for place in places))
+
+
+def _named_place(call: Call, readers: Readers, target: str) -> ChatPlace:
+    """Return the chat of one of several targets. Raises `CallRefused`, which names the target."""
+    try:
+        return target_place(call, readers, target)
+    except CallRefused as refusal:
+        why = f"The target {target[:80]!r}: {refusal} Nothing was sent."
+        raise CallRefused(refusal.code, why) from None
 
 
 def _answered_message_id(call: Call) -> str | None:

@@ -153,7 +153,7 @@ async def _target(call: Call, named: str | None) -> SessionKey:
     """Return the session that a new job writes to."""
     if named is None:
         if call.session is None:
-            raise CallRefused("INVALID_REQUEST", "Say which session: job.sessionKey is missing.")
+            raise CallRefused("INVALID_REQUEST", "Say which session: sessionKey is missing.")
         return call.session
     if call.caller is not None:
         own = call.caller.session
