@@ -37,6 +37,7 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.logs import frames_of
+from remoteclaw.host.packages import package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import PlatformAdapter, Reply
@@ -130,10 +131,11 @@ class _Account:
                 error = await self._serve(reader)
                 failures = 0 if boottime() - since > STABLE_S else failures + 1
                 pause = min(FIRST_PAUSE_S * 2 ** min(failures, 5), MAX_PAUSE_S)
-                if isinstance(error, RemoteClawError):
-                    problem = str(error)
-                else:
-                    problem = f"It failed ({type(error).__name__}); its log says where."
+                is_foreseen = isinstance(error, RemoteClawError)
+                failed = f"It failed ({type(error).__name__}); its log says where."
+                problem = str(error) if is_foreseen else failed
+                if not is_foreseen or isinstance(error, ConfigError):
+                    problem += package_hint()
                 if isinstance(error, AccountRefused | ConfigError):  # a person has to fix this
                     pause = MAX_PAUSE_S
                 await self._leave(reader)

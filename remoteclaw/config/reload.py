@@ -7,6 +7,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import parse_config, read_file
 from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
+from remoteclaw.host.packages import package_hint
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,12 @@ class CurrentConfig:
         # Starting takes seconds, in which the file may change: the first call reads it again.
         self._version: tuple[int, ...] | None = None
         self._had_content = bool(self._file_version())
-        self.problem: str | None = None
+        self._problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
         """Why the file isn't used; None if the current configuration is what the file has."""
+        return self._problem and f"{self._problem}{package_hint()}"
 
     def __call__(self) -> Config:
         """Return the configuration; without a change, a call costs one stat of the file."""
@@ -35,7 +40,7 @@ class CurrentConfig:
         if version != self._version:
             self._version = version
             if self._had_content and not version:
-                self.problem = f"{self._home.config_file} is gone, or empty."
+                self._problem = f"{self._home.config_file} is gone, or empty."
                 log.warning("the configuration stays as it was: its file is gone, or empty")
             else:
                 self._read(version)
@@ -46,13 +51,13 @@ class CurrentConfig:
             content = read_file(self._home.config_file)
             config = parse_config(content, self._home.config_file, os.environ)
         except ConfigError as error:
-            self.problem = str(error)
-            log.error("the configuration stays as it was: %s", error)
+            self._problem = str(error)
+            log.error("the configuration stays as it was: %s%s", error, package_hint())
             return
         if self._file_version() != version:
             self._version = None  # the file has changed during the read: the next call reads again
             return
-        self._config, self.problem = config, None
+        self._config, self._problem = config, None
         self._had_content = bool(version)
 
     def _file_version(self) -> tuple[int, ...]:

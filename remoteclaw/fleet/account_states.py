@@ -46,7 +46,10 @@ class AccountState:
 
 
 #: The problem of an account that no process runs.
-NOT_RUN = "No process runs it: start `remoteclaw up` or `remoteclaw channel run`."
+NOT_RUN = (
+    "No process runs it: start `remoteclaw up` or `remoteclaw channel run`, or restart it if the "
+    "channel's package was installed after its start."
+)
 #: A reported problem counts as current for this long, in milliseconds: three times the 30 s after
 #: which a process that is refused tries again and reports it.
 FRESH_MS = 90_000

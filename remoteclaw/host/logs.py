@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.host.packages import package_hint
 from remoteclaw.host.terminal import escape_line, printable
 
 #: A log larger than this, in bytes, is rotated: it has about 100,000 lines.
@@ -75,7 +76,8 @@ def frames_of(error: BaseException) -> str:
     """Return an error's type and traceback without its text, which can quote people's messages."""
     expired = error.__cause__ if isinstance(error, TimeoutError) else None
     frames = "".join(traceback.format_tb((expired or error).__traceback__))
-    return f"{_kinds(error)}\n{frames}"
+    hint = package_hint()
+    return f"{_kinds(error)}{'.' if hint else ''}{hint}\n{frames}"
 
 
 def point_of(task: "asyncio.Task[Any]") -> str:

@@ -1,13 +1,20 @@
 """A running worker uses a changed configuration from its next turn, and never an invalid one."""
 
 import asyncio
+import os
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
+from remoteclaw.host.logs import frames_of
 from remoteclaw.session.drain import Drain
 from tests.support.bridges import script
 from tests.support.processes import is_alive
@@ -156,6 +163,31 @@ async def test_settings_read_at_the_start_keep_their_values(stack: Stack) -> Non
     assert expires - now > 10_000, await client.hgetall(state)
     await stack.fleet.sessions.stop(accepted.session.sid)
     await stack.until_idle(accepted)
+
+
+def test_packages_that_were_installed_under_a_running_process_are_named(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the package, the settings of its channel are unknown, and this is remembered."""
+    monkeypatch.syspath_prepend(str(directory))
+    home.config_file.write_text('[channels.folder]\ndirectory = "/tmp"\n')
+    current = CurrentConfig(home, Config())
+    current()
+    assert current.problem is not None
+    assert "directory" in current.problem
+    assert "restart" not in current.problem
+
+    info = directory / "folder_channel-1.2.dist-info"
+    info.mkdir()
+    soon = time.time() + 1  # the clock of files is coarser
+    os.utime(info, (soon, soon))
+
+    assert current.problem.endswith(
+        "After this process had started, packages were installed: folder_channel 1.2. If they are "
+        "the reason, restart `remoteclaw up`, or the workers, the gateway and `remoteclaw channel "
+        "run` if you run them yourself."
+    )
+    assert "folder_channel 1.2" in frames_of(ValueError("x")).splitlines()[0]
 
 
 def test_an_invalid_file_is_reported_while_running_processes_continue(home: Home) -> None:
