@@ -114,14 +114,17 @@ async def test_the_cli_grants_and_removes_a_strangers_access(
     assert "There is no such code" in output_of(stack, "pairing", "approve", "ABCDEFGH")
 
 
-async def test_the_example_channel_of_the_guide_runs_as_a_package(
-    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_live", [False, True], ids=["plain", "live"])
+async def test_the_example_channels_of_the_guide_run_as_a_package(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
 ) -> None:
     page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
-    code, entry_point = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
+    code, entry_point, live_code = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
     package = directory / "package"
     about = package / "folder_channel-1.dist-info"
     about.mkdir(parents=True)
+    if is_live:
+        code, entry_point = code + live_code, entry_point.replace(":CHANNEL", ":LIVE_CHANNEL")
     (package / "folder_channel.py").write_text(code)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-channel\nVersion: 1\n")
     named = tomllib.loads(entry_point)["project"]["entry-points"]["remoteclaw.channels"]["folder"]

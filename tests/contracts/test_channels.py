@@ -41,12 +41,21 @@ from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.clock import boottime
+from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.consoles import ConsoleChat
 from remoteclaw.messages import Attachment, Entry, SessionKey, Turn, channel_name
 from remoteclaw.profiles import CHANNELS, profile_of
-from remoteclaw.protocols import ChannelAdapter, ChannelProfile, LiveAdapter, OperatingAdapter
+from remoteclaw.protocols import (
+    ChannelAdapter,
+    ChannelProfile,
+    Live,
+    LiveAdapter,
+    OperatingAdapter,
+    Operation,
+    Place,
+)
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.asks import BODY, open_request
@@ -78,19 +87,27 @@ class Double:
 
 
 def example() -> dict[str, Any]:
-    """Run the code of the guide's example; return its names."""
+    """Run the code of the guide's examples; return its names."""
     page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(code, "adding-a-channel.md", "exec"), names)
     return names
 
 
 def folder(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
+    return double_of_guide(directory, "Folder", "PROFILE")
+
+
+def live_folder(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
+    return double_of_guide(directory, "LiveFolder", "LIVE_PROFILE")
+
+
+def double_of_guide(directory: Path, adapter_name: str, profile_name: str) -> Double:
     chat = directory / CHAT
     chat.mkdir()
     names = example()
-    adapter = names["Folder"](names["FolderConfig"](directory=str(directory)))
+    adapter = names[adapter_name](names["FolderConfig"](directory=str(directory)))
 
     def texts() -> list[str]:
         return [file.read_text() for file in sorted(chat.glob("*.txt"))]
@@ -98,7 +115,7 @@ def folder(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> D
     def files() -> dict[str, bytes]:
         return {file.name[5:]: file.read_bytes() for file in chat.glob("*-*")}
 
-    return Double("folder", names["PROFILE"], adapter, texts, files)
+    return Double("folder", names[profile_name], adapter, texts, files)
 
 
 def platform(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
@@ -189,7 +206,7 @@ def page(fleet: Fleet, _directory: Path, request: pytest.FixtureRequest) -> Doub
     return Double("web", profile_of("web"), adapter, texts, files, chat="admin.ada")
 
 
-@pytest.fixture(params=[folder, platform, console, telegram, page])
+@pytest.fixture(params=[folder, live_folder, platform, console, telegram, page])
 async def double(
     request: pytest.FixtureRequest, stack: Stack, directory: Path
 ) -> AsyncIterator[Double]:
@@ -257,7 +274,7 @@ def is_shown(double: Double, texts: list[str]) -> bool:
     return double.texts() == texts
 
 
-@pytest.mark.parametrize("double", [platform, telegram], indirect=True)
+@pytest.mark.parametrize("double", [live_folder, platform, telegram], indirect=True)
 async def test_a_preview_that_a_dead_relay_has_left_is_replaced_by_the_answer(
     stack: Stack, double: Double
 ) -> None:
@@ -271,6 +288,30 @@ async def test_a_preview_that_a_dead_relay_has_left_is_replaced_by_the_answer(
     await turn.end("Done.")
     async with relayed(stack, double):
         await eventually(partial(is_shown, double, ["Done."]))
+
+
+async def test_the_live_example_of_the_guide_reacts_and_deletes(
+    stack: Stack, directory: Path, request: pytest.FixtureRequest
+) -> None:
+    made = live_folder(stack.fleet, directory, request)
+    adapter, place = made.adapter, Place(CHAT)
+    assert isinstance(adapter, LiveAdapter)
+    assert isinstance(adapter, OperatingAdapter)
+    name = await adapter.preview(place, Live(text="one", activity="uses make"), message_id=None)
+    await adapter.preview(place, Live(text="one two"), message_id=name)
+    assert made.texts() == ["one two"]
+
+    def operation(kind: Any, **args: Any) -> Operation:
+        return Operation(kind, CHAT, None, {"messageId": name, **args}, 0)
+
+    await adapter.operate(operation("react", emoji="👍"))
+    assert (directory / CHAT / f"{name}.reaction").read_text() == "👍"
+    await adapter.operate(operation("delete"))
+    assert made.texts() == []
+    await adapter.remove(place, name)
+    for kind, error in (("delete", PlatformRefused), ("pin", Unsupported), ("read", Unsupported)):
+        with pytest.raises(error):
+            await adapter.operate(operation(kind))
 
 
 # -- the suite ------------------------------------------------------------------------------------

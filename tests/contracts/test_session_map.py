@@ -171,15 +171,26 @@ async def test_only_the_owner_can_read_the_session_file(directory: Path) -> None
 def test_the_documented_bridge_example_continues_its_conversation(directory: Path) -> None:
     """The example of docs/bridge.md runs twice."""
     page = Path(__file__).parents[2] / "docs" / "bridge.md"
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    code, additions = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     (directory / "ask.py").write_text(code)
+    for given, with_more in (
+        ("async def ask", f"{additions}\n\nasync def ask"),
+        ("        runtime=runtime,\n", "        runtime=runtime,\n        hooks=hooks,\n"),
+        ("bridge.handle(message)", "bridge.handle(message, callbacks=callbacks)"),
+    ):
+        assert given in code
+        code = code.replace(given, with_more)
+    (directory / "ask_with_more.py").write_text(code)
     env = {**os.environ, "REMOTECLAW_HOME": str(directory / "home")}
 
-    def ask(text: str) -> str:
-        argv = [sys.executable, "ask.py", text]
+    def ask(text: str, program: str = "ask.py") -> str:
+        argv = [sys.executable, program, text]
         return subprocess.run(
             argv, cwd=directory, env=env, check=True, capture_output=True, text=True
         ).stdout
 
     assert "demo agent" in ask("hello")
     assert "- hello" in ask("memory")
+    printed = ask("memory", "ask_with_more.py").splitlines()
+    assert printed[0].startswith("message: ")
+    assert "done" in printed
