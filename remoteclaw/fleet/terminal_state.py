@@ -78,6 +78,7 @@ class TerminalRecord:
     activity: str
     waiting_for: str
     title: str
+    draft: str
     by: str
     writer: str
     viewers: int
@@ -122,6 +123,7 @@ class TerminalRecord:
             activity=text.get("activity", "unknown"),
             waiting_for=text.get("waiting_for", ""),
             title=text.get("title", ""),
+            draft=text.get("draft", ""),
             by=text.get("by", ""),
             writer=text.get("writer", ""),
             viewers=int(text.get("viewers", 0)),

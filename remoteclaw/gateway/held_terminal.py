@@ -164,6 +164,7 @@ class HeldTerminal:
             activity=watch.activity if is_live else "unknown",
             waiting_for=watch.waiting_for if watch.activity == "waiting" else "",
             title=watching.screen.title,
+            draft=watching.draft,
             conversation=watch.conversation or before.conversation,
         )
 
@@ -252,6 +253,7 @@ class HeldTerminal:
             self._publisher.follow(watch.conversation, watch.transcript)
             await self._publisher.publish()
             self._is_asked = await self._asks.sync(watch)
+            self.watching.check_composer()
             await self._end_if_due()
 
     async def _other_with(self, conversation: str | None) -> str | None:
@@ -279,7 +281,9 @@ class HeldTerminal:
         record = self.viewers.record
         fields = {
             name: getattr(record, name)
-            for name in ("state needs activity waiting_for title writer viewers cols rows").split()
+            for name in (
+                "state needs activity waiting_for title draft writer viewers cols rows"
+            ).split()
         }
         changes = {name: value for name, value in fields.items() if self._saved.get(name) != value}
         if not changes:
@@ -304,6 +308,9 @@ class HeldTerminal:
         """Park the terminal if it was unused for long, or if a message waits for its turn."""
         settings, status = self._config().terminals, self._status()
         if handover.is_abandoned(status, idle_s=settings.idle_s, waiting_s=settings.waiting_s):
+            if status.draft:
+                about = f"{self.held.place.turn}-draft"
+                await self._notify_chat(about, handover.draft_notice(status.draft))
             await self._stop()
         await self._hand_over(status)
 
@@ -330,6 +337,7 @@ class HeldTerminal:
     def _status(self) -> TerminalStatus:
         record, watching, now = self.viewers.record, self.watching, boottime()
         assert watching is not None, "it is attached"
+        idle_s = self._config().terminals.idle_s
         return TerminalStatus(
             activity=watching.program.activity if record.state == "live" else "unknown",
             waiting_for=record.waiting_for,
@@ -339,6 +347,9 @@ class HeldTerminal:
             unwatched_s=0.0 if self.viewers.count else now - self.viewers.alone_since,
             has_draft=watching.has_draft,
             unchanged_s=(now_ms() - record.since_ms) / 1000,
+            quiet_s=watching.quiet_s,
+            has_new_process=watching.quiet_s < idle_s or watching.has_new_process(),
+            draft=watching.draft,
         )
 
     def _is_after_start(self, entry: str) -> bool:

@@ -94,6 +94,9 @@ class TerminalWatch(Protocol):
     def typed(self) -> None:
         """Note that a person has typed, after which an earlier report may be outdated."""
 
+    def rested(self) -> None:
+        """Note that nothing is left of what was typed: the report before it counts again."""
+
     async def run(self, changed: Callable[[], None]) -> None:
         """Follow the program's other reports (files of hooks, a port), until cancelled.
 

@@ -217,6 +217,10 @@ class BaseWatch(ABC):
         """Note that a person has typed, so that an idle program may have a dialog or draft open."""
 
     @abstractmethod
+    def rested(self) -> None:
+        """Note that nothing is left of what was typed, after which `typed()` no longer counts."""
+
+    @abstractmethod
     async def poll(self) -> None:
         """Update the state from files or a port; called again and again."""
 
@@ -285,6 +289,11 @@ class NotedWatch(BaseWatch):
         super().__init__(text(self._noted.get("conversation")) or conversation)
         self._is_touched = self._noted.get("is_touched") is True
         """Whether a person has typed while the program was idle, which may have opened a menu."""
+
+    def rested(self) -> None:
+        """Note that no menu is open and nothing is typed."""
+        self._set_touched(False)
+        self.notify()
 
     def _set_touched(self, is_touched: bool) -> None:
         if is_touched != self._is_touched:

@@ -41,6 +41,8 @@ class Terminal(Result):
     """What the program asks a person, in a few words."""
     title: str
     """The window title that the program has set."""
+    draft: str = ""
+    """The text that was typed and not sent, as the screen shows it; kept when the terminal ends."""
     opened_by: str
     """The name of the user who opened the terminal."""
     writer: str
@@ -142,11 +144,15 @@ class InputParams(Params):
     sid: Sid
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
     """The text to type and submit."""
+    clear: bool = False
+    """Whether to delete what is typed and not sent, and to close a menu, before typing."""
 
 
 class InputResult(Result):
     submitted: bool
     """True: the program, or the session's stream, has the text."""
+    cleared: str = ""
+    """The text that `clear` has deleted, as the screen showed it."""
     run_id: str | None = None
     """The id, for `agent.wait`, of the message to the session; absent if a terminal is open."""
 

@@ -31,6 +31,12 @@ class TerminalStatus:
     """Whether there may be typed text that was not sent."""
     unchanged_s: float = 0.0
     """For how long its activity has been the current one."""
+    quiet_s: float = 0.0
+    """For how long the program has written nothing, and nobody has typed."""
+    has_new_process: bool = True
+    """Whether a process runs that the program didn't have when it was last known to be idle."""
+    draft: str = ""
+    """The text that is typed and not sent, as the screen shows it."""
 
 
 def decide(status: TerminalStatus, *, handover_s: float) -> Verdict:
@@ -46,13 +52,15 @@ def decide(status: TerminalStatus, *, handover_s: float) -> Verdict:
 def is_abandoned(status: TerminalStatus, *, idle_s: float, waiting_s: float) -> bool:
     """Whether a terminal has been unused for so long that it is parked.
 
-    The limit is `idle_s` for an idle terminal, and the longer `waiting_s` for one that waits for a
-    person or whose activity is unknown.
+    The limit is `idle_s` for an idle terminal, and for one that a person has left in a menu or
+    with a draft; it is the longer `waiting_s` for one that waits for a person or may be at work.
     """
     if status.viewers or status.activity == "busy":
         return False
     if status.activity == "idle":
         return min(status.unwatched_s, status.idle_s) >= idle_s
+    if status.activity == "unknown" and not status.has_new_process:
+        return min(status.unwatched_s, status.quiet_s) >= idle_s
     return min(status.unwatched_s, status.unchanged_s) >= waiting_s
 
 
@@ -68,6 +76,13 @@ def needs_person_notice(waiting_for: str) -> str:
     """Return the notice to a chat whose agent waits for a person in its terminal."""
     detail = f": {waiting_for}" if waiting_for else ""
     return f"The agent waits for a person in its terminal{detail}."
+
+
+def draft_notice(draft: str) -> str:
+    """Return the notice to the chat of a terminal that was parked with unsent text."""
+    return (
+        f"The terminal was closed, because nobody used it. This was typed and not sent:\n\n{draft}"
+    )
 
 
 def stray_reason(other: str) -> str:

@@ -14,6 +14,7 @@ from typing import Self
 import orjson
 
 from remoteclaw.holder.terminal_client import ENDED_FILE
+from remoteclaw.tty.composer import Composer
 from remoteclaw.tty.screen import Screen
 from remoteclaw.tty.snapshot import SnapshotUnreadable
 
@@ -34,12 +35,24 @@ class SavedState:
     """How often the program has begun to wait for a person."""
     is_waiting: bool = False
     """Whether the last of these waits is not over."""
+    empty: Composer | None = None
+    """The composer when it was last known to be empty."""
+    processes: frozenset[int] = frozenset()
+    """The processes below the holder at that time."""
 
     def encode(self) -> bytes:
         """Return the bytes that the holder keeps."""
         texts = {str(number): text for number, text in self.osc_texts.items()}
         waits = [self.wait_count, self.is_waiting]
-        head = orjson.dumps({"said": texts, "draft": self.has_draft, "waits": waits})
+        head = orjson.dumps(
+            {
+                "said": texts,
+                "draft": self.has_draft,
+                "waits": waits,
+                "empty": self.empty,
+                "processes": [*self.processes],
+            }
+        )
         return b"%b%d\n%b%b" % (_MARK, len(head), head, self.snapshot)
 
     @classmethod
@@ -55,7 +68,15 @@ class SavedState:
             head = orjson.loads(rest[: int(size)])
             texts = {int(number): str(text) for number, text in head["said"].items()}
             waits, is_waiting = head["waits"]
-            return cls(rest[int(size) :], texts, bool(head["draft"]), int(waits), bool(is_waiting))
+            return cls(
+                rest[int(size) :],
+                texts,
+                bool(head["draft"]),
+                int(waits),
+                bool(is_waiting),
+                Composer(**head["empty"]) if head["empty"] else None,
+                frozenset(map(int, head["processes"])),
+            )
         except (ValueError, KeyError, AttributeError, TypeError):
             return cls()
 

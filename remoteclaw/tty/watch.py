@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused
 from remoteclaw.holder.terminal_client import (
     MAX_MESSAGE_BYTES,
@@ -18,10 +19,14 @@ from remoteclaw.holder.terminal_client import (
     TerminalEnded,
     TerminalOutput,
 )
+from remoteclaw.holder.tree import descendants
 from remoteclaw.host.logs import frames_of
+from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols.terminal import Activity, TerminalWatch
 from remoteclaw.tty import input as terminal_input
 from remoteclaw.tty import keys
+from remoteclaw.tty.composer import Composer, draft_of, is_composing
+from remoteclaw.tty.frames import Frame
 from remoteclaw.tty.saved_state import SavedState
 from remoteclaw.tty.screen import Screen
 from remoteclaw.tty.snapshot import SnapshotUnreadable
@@ -41,7 +46,20 @@ MAX_OSC_TEXTS, MAX_OSC_CHARS = 8, 1000
 ENTER_S = 0.15
 #: How long to wait for the program, in seconds: until it shows the typed text; until it is idle
 #: again if it became busy by itself, as codex does after its start; until it confirms the text.
-SHOWN_S, IDLE_AGAIN_S, CONFIRMED_S = 2.0, 10.0, 5.0
+SHOWN_S, IDLE_AGAIN_S, CONFIRMED_S = 2.0, 10.0, 10.0
+#: How long the composer has to stay the same before a text is typed, in seconds; `LIVELY_S` if it
+#: can't be recognized, or if the rest of the screen changes. How long to wait for that, and how
+#: often a lost text is typed: gemini replaces its composer after a resumed one was `idle`.
+STEADY_S, LIVELY_S, SETTLED_S, TRIES = 0.5, 2.0, 8.0, 3
+#: How long the composer must look empty until it counts as empty, in seconds: a program may show a
+#: key only after a moment. How long `submit()` waits for that, and for the effect of keys.
+REST_S, UNTIL_REST_S = 0.5, 3.0
+#: How long a program may take to show the effect of a key, in seconds.
+REACTION_S = 2.0
+#: How many times a draft is deleted until its composer is not known to be empty.
+CLEARINGS = 3
+#: The maximum length of a draft that is shown, in characters.
+MAX_DRAFT_CHARS = 2000
 #: The pause before the program's activity is followed again after an error, in seconds.
 RETRY_S = 1.0
 
@@ -51,6 +69,7 @@ TOO_LARGE = f"The input is larger than {MAX_MESSAGE_BYTES // 1024} KB: nothing w
 NOT_READ = "The program does not read its input: it is busy, or it hangs."
 NOT_IDLE = "The program is not known to be idle: nothing was typed."
 HAS_DRAFT = "Something else was typed and not sent yet: nothing was added to it."
+NOT_CLEARED = "What was typed could not be deleted: nothing was added to it."
 SINGLE_CHARACTER = (
     "The program asks something, and could take the pasted character for an answer: press its key"
     " instead."
@@ -113,6 +132,16 @@ class WatchedTerminal:
     _is_pasted: bool = False
     """Whether text was pasted into a dialog: codex puts it into its composer, as a draft."""
     _is_submitting: bool = False
+    _empty: Composer | None = None
+    """The composer when it was last known to be empty, before somebody typed."""
+    _processes: frozenset[int] = frozenset()
+    """The processes below the holder at that time."""
+    _empty_since: float | None = None
+    """Since when the composer has looked empty again, on the clock of `boottime()`."""
+    _wrote_at: float = field(default_factory=boottime)
+    """When the program last wrote, on the same clock."""
+    _typed_at: float = 0.0
+    """When somebody last typed."""
     _began_work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the program begins to work or to wait for a person."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -130,6 +159,7 @@ class WatchedTerminal:
         # program did not have at once.
         self.has_draft, self.wait_count = saved.has_draft, saved.wait_count
         self._is_waiting = saved.is_waiting
+        self._empty, self._processes = saved.empty, saved.processes
         if not client.picture and client.output_offset == 0:
             self.has_draft = False  # the output is complete, and no gateway has typed anything
         self._offset = client.output_offset + skipped
@@ -197,6 +227,7 @@ class WatchedTerminal:
             if answers and not is_past:
                 await self.client.write(answers)
             self._changed.set()
+            self._wrote_at = boottime()
             self.listener.screen_changed()
             if len(data) > CHUNK_BYTES:
                 await asyncio.sleep(0)
@@ -226,7 +257,13 @@ class WatchedTerminal:
         if not snapshot:
             return  # in the middle of a long sequence: the last saved state stays valid
         saved = SavedState(
-            snapshot, dict(self._osc_texts), self.has_draft, self.wait_count, self._is_waiting
+            snapshot,
+            dict(self._osc_texts),
+            self.has_draft,
+            self.wait_count,
+            self._is_waiting,
+            self._empty,
+            self._processes,
         ).encode()
         self._saved_at = self._offset
         if len(saved) <= MAX_SAVED_BYTES:
@@ -295,32 +332,48 @@ class WatchedTerminal:
         self._is_pasted = self._is_pasted or self.program.activity == "waiting"
         await self.type(terminal_input.paste(text, self.screen.modes))
 
-    async def submit(self, text: str) -> None:
-        """Type a text and send it. Raises `CallRefused` unless the program is surely idle."""
-        if self.has_draft or self._is_submitting:
+    async def submit(self, text: str, *, clear: bool = False) -> str:
+        """Type a text and send it; return the draft that was deleted before, with `clear`.
+
+        Raises `CallRefused` unless the program is surely idle and its composer empty.
+        """
+        if self._is_submitting:
             raise CallRefused("CONFLICT", HAS_DRAFT)
-        if self.program.activity != "idle":
-            raise CallRefused("CONFLICT", NOT_IDLE)
         data = terminal_input.paste(text, self.screen.modes)
         _check_size(data)
         self._is_submitting = True
         try:
+            is_empty = await self._until_empty()
+            cleared = await self._clear() if clear and not is_empty else ""
+            await self._until_settled()
+            if self.has_draft or self.program.activity != "idle":
+                what = HAS_DRAFT if self.program.activity == "idle" else NOT_IDLE
+                raise CallRefused("CONFLICT", self._with_draft(NOT_CLEARED if clear else what))
             await self._submit(data)
+        finally:
+            self._is_submitting = False
+        return cleared
+
+    async def _submit(self, data: bytes) -> None:
+        try:
+            await self._type_and_send(data)
         except CallRefused:
             # The text may be unsent, even if the program has worked since.
             await self._note_typing()
             raise
-        finally:
-            self._is_submitting = False
 
-    async def _submit(self, data: bytes) -> None:
-        offset, wait_count, inputs = self._offset, self.wait_count, self._inputs
+    async def _type_and_send(self, data: bytes) -> None:
+        wait_count, inputs = self.wait_count, self._inputs
         await self._note_typing()
-        if not await self.client.write(data):
-            raise CallRefused("UNAVAILABLE", NOT_READ)
-        # A program that has not read the text yet would read the Enter together with it.
-        await self._until(lambda: self._offset > offset, SHOWN_S)
-        await asyncio.sleep(ENTER_S)
+        for _ in range(TRIES):
+            if not await self.client.write(data):
+                raise CallRefused("UNAVAILABLE", NOT_READ)
+            # A program that has not read the text yet would read the Enter together with it.
+            await self._until(lambda: not self._looks_empty(), SHOWN_S)
+            await asyncio.sleep(ENTER_S)
+            if not self._has_lost_text() or self.program.activity != "idle":
+                break
+            await self._until_settled()
 
         def is_disturbed() -> bool:
             """Whether a dialog opened, which would take the Enter, or another user typed."""
@@ -354,11 +407,128 @@ class WatchedTerminal:
                     self._changed.clear()
                     await self._changed.wait()
 
+    # -- the composer --------------------------------------------------------------------------
+
+    @property
+    def draft(self) -> str:
+        """The text that is typed and not sent, as the screen shows it; empty if there is none."""
+        if not self.has_draft or self.program.activity not in ("idle", "unknown"):
+            return ""
+        return draft_of(self._frame(), self._empty)[:MAX_DRAFT_CHARS]
+
+    @property
+    def quiet_s(self) -> float:
+        """For how long the program has written nothing, and nobody has typed."""
+        return boottime() - max(self._wrote_at, self._typed_at)
+
+    def has_new_process(self) -> bool:
+        """Whether a process runs that didn't when the program was last known to be idle."""
+        return self._empty is None or bool(self._below_holder() - self._processes)
+
+    def check_composer(self) -> bool:
+        """Return whether nothing is left of what was typed; then the program may be idle again.
+
+        The composer has to look empty for `REST_S`, and the program must have started nothing.
+        """
+        if self.program.activity not in ("idle", "unknown") or not self._has_reacted():
+            self._empty_since = None
+        elif not (self.has_draft or self.program.activity == "unknown"):
+            self._remember_empty()
+            return True
+        elif not self._looks_empty():
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = boottime()
+        elif boottime() - self._empty_since >= REST_S and not self._has_started_something():
+            self.program.rested()
+            if self.program.activity == "idle":
+                self._is_pasted = self.has_draft = False
+                self._update_status()
+                return True
+        return False
+
+    async def _until_settled(self) -> None:
+        """Wait until an idle program's composer stays the same, but not longer than `SETTLED_S`."""
+        before, since = None, boottime()
+        until = since + SETTLED_S
+        while self.program.activity == "idle" and (now := boottime()) < until:
+            if (composer := Composer.of(self._frame())) != before:
+                before, since = composer, now
+            is_drawn = composer.is_bare and self.quiet_s >= STEADY_S
+            if now - since >= (STEADY_S if is_drawn else LIVELY_S):
+                return
+            await asyncio.sleep(STEADY_S / 10)
+
+    def _has_lost_text(self) -> bool:
+        """Whether a text that was typed is not in the composer."""
+        return self._empty is not None and self._looks_empty() and self._has_reacted()
+
+    def _looks_empty(self) -> bool:
+        composer = Composer.of(self._frame())
+        return composer == self._empty or (self.program.activity == "idle" and composer.is_bare)
+
+    def _has_reacted(self) -> bool:
+        """Whether the program has written since somebody typed, or would have."""
+        return self._wrote_at > self._typed_at or self.quiet_s >= REACTION_S
+
+    def _has_started_something(self) -> bool:
+        return self._empty is not None and self.has_new_process()
+
+    async def _until_empty(self) -> bool:
+        """Wait until `check_composer()`, but not for longer than `UNTIL_REST_S`; return it."""
+        until = boottime() + UNTIL_REST_S
+        while not (is_empty := self.check_composer()) and boottime() < until:
+            if self.program.activity not in ("idle", "unknown"):
+                break
+            await asyncio.sleep(REST_S / 10)
+        return is_empty
+
+    async def _clear(self) -> str:
+        """Delete the draft and close a menu, as far as keys can; return the draft."""
+        cleared = ""
+        for _ in range(CLEARINGS):
+            if self.program.activity not in ("idle", "unknown"):
+                break
+            frame, modes = self._frame(), self.screen.modes
+            if self._empty is None or is_composing(frame, self._empty):
+                shown = draft_of(frame, self._empty)
+                cleared = cleared or shown
+                await self.type(keys.encode("backspace", modes) * (len(shown) + 1))
+                await self.type(keys.encode("delete", modes) * (len(shown) + 1))
+            else:
+                await self.type(keys.encode("esc", modes))
+            if await self._until_empty():
+                break
+        return cleared
+
+    def _with_draft(self, sentence: str) -> str:
+        """Return a sentence with the text that the composer shows, if there is any."""
+        shown = one_line(draft_of(self._frame(), self._empty), max_chars=200)
+        return f"{sentence} The composer shows “{shown}”." if shown else sentence
+
+    def _frame(self) -> Frame:
+        frame = self.screen.frame(None)
+        assert frame is not None, "a whole screen is never None"
+        return frame
+
+    def _below_holder(self) -> frozenset[int]:
+        holder = int(self.client.holder.split()[1])
+        return frozenset(descendants(holder))  # type: ignore[no-untyped-call]
+
     async def _note_typing(self) -> None:
         """Note, also for the next gateway, that there will be unsent text. Called before typing."""
+        if not self.has_draft and self.program.activity == "idle":
+            self._remember_empty()
+            self._processes = self._below_holder()
+        self._empty_since, self._typed_at = None, boottime()
         if not self.has_draft:
             self.has_draft = True
             await self.save()
+
+    def _remember_empty(self) -> None:
+        """Remember the composer of an idle program without a draft, unless it is being drawn."""
+        if (composer := Composer.of(self._frame())).is_bare:
+            self._empty = composer
 
 
 def _check_size(data: bytes) -> None:

@@ -768,8 +768,8 @@ MUTANTS = (
     ),
     Mutant(
         "a claude that is idle by its title alone",
-        before='if self._title == "works" and self._hook_activity != "waiting":\n    return "busy"',
-        after='if self._title == "rests" and self._hook_activity != "waiting":\n    return "idle"',
+        before='if self._hook_activity == "unknown" or self._is_touched:',
+        after="if self._is_touched:",
         test="test_claude_terminal.py::test_an_idle_title_alone_leaves_the_activity_unknown",
     ),
     Mutant(
@@ -792,7 +792,7 @@ MUTANTS = (
     ),
     Mutant(
         "a key press that the next gateway doesn't know of",
-        before='file.write(b\'{"hook_event_name":"typed"}\\n\')',
+        before='file.write(b\'{"hook_event_name":"%b"}\\n\' % name)',
         after="pass",
         test="test_claude_terminal.py::"
         "test_after_a_key_while_idle_the_activity_is_unknown_even_after_a_restart",
@@ -811,8 +811,8 @@ MUTANTS = (
     ),
     Mutant(
         "an unreadable note that leaves claude idle",
-        before="case _:  # a key press, the end, or an unreadable line",
-        after='case "typed":',
+        before="case _:  # the end, or an unreadable line",
+        after='case "SessionEnd":',
         test="test_an_unreadable_note_makes_the_activity_unknown",
     ),
     Mutant(

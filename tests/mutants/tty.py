@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     Mutant(
         "a text that is typed into a dialog",
-        before='raise CallRefused("CONFLICT", NOT_IDLE)',
-        after="pass",
+        before='if self.has_draft or self.program.activity != "idle":',
+        after="if self.has_draft:",
         test="test_text_input_runs_no_command_and_only_keys_answer_a_dialog",
     ),
     Mutant(
@@ -310,6 +310,24 @@ MUTANTS = (
         before="or is_disturbed(), IDLE_AGAIN_S)",
         after="or is_disturbed(), 0)",
         test="test_text_is_sent_when_a_program_that_became_busy_by_itself_is_idle_again",
+    ),
+    Mutant(
+        "a text that is typed into a menu",
+        before="return composer == self._empty or (",
+        after="return True or (",
+        test="test_a_program_is_idle_again_after_a_menu_and_not_while_it_is_open",
+    ),
+    Mutant(
+        "a program whose own shell command runs and that counts as idle",
+        before="and not self._has_started_something():",
+        after=":",
+        test="test_a_program_that_has_started_a_process_is_not_idle",
+    ),
+    Mutant(
+        "a message that ends a program that may be at work",
+        before='if status.activity == "unknown" and not status.has_new_process:',
+        after='if status.activity == "unknown":',
+        test="test_an_abandoned_terminal_is_ended_and_a_waiting_one_has_more_time",
     ),
     Mutant(
         "a dialog that gets a new number from each gateway",

@@ -101,7 +101,7 @@ while True:
             if waits == "ask":
                 waits = ""
                 note("tool", "ran")
-                out("The tool ran.\r\n> ")
+                out("The tool ran.\r\n> " + draft)
                 state("idle")
             else:
                 text, draft = draft, ""
@@ -195,6 +195,9 @@ class Watch:
             self._changed()
 
     def typed(self) -> None:
+        pass
+
+    def rested(self) -> None:
         pass
 
     async def run(self, changed: Callable[[], None]) -> None:

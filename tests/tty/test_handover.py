@@ -67,6 +67,10 @@ def test_an_abandoned_terminal_is_ended_and_a_waiting_one_has_more_time() -> Non
     assert is_over(has_draft=True)
     assert not is_over(viewers=1)
     assert not is_over(idle_s=59)
+    left = {"activity": "unknown", "unwatched_s": 60, "quiet_s": 60, "has_new_process": False}
+    assert is_over(**left), "it was left in a menu, or with a draft"
+    assert not is_over(**{**left, "quiet_s": 59})
+    assert not is_over(**{**left, "has_new_process": True}), "it may be at work"
     for activity in ("waiting", "unknown"):
         assert not is_over(activity=activity, unwatched_s=599, unchanged_s=900)
         assert not is_over(activity=activity, unwatched_s=900, unchanged_s=599)

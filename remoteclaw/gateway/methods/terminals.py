@@ -165,10 +165,11 @@ async def _input(call: Call, params: contract.InputParams) -> contract.InputResu
     terminal, watching = await call.terminals.attached(record)
     if problem := terminal_input.problem_of_input(params.text):
         raise CallRefused("REFUSED", problem)
+    cleared = ""
     with _typing(call, terminal.viewers) as is_new:
         if is_new:
-            await watching.submit(params.text)
-    return contract.InputResult(submitted=True)
+            cleared = await watching.submit(params.text, clear=params.clear)
+    return contract.InputResult(submitted=True, cleared=cleared)
 
 
 async def _as_message(call: Call, session: SessionKey, text: str) -> contract.InputResult:

@@ -119,6 +119,8 @@ class ClaudeWatch(BaseWatch):
         """The transcript named by a hook; None before that."""
         self._hook_activity: Activity = "unknown"
         """The activity according to the hooks."""
+        self._is_touched = False
+        """Whether a person has typed while claude was idle, which may have opened a menu."""
         self._is_prompted = False
         """Whether claude was started with a prompt that it has not taken up yet."""
         self._prompt = ""
@@ -131,11 +133,13 @@ class ClaudeWatch(BaseWatch):
     @property
     def activity(self) -> Activity:
         """The activity, as far as hooks, title and transcript agree."""
-        if self._hook_activity in ("busy", "waiting") and self._was_interrupted:
-            return "idle"
-        if self._title == "works" and self._hook_activity != "waiting":
+        if self._hook_activity in ("busy", "waiting") and not self._was_interrupted:
+            return self._hook_activity
+        if self._title == "works":
             return "busy"
-        return self._hook_activity
+        if self._hook_activity == "unknown" or self._is_touched:
+            return "unknown"
+        return "idle"
 
     @property
     def requests(self) -> Sequence[PermissionEvent]:
@@ -171,11 +175,21 @@ class ClaudeWatch(BaseWatch):
 
         The note is also appended to the file, for the watch of a restarted gateway.
         """
-        if self._hook_activity == "idle" or self._was_interrupted:
-            self._hook_activity = "unknown"
-            with contextlib.suppress(OSError), self._notes.path.open("ab") as file:
-                file.write(b'{"hook_event_name":"typed"}\n')
+        if self.activity == "idle":
+            self._set_touched(True)
         self.notify()
+
+    def rested(self) -> None:
+        """Note that no menu is open and nothing is typed."""
+        if self._is_touched:
+            self._set_touched(False)
+        self.notify()
+
+    def _set_touched(self, is_touched: bool) -> None:
+        self._is_touched = is_touched
+        name = b"typed" if is_touched else b"rested"
+        with contextlib.suppress(OSError), self._notes.path.open("ab") as file:
+            file.write(b'{"hook_event_name":"%b"}\n' % name)
 
     async def poll(self) -> None:
         """Read new notes of the hooks and new records of the transcript."""
@@ -202,9 +216,14 @@ class ClaudeWatch(BaseWatch):
     def _apply(self, note: dict[str, Any]) -> None:
         """Update the state from the input of a hook."""
         self._prompt = text(note.get("prompt_id")) or self._prompt
-        match note.get("hook_event_name"):
+        name = note.get("hook_event_name")
+        if name != "Notification":  # it may arrive a minute later, because claude is idle
+            self._is_touched = name == "typed"
+        match name:
             case "SessionStart":
                 self._begin(note)
+            case "typed" | "rested":
+                pass
             case "UserPromptSubmit" | "PreToolUse":
                 self._hook_activity = "busy"
             case "PostToolUse" | "PostToolUseFailure":
@@ -223,15 +242,13 @@ class ClaudeWatch(BaseWatch):
                 pass
             case None if "is_prompted" in note:
                 self._is_prompted = note["is_prompted"] is True
-            case _:  # a key press, the end, or an unreadable line
+            case _:  # the end, or an unreadable line
                 self._hook_activity = "unknown"
 
     def _begin(self, note: dict[str, Any]) -> None:
         """Update the state at the start of a session: the first one, or another conversation."""
         self.state.is_ready = True
         if note.get("source") == "compact":
-            if self._hook_activity == "unknown":  # `/compact` was typed: no Stop follows
-                self._hook_activity = "idle"
             return
         id_, path = text(note.get("session_id")), Path(text(note.get("transcript_path")))
         if UUID.fullmatch(id_):
