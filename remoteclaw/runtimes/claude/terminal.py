@@ -181,11 +181,12 @@ class ClaudeWatch(BaseWatch):
 
     def rested(self) -> None:
         """Note that no menu is open and nothing is typed."""
-        if self._is_touched:
-            self._set_touched(False)
+        self._set_touched(False)
         self.notify()
 
     def _set_touched(self, is_touched: bool) -> None:
+        if is_touched == self._is_touched:
+            return
         self._is_touched = is_touched
         name = b"typed" if is_touched else b"rested"
         with contextlib.suppress(OSError), self._notes.path.open("ab") as file:
