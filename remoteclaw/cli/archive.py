@@ -121,11 +121,11 @@ async def export_session(
     JSON has one object per line, oldest first, each with `at`, in milliseconds since 1970, `role`,
     and the content.
     """
-    from remoteclaw.session.record import as_markdown
+    from remoteclaw.session.record import as_markdown, current_record
 
     sid = await fleet.sessions.find(session)
     if archived is None:
-        record = await fleet.records.of(sid)
+        record = await current_record(fleet, sid)
     else:
         ended = await fleet.records.ended(sid)
         if archived > len(ended):

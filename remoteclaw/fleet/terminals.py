@@ -38,7 +38,7 @@ from remoteclaw.fleet.terminal_state import (
 )
 from remoteclaw.fleet.turn_asks import TurnAsks
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.messages import SessionKey, TerminalWish, stream_order
 
 #: The events of a terminal are kept for this long, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
@@ -321,9 +321,29 @@ class Terminals:
         entries = await self._scripts.call(
             client.xrange, keys.terminal_events(sid), start, count=count
         )
-        return [
-            TerminalEvent(id_.decode(), orjson.loads(fields[b"event"])) for id_, fields in entries
+        return list(map(_event_of, entries))
+
+    async def unrecorded(self, sid: str) -> tuple[TerminalRecord, Sequence[TerminalEvent]] | None:
+        """Return a session's terminal that is not in its record yet, with all its kept events.
+
+        None if there is none: a terminal is recorded as a whole when its turn is over.
+        """
+        events, record, entry = await self._scripts.run_pipeline(
+            lambda ask: (
+                ask.xrange(keys.terminal_events(sid)),
+                ask.hgetall(keys.terminal(sid)),
+                ask.hget(keys.state(sid), "terminal_entry"),
+            )
+        )
+        if not record or record.get(b"entry") != entry:
+            return None
+        terminal = TerminalRecord.decode(sid, record)
+        own = [
+            event
+            for event in map(_event_of, events)
+            if stream_order(event.id) >= (terminal.opened_ms, 0)
         ]
+        return terminal, own
 
     async def event_range(self, sid: str) -> tuple[str, str]:
         """Return the ids of the first and the last event; empty if there are no events."""
@@ -332,6 +352,11 @@ class Terminals:
             lambda ask: (ask.xrange(name, count=1), ask.xrevrange(name, count=1))
         )
         return (first[0][0].decode(), last[0][0].decode()) if first and last else ("", "")
+
+
+def _event_of(entry: tuple[bytes, Mapping[bytes, bytes]]) -> TerminalEvent:
+    id_, fields = entry
+    return TerminalEvent(id_.decode(), orjson.loads(fields[b"event"]))
 
 
 def _refusal(status: bytes, wait_ms: int, limits: TerminalsConfig) -> CallRefused | None:

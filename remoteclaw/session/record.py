@@ -6,7 +6,8 @@ The record is lines of JSON, oldest first, each with `at` (milliseconds since 19
 
 - `user`: `from` (a name), `from_id` if the sender is a person, `id` (the platform's), `text`, and
   the names of the `attachments`
-- `agent`: `text`, as the agent wrote it, and the names of the `attachments` that it sent
+- `agent`: `text`, as the agent wrote it, the names of the `attachments` that it sent, and, if it
+  wrote this in a terminal, the `id` in the CLI's transcript
 - `plan`: the last state of its `steps`, each with `text` and `state`
 - `tool`: `name`, `argument`, shortened `input` and `output`, `is_error`, `since_ms`, `seconds`, and
   the CLI's `id` of the call
@@ -17,9 +18,9 @@ The record is lines of JSON, oldest first, each with `at` (milliseconds since 19
 All lines but `user` have the id of their turn as `turn`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -27,11 +28,17 @@ from remoteclaw.clock import local_time
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PlanStep
+from remoteclaw.fleet.terminal_state import TerminalEvent
 from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 from remoteclaw.protocols import TranscriptItem
 
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+#: At most this much of an open terminal is shown as recorded, in bytes.
+MAX_OPEN_BYTES = 1024 * 1024
 #: A longer message is cut to this length, in characters: its beginning and its end are kept.
 MAX_TEXT_CHARS = 8_000
 #: At most this many of a turn's tool calls are kept, the last ones.
@@ -124,10 +131,41 @@ def lines_of_terminal(
                 line |= {"name": item.name, "argument": item.text, "input": "", "output": ""}
                 line |= {"is_error": False, "since_ms": item.at_ms, "seconds": 0, "id": item.id}
             case _:
-                line["text"] = _shortened(item.text, max_chars)
+                line |= {"id": item.id, "text": _shortened(item.text, max_chars)}
         return line
 
     return _newest_lines(map(line_of, reversed(items)), max_bytes)
+
+
+async def current_record(fleet: "Fleet", sid: str) -> bytes:
+    """Return the record of a session's current conversation, with that of its open terminal.
+
+    A terminal is recorded when it ends; until then, its published items stand in for its record.
+    """
+    unrecorded = await fleet.terminals.unrecorded(sid)  # first: it may be recorded just now
+    record = await fleet.records.of(sid)
+    if unrecorded is None:
+        return record
+    terminal, events = unrecorded
+    if any(line.get("turn") == terminal.entry for line in read_lines(record)):
+        return record
+    items = published_items(events)
+    lines = lines_of_terminal(items, turn=terminal.entry, by=terminal.by, max_bytes=MAX_OPEN_BYTES)
+    return record + lines
+
+
+def published_items(events: Iterable[TerminalEvent]) -> Sequence[TranscriptItem]:
+    """Return the items of a transcript that events of a terminal have published."""
+    return [item for event in events if (item := _published_item(event.data))]
+
+
+def _published_item(event: Mapping[str, Any]) -> TranscriptItem | None:
+    """Return the transcript's item that an event has published; None for any other event."""
+    kind = event.get("role") if event.get("type") == "message" else event.get("type")
+    if kind not in ("user", "agent", "tool", "notice"):
+        return None
+    fields = (event["id"], kind, event["text"], event.get("name", ""), event["at"])
+    return TranscriptItem(*fields)
 
 
 def added(settings: RecordConfig, lines: Callable[..., bytes]) -> RecordAppend:

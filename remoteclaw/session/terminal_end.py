@@ -22,7 +22,7 @@ from remoteclaw.holder.terminal_client import end_terminal
 from remoteclaw.host.process import end_orphans
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.session.record import added, lines_of_terminal
+from remoteclaw.session.record import added, lines_of_terminal, published_items
 from remoteclaw.tty import handover
 from remoteclaw.tty.program import transcript_of, watch_of
 from remoteclaw.tty.transcript_events import CopyFilter, TranscriptPublisher, is_of_terminal
@@ -94,14 +94,18 @@ async def settle_terminal(
     left = await take_over_conversation(terminals, lease, place)
     state, reason = _state_of(ended, is_here=is_here, host=place.host)
     reason = reason or left.stray
-    lines = partial(lines_of_terminal, left.items, turn=place.turn, by=place.by)
+    items = left.items
+    if left.transcript is None and not left.stray:  # it is lost, with its host or its files
+        unrecorded = await terminals.unrecorded(lease.sid)
+        items = published_items(unrecorded[1]) if unrecorded else ()
+    lines = partial(lines_of_terminal, items, turn=place.turn, by=place.by)
     settled = SettledTerminal(
         state=state,
         reason=reason,
         exit=ended["status"] if ended else None,
         conversation=left.conversation,
         resumable=left.transcript is not None,
-        record=added(settings, lines) if left.items else None,
+        record=added(settings, lines) if items else None,
     )
     await terminals.change(
         lease.sid,

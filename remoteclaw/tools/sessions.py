@@ -102,7 +102,8 @@ class HistoryItem(Result):
     """The id of the item's turn. This field and those below it are for operators; agents don't get
     them."""
     id: str | None = None
-    """The id of a person's message, or of a tool's call as in live text."""
+    """The id of a person's message, of a tool's call as in live text, or of an item of a terminal
+    as in its events."""
     argument: str | None = None
     """A tool's main argument, on one line."""
     input: str | None = None

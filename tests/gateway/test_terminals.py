@@ -15,6 +15,7 @@ from remoteclaw.gateway import host_terminals
 from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, TerminalOutput
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.renewal import remove_old_files
+from tests.support.cockpit import Cockpit
 from tests.support.doors import Door, Refused, opened, own_token
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.stack import Stack
@@ -376,3 +377,43 @@ async def test_the_newer_of_two_gateways_serves_a_terminal_and_then_the_older_ag
                 await ready(first, held)
                 await ada.client.call("terminals.watch", {"sid": held.sid})
                 await ada.until(">")
+
+
+async def test_a_cockpit_that_loads_late_sees_the_messages_of_an_open_terminal_once(
+    stack: Stack,
+) -> None:
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        cockpit, path = Cockpit(door, own_token(stack)), f"/sessions/{held.sid}"
+        await cockpit.ask("POST", f"{path}/input", {"text": "hello"})
+        said = [("user", "hello"), ("agent", "You said hello.")]
+
+        async def messages() -> list[tuple[str, str]]:
+            answer = await cockpit.ask("GET", f"{path}/messages")
+            return [(item["role"], item["text"]) for item in answer.json["result"]["items"]]
+
+        async def are_shown() -> bool:
+            return await messages() == said
+
+        await eventually(are_shown)
+        async with cockpit.stream(f"{path}/events?after=1-1") as late:
+            assert (await late.next()).name == "reset"
+            snapshot = (await late.next()).data["messages"]
+        assert [(item["role"], item["text"]) for item in snapshot] == said
+        async with cockpit.stream(f"{path}/events") as stream:
+            again = (await stream.next()).data["messages"]
+        events = await stack.fleet.terminals.events(held.sid)
+        ids = [each.data["id"] for each in events if each.data["type"] == "message"]
+        assert [item["id"] for item in again] == ids, "a client can tell which ones it has"
+        await cockpit.ask("DELETE", path)
+        await stack.start_worker()
+
+        async def is_recorded() -> bool:
+            return not await stack.fleet.terminals.is_open(held.sid)
+
+        sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+        try:
+            await eventually(is_recorded)
+        finally:
+            sweeping.cancel()
+        await eventually(are_shown)

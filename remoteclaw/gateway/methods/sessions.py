@@ -20,7 +20,7 @@ from remoteclaw.gateway.session_access import (
 )
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import SessionKey
-from remoteclaw.session.record import read_lines
+from remoteclaw.session.record import current_record, read_lines
 from remoteclaw.tasks.entries import message_between, provenance_of_message
 from remoteclaw.tasks.spawn import check_direction, check_hops
 from remoteclaw.tools import sessions as contract
@@ -80,7 +80,7 @@ def pause_of(view: SessionView) -> dict[str, Any]:
 
 async def _history(call: Call, params: contract.SessionHistoryParams) -> contract.HistoryResult:
     view = await find_session(call, params.session_key)
-    record = await call.fleet.records.of(view.sid)
+    record = await current_record(call.fleet, view.sid)
     return history_of(view, record, params, for_agent=call.caller is not None)
 
 
