@@ -5,7 +5,7 @@ import base64
 import contextlib
 import signal
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remoteclaw.attach.actions import UserActions
@@ -40,6 +40,8 @@ class AttachEnd:
     """The exit status."""
     message: str
     """The sentence for the user; empty for none."""
+    screen: str = ""
+    """The last screen of a program that has ended with an error, which shows the reason."""
 
 
 class AttachSession:
@@ -92,11 +94,19 @@ class AttachSession:
             else:
                 await self._remote.open(self._target, self._size())
             end = await self._run_attached()
+            if self._has_failed:
+                end = replace(end, screen=await self._remote.last_screen())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_S):
                     await self._remote.leave()
             linking.cancel()
         return end
+
+    @property
+    def _has_failed(self) -> bool:
+        """Whether the program itself has ended with an error."""
+        record = self._remote.gone.result() if self._remote.gone.done() else None
+        return record is not None and bool(record["exit"])
 
     async def _run_attached(self) -> AttachEnd:
         loop = asyncio.get_running_loop()

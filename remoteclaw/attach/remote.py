@@ -19,6 +19,8 @@ TEMPORARY_CODES = ("CONFLICT", "UNAVAILABLE", "TIMEOUT")
 RETRY_TAKE_S = 0.3
 #: The interval of polls for how a terminal ended, and how long to poll, in seconds.
 END_POLL_S, END_WAIT_S = 0.25, 3.0
+#: How long to wait for the last screen of an ended program, in seconds.
+LAST_SCREEN_S = 3.0
 
 
 class NotOpen(RemoteClawError):
@@ -209,6 +211,15 @@ class RemoteTerminal:
         return await self._link.ask(
             "terminals.history", {"sid": self.sid, "start": start, "count": count}
         )
+
+    async def last_screen(self) -> str:
+        """Return the text of the screen that an ended program left; empty if it is not kept."""
+        with contextlib.suppress(GatewayRefused, TimeoutError):
+            async with asyncio.timeout(LAST_SCREEN_S):
+                screen = await self._link.ask_once("terminals.screen", {"sid": self.sid})
+                lines = str(screen["text"] if screen else "").split("\n")
+                return "\n".join(line for line in lines if line.strip())
+        return ""
 
     async def leave(self) -> None:
         """Stop watching and release the keyboard, if the gateway is available."""

@@ -9,7 +9,7 @@ import click
 
 from remoteclaw.cli.chat import url_option
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.output import complain, echo
+from remoteclaw.cli.output import complain, echo, echo_text
 
 if TYPE_CHECKING:
     from remoteclaw.attach.app import AttachEnd
@@ -70,6 +70,8 @@ def attach(
     if not (session or agent or url):
         target = _with_agent_here(target)
     end = asyncio.run(_attach(address, token, target, is_reader=read_only))
+    if end.screen:
+        echo_text(end.screen)
     if end.message:
         (complain if end.status else echo)(end.message)
     sys.exit(end.status)

@@ -7,7 +7,7 @@ attached last. If that gateway is killed, the next one continues where it was.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import asdict
 from typing import Literal
 
@@ -17,7 +17,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, TerminalsOff
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.terminal_state import HeldLease, TerminalRecord
-from remoteclaw.gateway.feeds import Feeds
+from remoteclaw.gateway.feeds import EventReceiver, Feeds
 from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.resumable import ResumableTerminals
 from remoteclaw.gateway.viewers import TerminalViewers, ViewerConnection
@@ -59,6 +59,8 @@ class HostTerminals:
         self._config = config
         self._feeds = feeds
         self._viewers: dict[str, TerminalViewers] = {}
+        self._listeners: dict[str, set[EventReceiver]] = {}
+        """The event streams of each session."""
         self._held: dict[str, HeldTerminal] = {}
         self._replaced: set[str] = set()
         """The epochs of the terminals that another gateway of this host has attached to."""
@@ -94,7 +96,7 @@ class HostTerminals:
         """Add a viewer to an open terminal, which may still start. Raises `CallRefused`."""
         self._check_here(record)
         if record.sid not in self._viewers:
-            self._viewers[record.sid] = TerminalViewers(record)
+            self._viewers[record.sid] = TerminalViewers(record, self._listeners)
         viewers = self._viewers[record.sid]
         viewers.join(connection, typist)
         return viewers
@@ -109,6 +111,22 @@ class HostTerminals:
         for viewers in [self._viewers.get(sid)] if sid else list(self._viewers.values()):
             if viewers is not None:
                 viewers.leave(connection, for_good=for_good)
+
+    @contextlib.contextmanager
+    def listening(self, sid: str, listener: EventReceiver) -> Iterator[None]:
+        """Count an event stream of a session as a viewer of its terminals while the block runs."""
+        listeners = self._listeners.setdefault(sid, set())
+        listeners.add(listener)
+        if viewers := self._viewers.get(sid):
+            viewers.refresh()
+        try:
+            yield
+        finally:
+            listeners.discard(listener)
+            if not listeners:
+                del self._listeners[sid]
+            if viewers := self._viewers.get(sid):
+                viewers.note_leaving()
 
     def held_record(self, sid: str) -> TerminalRecord | None:
         """Return the record of a terminal that this gateway maintains, without reading Redis."""
@@ -214,7 +232,7 @@ class HostTerminals:
             viewers.end()  # they watch the session's previous terminal
             viewers = None
         if viewers is None:
-            viewers = self._viewers[held.sid] = TerminalViewers(record)
+            viewers = self._viewers[held.sid] = TerminalViewers(record, self._listeners)
         self._held[held.sid] = HeldTerminal(self._fleet, held, viewers, self._config)
         return True
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -46,6 +47,8 @@ class TerminalViewers:
 
     record: TerminalRecord
     """The terminal's record, as viewers see it."""
+    all_listeners: Mapping[str, Collection[EventReceiver]] = field(default_factory=dict)
+    """The event streams of each session, which are viewers without frames."""
     keyboard: Keyboard = field(default_factory=Keyboard)
     alone_since: float = field(default_factory=boottime)
     """When the last viewer left, or when this object was made, on the clock of `boottime()`."""
@@ -59,7 +62,11 @@ class TerminalViewers:
     @property
     def count(self) -> int:
         """The number of viewers."""
-        return len(self._connected)
+        return len(self._connected) + len(self._listeners)
+
+    @property
+    def _listeners(self) -> Collection[EventReceiver]:
+        return self.all_listeners.get(self.record.sid, ())
 
     # -- watching ------------------------------------------------------------------------------
 
@@ -87,8 +94,13 @@ class TerminalViewers:
         if viewer := self._connected.pop(connection, None):
             if self._pacing:
                 self._pacing.all.remove(viewer.pacing)
-            if not self._connected:
-                self.alone_since = boottime()
+            self.note_leaving()
+        self.refresh()
+
+    def note_leaving(self) -> None:
+        """Note that a viewer or a listener has left."""
+        if not self.count:
+            self.alone_since = boottime()
         self.refresh()
 
     def _send(self, connection: ViewerConnection, frame: dict[str, Any]) -> None:
@@ -160,7 +172,7 @@ class TerminalViewers:
 
     def send_event(self, event: str, payload: dict[str, Any]) -> None:
         """Send an event to all viewers."""
-        for connection in list(self._connected):
+        for connection in (*self._connected, *self._listeners):
             connection.send_event(event, payload)
 
     def end(self) -> None:

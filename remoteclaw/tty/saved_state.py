@@ -37,8 +37,8 @@ class SavedState:
     """Whether the last of these waits is not over."""
     empty: Composer | None = None
     """The composer when it was last known to be empty."""
-    processes: frozenset[int] = frozenset()
-    """The processes below the holder at that time."""
+    processes: frozenset[int] | None = None
+    """The processes below the holder at that time; None if unknown."""
 
     def encode(self) -> bytes:
         """Return the bytes that the holder keeps."""
@@ -50,7 +50,7 @@ class SavedState:
                 "draft": self.has_draft,
                 "waits": waits,
                 "empty": self.empty,
-                "processes": [*self.processes],
+                "processes": None if self.processes is None else [*self.processes],
             }
         )
         return b"%b%d\n%b%b" % (_MARK, len(head), head, self.snapshot)
@@ -75,7 +75,7 @@ class SavedState:
                 int(waits),
                 bool(is_waiting),
                 Composer(**head["empty"]) if head["empty"] else None,
-                frozenset(map(int, head["processes"])),
+                None if head["processes"] is None else frozenset(map(int, head["processes"])),
             )
         except (ValueError, KeyError, AttributeError, TypeError):
             return cls()

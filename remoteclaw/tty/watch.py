@@ -134,8 +134,8 @@ class WatchedTerminal:
     _is_submitting: bool = False
     _empty: Composer | None = None
     """The composer when it was last known to be empty, before somebody typed."""
-    _processes: frozenset[int] = frozenset()
-    """The processes below the holder at that time."""
+    _processes: frozenset[int] | None = None
+    """The processes below the holder at that time; None if unknown."""
     _empty_since: float | None = None
     """Since when the composer has looked empty again, on the clock of `boottime()`."""
     _wrote_at: float = field(default_factory=boottime)
@@ -423,7 +423,7 @@ class WatchedTerminal:
 
     def has_new_process(self) -> bool:
         """Whether a process runs that didn't when the program was last known to be idle."""
-        return self._empty is None or bool(self._below_holder() - self._processes)
+        return self._processes is None or bool(self._below_holder() - self._processes)
 
     def check_composer(self) -> bool:
         """Return whether nothing is left of what was typed; then the program may be idle again.
@@ -461,18 +461,21 @@ class WatchedTerminal:
 
     def _has_lost_text(self) -> bool:
         """Whether a text that was typed is not in the composer."""
-        return self._empty is not None and self._looks_empty() and self._has_reacted()
+        return self._looks_empty() and self._has_reacted()
 
     def _looks_empty(self) -> bool:
         composer = Composer.of(self._frame())
-        return composer == self._empty or (self.program.activity == "idle" and composer.is_bare)
+        # opencode says that it is idle before it draws anything that could be remembered.
+        may_be_other = self.program.activity == "idle" or self._empty is None
+        return composer == self._empty or (may_be_other and composer.is_bare)
 
     def _has_reacted(self) -> bool:
         """Whether the program has written since somebody typed, or would have."""
         return self._wrote_at > self._typed_at or self.quiet_s >= REACTION_S
 
     def _has_started_something(self) -> bool:
-        return self._empty is not None and self.has_new_process()
+        is_known = self._processes is not None or self.program.activity != "idle"
+        return is_known and self.has_new_process()
 
     async def _until_empty(self) -> bool:
         """Wait until `check_composer()`, but not for longer than `UNTIL_REST_S`; return it."""

@@ -206,9 +206,13 @@ def test_attach_exits_with_the_status_of_the_program(
 ) -> None:
     with attached(gateway, env=env(home)) as screen:
         screen.until(gateway, "terminals.take")
+        gateway.show({3: [["The API key is missing."]]})
         gateway.gone(**changes)
         assert screen.leave() == status
-        assert words in " ".join(screen.raw.decode().split())
+        printed = " ".join(screen.raw.decode().split())
+        assert words in printed
+        after = printed.rpartition("\x1b")[2]
+        assert ("API key is missing" in after) == (status == 7), "the reason is still there"
         assert_restored(screen)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.clock import now_ms
+from remoteclaw.messages import SessionKey
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.cockpit import Cockpit
@@ -73,6 +75,32 @@ class OpenTerminal:
 
         await eventually(is_quiet)
 
+    async def starts(self, name: str) -> None:
+        """Wait until the program has started; codex asks at each start whether it may work."""
+        if name == "codex":
+            await self.until(lambda text: "Open restricted" in text)
+            await self.post("/key", key="enter")
+        await self.becomes("idle")
+
+    async def reaches(self, state: str) -> None:
+        """Wait for a state of the terminal."""
+
+        async def is_so() -> bool:
+            return bool((await self.get())["state"] == state)
+
+        await eventually(is_so)
+
+    async def until_says(self, text: str) -> str:
+        """Wait until the messages have an answer to `text`; return the answer."""
+
+        async def answer() -> str | None:
+            items = (await self.get("/messages"))["items"]
+            said = [item for item in items if item["role"] in ("user", "agent")]
+            is_answered = [each["text"] for each in said][-2:-1] == [text]
+            return str(said[-1]["text"]) if is_answered else None
+
+        return str(await eventually(answer))
+
     async def becomes(self, activity: str) -> None:
         """Wait for an activity of the program."""
 
@@ -103,10 +131,7 @@ async def spawned(
         answer = await cockpit.ask("POST", "/sessions", {"agent": "main", "cols": 100, **body})
         assert answer.status == 201, answer.body
         terminal = OpenTerminal(cockpit, answer.json["result"]["sid"])
-        if cli.name == "codex":  # codex asks whether it may work there
-            await terminal.until(lambda text: "Open restricted" in text)
-            await terminal.post("/key", key="enter")
-        await terminal.becomes("idle")
+        await terminal.starts(cli.name)
         yield terminal
 
 
@@ -175,3 +200,49 @@ async def test_text_can_be_sent_after_a_paste_into_a_dialog(
         assert sent["cleared"] in ("", "a pasted text"), "codex keeps it in its composer"
         await terminal.becomes("idle")
         assert "a pasted text" not in str(asked(model_server, "SAY: quince"))
+
+
+@pytest.mark.thorough("codex", "opencode", "gemini")
+@pytest.mark.parametrize("name", MENUS)
+async def test_a_day_of_a_cockpit(
+    swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
+) -> None:
+    """Spawn, key menu, input, reload of the cockpit, chat message, hand-over, resume."""
+    stack, cli = swept, required(name, model_server)
+    async with spawned(stack, cli, directory, name="review") as terminal:
+        assert (await terminal.get())["name"] == "review"
+        async with terminal.cockpit.stream(f"/sessions/{terminal.sid}/events") as stream:
+            assert (await stream.next()).name == "snapshot"
+            await terminal.press(*"/model")
+            await terminal.press(*MENUS[name])
+            await terminal.post("/input", text="SAY: plum")
+            while (event := await stream.next()).data.get("text") != "plum":
+                pass
+            assert event.data["role"] == "agent"
+
+            # The cockpit is loaded again, while the first one still watches.
+            async with terminal.cockpit.stream(f"/sessions/{terminal.sid}/events") as late:
+                messages = (await late.next()).data["messages"]
+            spoken = [each for each in messages if each["role"] in ("user", "agent")]
+            assert [each["text"] for each in spoken][-2:] == ["SAY: plum", "plum"]
+            assert event.data["id"] == spoken[-1]["id"]
+            await terminal.becomes("idle")
+
+            session = SessionKey.parse((await terminal.get())["sessionKey"])
+            message = session.message(id="chat", text="SAY: quince", timestamp=now_ms())
+            accepted = await stack.fleet.inbound.append(message, agent="main", deliver="caller")
+            await terminal.until_quiet()
+            record = await terminal.get()
+            assert (record["state"], record["viewers"]) == ("live", 1), "somebody watches"
+
+        outcome = await stack.outcome(accepted)
+        assert outcome.status == "done", "once nobody watches, the message takes the turn"
+        await terminal.reaches("parked")
+        await terminal.post("/resume")
+        await terminal.starts(name)
+        assert (await terminal.get())["name"] == "review"
+        await terminal.post("/input", text="RECALL")
+        await terminal.becomes("idle")
+
+        answer = await terminal.until_says("RECALL")
+        assert "plum" in answer, "it is the same conversation"

@@ -417,3 +417,23 @@ async def test_a_cockpit_that_loads_late_sees_the_messages_of_an_open_terminal_o
         finally:
             sweeping.cancel()
         await eventually(are_shown)
+
+
+async def test_an_event_stream_is_a_viewer_and_hears_the_bell(stack: Stack) -> None:
+    """A hand-over doesn't end what somebody watches."""
+    async with held_terminal(stack) as held, opened(stack) as door:
+        await ready(door, held)
+        cockpit, path = Cockpit(door, own_token(stack)), f"/sessions/{held.sid}"
+
+        async def has_viewers(count: int) -> bool:
+            terminal = (await cockpit.ask("GET", path)).json["result"]
+            return bool(terminal["viewers"] == count)
+
+        async with cockpit.stream(f"{path}/events") as stream, cockpit.stream(f"{path}/output"):
+            assert (await stream.next()).name == "snapshot"
+            await eventually(lambda: has_viewers(2))
+            await cockpit.ask("POST", f"{path}/input", {"text": "hello"})
+            while (event := await stream.next()).name != "bell":
+                pass
+            assert event.data == {"sid": held.sid}
+        await eventually(lambda: has_viewers(0))

@@ -47,8 +47,8 @@ MUTANTS = (
     ),
     Mutant(
         "a stream that outlives its token",
-        before="with self._gateway.connected(stream): yield",
-        after="yield",
+        before="with self._gateway.connected(stream), listening",
+        after="with listening",
         test="test_streams_end_when_their_token_becomes_invalid",
     ),
     Mutant(

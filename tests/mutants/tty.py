@@ -314,7 +314,7 @@ MUTANTS = (
     Mutant(
         "a text that is typed into a menu",
         before="return composer == self._empty or (",
-        after="return True or (",
+        after="return True or composer == self._empty or (",
         test="test_a_program_is_idle_again_after_a_menu_and_not_while_it_is_open",
     ),
     Mutant(

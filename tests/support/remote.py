@@ -33,6 +33,7 @@ RECORD = {
     "activity": "idle",
     "waitingFor": "",
     "title": "",
+    "draft": "",
     "openedBy": "Ada",
     "writer": "",
     "viewers": 1,
@@ -79,7 +80,7 @@ OURS = re.compile(
 #: The commands with `--json` that need a program in a terminal, with the names in their output.
 OF_TERMINALS = {
     "terminals list": "sid sessionKey agent name host state reason activity waitingFor title "
-    "openedBy writer viewers cols rows conversation resumable sinceMs openedMs exit",
+    "draft openedBy writer viewers cols rows conversation resumable sinceMs openedMs exit",
     "terminals screen SID": "sid frame text",
 }
 #: Sequences of terminals that pyte would print or reject.

@@ -102,8 +102,8 @@ class EventStreams:
                 yield _event("snapshot", snapshot, newest)
             while True:
                 inbox.changed.clear()
-                while inbox.asks:
-                    yield _event("ask", inbox.asks.popleft())
+                while inbox.events:
+                    yield _event(*inbox.events.popleft())
                 new = await terminals.events(record["sid"], after, count=BATCH)
                 if new:
                     after = new[-1].id
@@ -218,7 +218,8 @@ class EventStreams:
         try:
             if stream.session_key:
                 await self._gateway.feeds.subscribe(stream, sid, stream.session_key)
-            with self._gateway.connected(stream):
+            listening = self._gateway.terminals.listening(sid, stream)
+            with self._gateway.connected(stream), listening if sid else contextlib.nullcontext():
                 yield
         finally:
             self._gateway.feeds.unsubscribe(stream, sid)
@@ -229,12 +230,12 @@ class EventStreams:
 
 
 class StreamInbox:
-    """The inbox of a stream: wakes it when something has changed, and queues requests to people."""
+    """The inbox of a stream: wakes it when something has changed, and queues unstored events."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
-        self.asks: deque[Mapping[str, Any]] = deque(maxlen=BATCH)
-        """The requests to people that the stream has not sent yet."""
+        self.events: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=BATCH)
+        """The names and data of requests to people and bells that were not sent yet."""
 
     async def wait(self) -> bytes:
         """Wait for a change. Return b"", or a comment to send if nothing changed for a while."""
@@ -271,14 +272,17 @@ class _StreamResponse(Response):
     def send_event(
         self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
     ) -> None:
-        """Queue a request to people, or end the stream when the gateway ends.
+        """Queue a request to people or a bell, or end the stream when the gateway ends.
 
         Other events are only for WebSockets.
         """
         if event == "shutdown":
             self._ended.set()
         elif event == "session.ask":
-            self.inbox.asks.append(payload)
+            self.inbox.events.append(("ask", payload))
+            self.inbox.changed.set()
+        elif event == "terminal.bell" and self.session_key:
+            self.inbox.events.append(("bell", payload))
             self.inbox.changed.set()
 
     def end(self, code: int, reason: str) -> None:

@@ -7,6 +7,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.consoles import CHANNEL
 from remoteclaw.gateway.host_terminals import NOT_OPEN
 from remoteclaw.gateway.methods.console import console_chat
 from remoteclaw.gateway.session_access import find_session
@@ -92,7 +93,7 @@ async def _open_now(
         people=on_behalf_of,
         call=call.id,
         host=host,
-        name=name or (before.name if before else ""),
+        name=name,
         limits=settings,
     )
     record = await call.fleet.terminals.record(session.sid)
@@ -124,4 +125,6 @@ async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple
             "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."
         )
     view = await find_session(call, params.session)
-    return view.key, view.label or view.title or ""
+    before = await call.fleet.terminals.record(view.sid)
+    own = (view.key.thread or MAIN) if view.key.provider == CHANNEL else ""
+    return view.key, view.label or own or (before.name if before else "") or view.title or ""
