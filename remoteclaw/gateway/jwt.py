@@ -1,7 +1,7 @@
 """JSON Web Tokens, which another application signs with a key of the configuration.
 
 A token's `kid` names the key. Its scope and agents are limited to those of the key. A client never
-learns why its token is not valid.
+learns why its token is not valid; the log does, at most once a minute for each reason.
 """
 
 import hashlib
@@ -31,10 +31,30 @@ LEEWAY_S = JWT_LEEWAY_MS // 1000
 #: The fields that a token's header may have. Others, such as `crit`, `jku` and `jwk`, would require
 #: or name another way to check it.
 ALLOWED_HEADER_FIELDS = frozenset(("alg", "kid", "typ"))
+#: The minimum time between two log lines with the same reason, in seconds: anybody can send tokens.
+REPORT_S = 60.0
+#: The reasons of the library, in our words: its own texts may contain parts of a token.
+_REASONS = {
+    "ExpiredSignatureError": "it has expired",
+    "InvalidSignatureError": "its signature does not match secret_file",
+    "InvalidAudienceError": f"its aud is not {AUDIENCE}",
+    "ImmatureSignatureError": "its times are in the future, or not in order",
+    "InvalidIssuedAtError": "its iat is not a number",
+    "MissingRequiredClaimError": "it lacks one of exp, iat, aud, sub and scope",
+    "InvalidAlgorithmError": f"its alg is not {ALGORITHM}",
+}
 #: The form of a JSON Web Token. Tokens of agents and operators contain no dot.
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 
 log = logging.getLogger(__name__)
+
+
+class _Invalid(Exception):
+    """Raised for a token whose signature, form or times are not valid."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key, self.why = key, why
 
 
 class _Payload(BaseModel):
@@ -77,13 +97,19 @@ class Jwt:
         self._config = config
         self._reported: set[str] = set()
         """The keys whose unusable secret was logged."""
+        self._refused_at: dict[tuple[str, str], float] = {}
+        """When a refusal was logged, by key and reason."""
 
     async def principal(self, token: str) -> Operator | None:
         """Return the operator that `token` authenticates; None if it is not valid.
 
         Raises `RedisUnavailable` or `RedisRefused`.
         """
-        claims = self._claims(token)
+        try:
+            claims = self._claims(token)
+        except _Invalid as invalid:
+            self._log_refusal(invalid.key, invalid.why)
+            return None
         return await self.operator_of(claims) if claims else None
 
     async def operator_of(self, claims: Claims) -> Operator | None:
@@ -95,30 +121,37 @@ class Jwt:
         if key is None or claims.expires_s + LEEWAY_S <= time.time():
             return None
         if claims.expires_s - claims.issued_s > key.max_age_s:
+            why = f"it is valid for longer than max_age_s ({key.max_age_s:.0f} s)"
+            self._log_refusal(claims.key, why)
             return None
         secret = self._secret(claims.key, key)
         if secret is None or not is_same(_digest(secret), claims.secret):
             return None
         name, issued_ms = f"{claims.key}/{claims.subject}", claims.issued_s * 1000
         if await self._tokens.is_jwt_revoked(claims.id, user=name, issued_ms=issued_ms):
+            self._log_refusal(claims.key, "it was revoked")
             return None
         agents = _common_agents(claims.agents, key.agents or None)
         if agents == ():
+            self._log_refusal(claims.key, "the key is for none of its agents")
             return None
         scope = min(claims.scope, key.scope, key=SCOPES.index)
         return Operator(name, scope, f"jwt:{name}", agents, claims)
 
     def _claims(self, token: str) -> Claims | None:
-        """Return a token's claims; None if its signature, form or times are not valid."""
+        """Return a token's claims; None if its key can't be used. Raises `_Invalid`."""
         import jwt  # slow, because it imports cryptography if that is installed
 
+        name = ""
         try:
             header = jwt.get_unverified_header(token)
-            name = header.get("kid")
-            if not isinstance(name, str) or not header.keys() <= ALLOWED_HEADER_FIELDS:
-                return None
-            key = self._config().jwt.get(name)
-            secret = self._secret(name, key) if key else None
+            kid = header.get("kid")
+            if not isinstance(kid, str) or kid not in self._config().jwt:
+                raise _Invalid("", "its kid names no key of [gateway.jwt]")
+            name = kid
+            if not header.keys() <= ALLOWED_HEADER_FIELDS:
+                raise _Invalid(name, "its header has fields other than alg, kid and typ")
+            secret = self._secret(name, self._config().jwt[name])
             if secret is None:
                 return None
             payload = _Payload.model_validate(
@@ -131,10 +164,17 @@ class Jwt:
                     options={"require": ["exp", "iat", "aud", "sub", "scope"]},
                 )
             )
-        except (jwt.PyJWTError, ValidationError, ValueError, TypeError, OverflowError):
-            return None
+        except ValidationError as error:
+            claim = ".".join(map(str, error.errors()[0]["loc"][:1]))
+            raise _Invalid(name, f"its claim {claim} is not valid") from None
+        except jwt.PyJWTError as error:
+            raise _Invalid(
+                name, _REASONS.get(type(error).__name__, "it can't be decoded")
+            ) from None
+        except (ValueError, TypeError, OverflowError):
+            raise _Invalid(name, "it can't be decoded") from None
         if max(payload.iat, payload.nbf) > time.time() + LEEWAY_S or payload.exp <= payload.iat:
-            return None
+            raise _Invalid(name, "its times are in the future, or not in order")
         return Claims(
             key=name,
             secret=_digest(secret),
@@ -145,6 +185,14 @@ class Jwt:
             expires_s=payload.exp,
             id=payload.jti,
         )
+
+    def _log_refusal(self, key: str, why: str) -> None:
+        """Log why a token was refused, at most once in `REPORT_S` for each key and reason."""
+        about, now = (key, why), time.monotonic()
+        if now - self._refused_at.get(about, -REPORT_S) >= REPORT_S:
+            self._refused_at[about] = now
+            of = f" of [gateway.jwt.{key}]" if key else ""
+            log.warning("a JSON Web Token%s is refused: %s", of, why)
 
     def _secret(self, name: str, key: JwtConfig) -> bytes | None:
         """Return a key's secret; None, with an error in the log, while it can't be used."""

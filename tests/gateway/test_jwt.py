@@ -274,3 +274,34 @@ async def test_a_gateway_does_not_start_with_an_unusable_secret_file(
     with pytest.raises(AssertionError, match="has 5 bytes: a secret has at least 32"):
         async with gateway_process(stack):
             pass
+
+
+async def test_the_log_says_once_why_a_token_is_refused(
+    stack: Stack, secret: Path, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory / "other").mkdir()
+    forged = signed(secret_file(directory / "other"))
+    tokens = [
+        signed(secret, exp=NOW - 300),
+        signed(secret, aud="other"),
+        signed(secret, agents=[]),
+        signed(secret, exp=NOW + 10**6),
+        forged,
+        forged,
+        "a.b.c",
+    ]
+    async with opened(stack) as door:
+        for token in tokens:
+            assert await operator_of(door, token) is None
+
+    lines = [each.getMessage() for each in caplog.records if "JSON Web Token" in each.message]
+    begin = "a JSON Web Token of [gateway.jwt.cockpit] is refused: "
+    assert lines == [
+        f"{begin}it has expired",
+        f"{begin}its aud is not remoteclaw",
+        f"{begin}its claim agents is not valid",
+        f"{begin}it is valid for longer than max_age_s (86400 s)",
+        f"{begin}its signature does not match secret_file",
+        "a JSON Web Token is refused: it can't be decoded",
+    ]
+    assert not any(token in caplog.text for token in tokens)
