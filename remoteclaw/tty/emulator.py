@@ -283,6 +283,32 @@ def encode_terminal(terminal: Any) -> bytes:
     return raw
 
 
+def vt_of(terminal: Any) -> bytes:
+    """Return escape sequences that give a new terminal of the same size this one's state.
+
+    They have the scrollback, the screen, the cursor and the modes.
+    """
+    ffi, lib = library()
+    options, formatter = new("GhosttyFormatterTerminalOptions"), new("GhosttyFormatter")
+    options.size = ffi.sizeof(type_of("GhosttyFormatterTerminalOptions"))
+    options.emit = lib.GHOSTTY_FORMATTER_FORMAT_VT
+    options.extra.size = ffi.sizeof(type_of("GhosttyFormatterTerminalExtra"))
+    options.extra.modes = options.extra.scrolling_region = options.extra.keyboard = True
+    screen = options.extra.screen
+    screen.size = ffi.sizeof(type_of("GhosttyFormatterScreenExtra"))
+    screen.cursor = screen.style = screen.hyperlink = screen.charsets = True
+    screen.kitty_keyboard = True
+    check(lib.ghostty_formatter_terminal_new(ffi.NULL, formatter, terminal, options[0]))
+    data, size = new("uint8_t*"), new("size_t")
+    try:
+        check(lib.ghostty_formatter_format_alloc(formatter[0], ffi.NULL, data, size))
+        vt: bytes = ffi.buffer(data[0], size[0])[:]
+        lib.ghostty_free(ffi.NULL, data[0], size[0])
+    finally:
+        lib.ghostty_formatter_free(formatter[0])
+    return vt
+
+
 def decode_terminal(raw: bytes) -> Any:
     """Return a new terminal from the bytes of `encode_terminal()`. Raises `ValueError`."""
     ffi, lib = library()

@@ -16,7 +16,9 @@ _OFF = (
 #: by name, which takes 12 ms, so all types are looked up at once.
 _TYPES: Final = """
     GhosttyCell GhosttyCellContentTag GhosttyCellWide GhosttyCellsView GhosttyColorPaletteIndex
-    GhosttyColorRgb GhosttyGridRef GhosttyKeyEncoder GhosttyKeyEvent GhosttyPointS
+    GhosttyColorRgb GhosttyFormatter GhosttyFormatterScreenExtra
+    GhosttyFormatterTerminalExtra GhosttyFormatterTerminalOptions GhosttyGridRef
+    GhosttyKeyEncoder GhosttyKeyEvent GhosttyPointS
     GhosttyRenderState GhosttyRenderStateCursor GhosttyRenderStateRowIterator
     GhosttySnapshotDecoder GhosttyString GhosttyStyle GhosttyTerminal GhosttyTerminalBellFn
     GhosttyTerminalClipboardWriteFn GhosttyTerminalDesktopNotificationFn GhosttyTerminalModeConfig

@@ -323,6 +323,15 @@ class Screen:
         check(self._lib.ghostty_terminal_get(self._terminal, key, config))
         return bool(config.value)
 
+    def vt(self) -> bytes:
+        """Return escape sequences that show this screen in another terminal of the same size."""
+        return emulator.vt_of(self._terminal)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The numbers of columns and rows."""
+        return self._frames.cols, len(self._frames.rows)
+
     def snapshot(self) -> bytes:
         """Return the whole state, with as much scrollback as fits into `MAX_SNAPSHOT_BYTES`.
 

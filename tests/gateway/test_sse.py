@@ -4,6 +4,7 @@ import asyncio
 import base64
 from typing import Any
 
+import pyte
 import pytest
 
 from remoteclaw.config.load import load_config
@@ -308,8 +309,13 @@ async def test_a_stream_of_raw_output_resumes_at_the_last_offset(
         async with cockpit.stream(path) as stream:
             about, screen = await stream.next(), await stream.next()
             assert "raw output of a program" in about.data["text"]
-            assert screen.name == "screen"
-            assert ">" in screen.data["text"]
+            assert screen.name == "vt"
+            size = (screen.data["cols"], screen.data["rows"])
+            emulator = pyte.Screen(*size)
+            output = pyte.ByteStream(emulator)
+            output.feed(base64.b64decode(screen.data["data"]))
+            assert emulator.display[0].rstrip() == ">"
+            assert (emulator.cursor.y, emulator.cursor.x) == (0, 2)
             typed = await cockpit.ask("POST", f"/sessions/{held.sid}/key", {"bytes": [97, 98]})
             assert typed.status == 202
             printed, at = b"", int(screen.id)
@@ -317,7 +323,9 @@ async def test_a_stream_of_raw_output_resumes_at_the_last_offset(
                 part = await stream.next()
                 assert (part.name, part.data["offset"]) == ("output", at)
                 printed += base64.b64decode(part.data["data"])
+                output.feed(base64.b64decode(part.data["data"]))
                 at = int(part.id)
+            assert emulator.display[0].rstrip() == "> ab", "a client's emulator shows the same"
 
         async with cockpit.stream(path, **{"Last-Event-ID": screen.id}) as stream:
             assert (await stream.next()).name == "about"
@@ -326,7 +334,7 @@ async def test_a_stream_of_raw_output_resumes_at_the_last_offset(
             assert base64.b64decode(again.data["data"]).startswith(printed)
         for lost in ("999999999", "x"):
             async with cockpit.stream(path, **{"Last-Event-ID": lost}) as stream:
-                assert [(await stream.next()).name for _ in range(2)] == ["about", "screen"]
+                assert [(await stream.next()).name for _ in range(2)] == ["about", "vt"]
         async with cockpit.stream(path) as stream:
             assert (await cockpit.ask("DELETE", f"/sessions/{held.sid}")).status == 202
             assert (await stream.ended())[-1].name == "ended"

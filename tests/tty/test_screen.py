@@ -260,3 +260,26 @@ def test_no_frame_contains_a_control_character(screen: Screen) -> None:
 
     seen = json.dumps([screen.frame(None), screen.take_osc_events()], ensure_ascii=False)
     assert {unicodedata.category(c) for c in seen} & {"Cc", "Cf", "Zl", "Zp", "Cs"} == set()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "\x1b[?1049h\x1b[?2004h\x1b[31mred\x1b[0m\r\n漢字 \x1b[1mbold\x1b[3;5H\x1b[?25l",
+        "a\r\n" * 20 + "x\x1b[2;3H",
+        "\x1b[2;4r\x1b[>1uhello\x1b[41m  ",
+    ],
+)
+def test_escape_sequences_give_another_terminal_the_same_screen(output: str) -> None:
+    screen, other = Screen(40, 6), Screen(40, 6)
+    screen.feed(output.encode())
+
+    other.feed(screen.vt())
+
+    expected, shown = screen.frame(None), other.frame(None)
+    assert expected is not None
+    assert shown is not None
+    for name in ("lines", "modes", "history"):
+        assert shown[name] == expected[name]
+    place = [{**frame["cursor"], "shape": ""} for frame in (expected, shown)]
+    assert place[0] == place[1]

@@ -50,7 +50,7 @@ HEADERS = (
 END = {"type": "http.response.body", "body": b""}
 OUTPUT_NOTE = (
     "The raw output of a program in a terminal, base64: escape sequences that a terminal obeys. "
-    "/screen and the event screen have what it shows as data."
+    "The event vt has the sequences that draw the screen as it is; /screen has it as data."
 )
 _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
@@ -342,12 +342,12 @@ async def _send_chunk(send: Send, part: bytes) -> None:
 
 def _output_event(offset: int, part: bytes | Screen) -> bytes:
     """Return the event for output at an offset, or for the screen as it is at that offset."""
+    vt = part if isinstance(part, bytes) else part.vt()
+    data = {"offset": offset, "encoding": "base64", "data": base64.b64encode(vt).decode()}
     if isinstance(part, bytes):
-        text = base64.b64encode(part).decode()
-        data = {"offset": offset, "encoding": "base64", "data": text}
         return _event("output", data, str(offset + len(part)))
-    data = {"offset": offset, "frame": part.frame(None), "text": part.text()}
-    return _event("screen", data, str(offset))
+    cols, rows = part.size
+    return _event("vt", {"cols": cols, "rows": rows, **data}, str(offset))
 
 
 async def _with_idle_marks(
