@@ -374,6 +374,8 @@ class WatchedTerminal:
             if not self._has_lost_text() or self.program.activity != "idle":
                 break
             await self._until_settled()
+            if not self._has_lost_text():  # it was only slow
+                break
 
         def is_disturbed() -> bool:
             """Whether a dialog opened, which would take the Enter, or another user typed."""
