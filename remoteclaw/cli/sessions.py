@@ -17,6 +17,7 @@ from remoteclaw.cli.output import (
     result_json,
 )
 from remoteclaw.cli.usage import usage_line
+from remoteclaw.clock import now_ms
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def list_sessions(fleet: "Fleet", limit: int, as_json: bool) -> None:
             view.name,
             view.key.agent,
             view.model_in(config),
-            "postponed" if view.postponed_until_ms else view.shown_status,
+            "postponed" if view.is_postponed else view.shown_status,
             view.waiting,
             spent.new_tokens if spent else None,
             spent.cost_text if spent else None,
@@ -174,10 +175,11 @@ def _conversations(view: "SessionView") -> "Iterator[str]":
 
 
 def pause_of(view: "SessionView") -> str:
-    """Return the suffix of a postponed session, with the end and the reason; else an empty text."""
-    if view.postponed_until_ms is None:
+    """Return the suffix of a session with a turn that is postponed; else an empty text."""
+    if view.postponed_until_ms is None or view.postponed_until_ms <= now_ms():
         return ""
-    return f", waits until {format_time(view.postponed_until_ms)} ({view.postponed_for})"
+    subject = "" if view.is_postponed else "the kept turn "
+    return f", {subject}waits until {format_time(view.postponed_until_ms)} ({view.postponed_for})"
 
 
 def _worker(label: str | None) -> str | None:

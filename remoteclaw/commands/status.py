@@ -10,6 +10,7 @@ from remoteclaw.config.approvals import approvals_of
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.errors import ConfigError
+from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.host.terminal import one_line
 
@@ -53,13 +54,19 @@ async def status(call: CommandCall) -> CommandReply:
     )
     if view.shown_status == "terminal":
         state = f"Open in a terminal for {_time_since(view.busy_since_ms)}"
-    if view.postponed_until_ms:
-        left_ms = max(view.postponed_until_ms - now_ms(), 0)
-        state = f"Postponed for {format_duration(left_ms)}: {view.postponed_for}"
-    waiting = max(view.waiting - len(view.turn_entries), 0)
+    pause, waiting = _pause_of(view), max(view.waiting - len(view.turn_entries), 0)
+    if pause and view.is_postponed:
+        state = f"Postponed {pause}"
     if waiting:
         state += f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
+        state += f", {pause}" if pause and view.kept_size else ""
     return CommandReply("\n".join([f"{state}.", "", *lines]))
+
+
+def _pause_of(view: SessionView) -> str:
+    """Return for how long a session's next message is postponed, and why; empty if it isn't."""
+    left_ms = (view.postponed_until_ms or 0) - now_ms()
+    return f"for {format_duration(left_ms)}: {view.postponed_for}" if left_ms > 0 else ""
 
 
 async def _request_lines(call: CommandCall) -> list[str]:
@@ -107,6 +114,8 @@ async def queue(call: CommandCall) -> CommandReply:
     count = (
         "Nothing waits." if not waiting else f"{_count(waiting, 'message')} without an answer yet."
     )
+    if view and (pause := _pause_of(view)):
+        count += f" The next one waits {pause}."
     return CommandReply(f"{count} The mode is `{mode}`: {MODES[mode]}.")
 
 

@@ -76,7 +76,8 @@ class Lease:
     """The oldest entries, as they were read with the lease or by `wait()`, for the next
     `entries()`. A fenced write drops them, because it may have removed some of them."""
     is_given_away: bool = False
-    """Whether the lease was given to the holder of a terminal, or may have been."""
+    """Whether the lease was released because the next batch is postponed, or given to the holder of
+    a terminal, or may have been."""
 
     def __post_init__(self) -> None:  # noqa: D105 - it only creates the parts of this lease
         self.turns, self.progress = Turns(self), TurnProgress(self)

@@ -53,6 +53,11 @@ class SessionView(SessionState):
         is_over = self.status == "running" and not self.turn and not self.waiting
         return "idle" if is_over else self.status
 
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the session itself is postponed, and not only a batch behind its terminal."""
+        return self.postponed_until_ms is not None and not self.kept_size
+
     def matches(self, text: str) -> bool:
         """Return whether the key, label or title contains `text`, in any case."""
         names = f"{self.key} {self.label or ''} {self.title or ''}"

@@ -72,8 +72,12 @@ class SessionState:
     finished_turn: str | None
     """The id of the last turn that finished."""
     postponed: str | None
-    """The category of the error for which the session is postponed; None if it isn't."""
+    """The category of the error for which the session or its kept batch is postponed; None if it
+    isn't."""
     postponed_until_ms: int | None
+    kept_size: int
+    """The number of entries of the kept batch, which was postponed and waits behind the terminal; 0
+    without one."""
 
     terminal: dict[str, Any] | None
     """The terminal that the running turn started (`fleet.terminal_state.TerminalPlace`)."""
@@ -153,7 +157,7 @@ class SessionState:
         """
         text = {name.decode(): value.decode() for name, value in fields.items()}
         key = SessionKey.parse(text["key"])
-        until_ms = _ms(text.get("postponed_until_ms"))
+        until_ms = _ms(text.get("postponed_until_ms") or text.get("kept_postponed_until_ms"))
         agent_process, queue, parent = map(text.get, ("agent_process", QUEUE, "parent"))
         branch_of = text.get("branch_of")
         return cls(
@@ -176,8 +180,11 @@ class SessionState:
             attempt=int(text.get("attempt", 0)),
             phase=text.get("phase"),
             finished_turn=text.get("finished_turn"),
-            postponed=text.get("postponed_reason") if until_ms else None,
+            postponed=text.get("postponed_reason") or text.get("kept_postponed_reason")
+            if until_ms
+            else None,
             postponed_until_ms=until_ms,
+            kept_size=len(_ids(text.get("kept_batch"))) + len(_ids(text.get("kept_steered"))),
             terminal=orjson.loads(text["terminal"]) if "terminal" in text else None,
             held=text.get("held"),
             terminal_entry=text.get("terminal_entry"),

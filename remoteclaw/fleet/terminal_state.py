@@ -9,7 +9,7 @@ import orjson
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import GRACE_MS
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, stream_order
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
@@ -165,9 +165,30 @@ class LeaseRenewal:
     """The id of the newest entry that rings: a person's message, or a message to a task."""
     newest: str
     """The id of the newest entry."""
+    kept_until_ms: int | None
+    """Until when the batch behind the terminal is postponed; 0 if it isn't any more, None without
+    one."""
     sent_at: float
     """The time at which the renewal was sent, on `boottime()`: the holder may live 0.9 of the
     lease from then on."""
+
+    def has_due_entry(self, turn: str, now_ms: int) -> bool:
+        """Whether an entry could be answered if the terminal of `turn` ended now.
+
+        Nothing is answered before the kept batch.
+        """
+        if self.kept_until_ms is not None:
+            return self.kept_until_ms <= now_ms
+        return _is_after(self.newest, turn)
+
+    def waiting_message(self, turn: str) -> str | None:
+        """Return the id of the newest message that waits for the terminal of `turn`, if any."""
+        waits = self.kept_until_ms is not None or _is_after(self.newest_message, turn)
+        return self.newest_message or None if waits else None
+
+
+def _is_after(entry: str, turn: str) -> bool:
+    return bool(entry) and stream_order(entry) > stream_order(turn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,13 +234,13 @@ class Terminals:
         """Return the leases that were given to holders on a host."""
         client = self._scripts.client
         sids = await self._scripts.call(client.zrange, keys.TERMINALS, 0, -1)
-        names = ["key", "epoch", "terminal", "held", "worker", "lease_until_ms", "stop_entry"]
+        names = "key epoch terminal held worker lease_until_ms stop_entry stopped_terminal".split()
         states = await self._scripts.run_pipeline(
             lambda ask: [ask.hmget(keys.state(sid.decode()), names) for sid in sids]
         )
         leases = []
         for sid, fields in zip(sids, states, strict=True):
-            key, epoch, place, holder, worker, until, stop = [
+            key, epoch, place, holder, worker, until, stop, stopped = [
                 value.decode() if value is not None else "" for value in fields
             ]
             # A worker that has acquired the lease since will settle the terminal.
@@ -252,13 +252,14 @@ class Terminals:
             with contextlib.suppress(ValueError, TypeError):
                 terminal = TerminalPlace(**orjson.loads(place))
                 session = SessionKey.parse(key)
+                stop = stopped or stop
                 leases.append(HeldLease(sid.decode(), session, epoch, terminal, process, stop))
         return leases
 
     async def renew(self, held: HeldLease, *, hold_s: float) -> LeaseRenewal:
         """Renew a holder's lease. Raises `LeaseLost` if the holder has lost it."""
         sent_at = boottime()
-        stop, newest_message, newest = await self._scripts.run(
+        stop, newest_message, newest, kept = await self._scripts.run(
             "renew_held",
             keys={"state": keys.state(held.sid), "active": keys.ACTIVE},
             args={
@@ -269,7 +270,13 @@ class Terminals:
             },
             deadline=sent_at + CHANGE_S,
         )
-        return LeaseRenewal(stop.decode(), newest_message.decode(), newest.decode(), sent_at)
+        return LeaseRenewal(
+            stop.decode(),
+            newest_message.decode(),
+            newest.decode(),
+            int(kept) if kept else None,
+            sent_at,
+        )
 
     def asks(self, held: HeldLease) -> TurnAsks:
         """Return the requests to people of a terminal's turn."""

@@ -144,13 +144,17 @@ class Turns:
         "dropped" for entries that get no turn. `left_out` are the entries of which the agent sees
         only the beginning. Returns None if the entries no longer exist, because their senders have
         withdrawn them, or an operator has removed them.
+
+        If a batch is kept, the session's terminal begins, else the kept batch. While that one is
+        postponed, the lease is released (`Lease.is_given_away`), and None returned.
         """
         nonce = uuid.uuid4().hex  # a repeated command with the same nonce is the same attempt
         reply = await self._lease.run_fenced(
             "begin",
-            {"inbound": keys.inbound(self._lease.sid)},
+            {"inbound": keys.inbound(self._lease.sid), "active": keys.ACTIVE},
             {
                 "nonce": nonce,
+                "sid": self._lease.sid,
                 "outcomes": keys.outcome_prefix(self._lease.sid),
                 "entry_ids": ",".join(entry_ids),
                 "phase": phase,
@@ -158,7 +162,8 @@ class Turns:
                 "left_out": ",".join(left_out),
             },
         )
-        if reply[0] == b"missing":
+        if reply[0] in (b"missing", b"postponed"):
+            self._lease.is_given_away = reply[0] == b"postponed"
             return None
         verdict, turn, attempt, phase_before, entries, forgiven, recorded_left_out = reply[:7]
         busy_since, queue, resumed, tries, last_notice, model, project = reply[7:14]
@@ -272,11 +277,11 @@ class Turns:
         """Release the lease until a time, after which the running turn's batch is begun again.
 
         The agent must not have written text or used a tool. `usage` is that of the attempt, which
-        counts at the turn's end. Returns "stopped" if the turn has to
-        end instead, and "news" if the session has an entry after `newest`, the last entry that the
-        caller knows.
+        counts at the turn's end. Returns "stopped" if the turn has to end instead, and "news" if
+        the session has an entry after `newest`, the last entry that the caller knows. A terminal
+        that waits opens meanwhile.
         """
-        result = await self._lease.run_fenced(
+        result, queue = await self._lease.run_fenced(
             "postpone",
             {
                 "active": keys.ACTIVE,
@@ -298,6 +303,7 @@ class Turns:
                 "notice": _json(postponement.notice),
             },
         )
+        await self._lease.waker.try_hint(self._lease.session, queue.decode())
         verdict: Literal["postponed", "stopped", "news"] = result.decode()
         return verdict
 

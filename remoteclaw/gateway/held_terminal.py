@@ -18,7 +18,6 @@ from remoteclaw.fleet.terminal_state import HeldLease, LeaseRenewal
 from remoteclaw.gateway.viewers import TerminalViewers
 from remoteclaw.holder.terminal_client import TerminalClient, TerminalEnded
 from remoteclaw.host.process import end_strays, is_alive
-from remoteclaw.messages import stream_order
 from remoteclaw.session.terminal_asks import TerminalAsks
 from remoteclaw.tty import handover
 from remoteclaw.tty.handover import TerminalStatus
@@ -320,14 +319,15 @@ class HeldTerminal:
             assert self.watching is not None, "it is attached"
             about = f"{self.held.place.turn}-{self.watching.wait_count}"
             await self._notify_chat(about, handover.needs_person_notice(status.waiting_for))
-        if self._renewed is None or not self._is_after_start(self._renewed.newest):
+        turn, renewed = self.held.place.turn, self._renewed
+        if renewed is None or not renewed.has_due_entry(turn, now_ms()):
             return
         verdict = handover.decide(status, handover_s=self._config().terminals.handover_s)
         if verdict == "park" and await self._has_waiting():
             log.info("the terminal of %s is parked for a message", self.held.sid[:8])
             await self._stop()
-        elif verdict == "notify" and self._is_after_start(self._renewed.newest_message):
-            await self._notify_chat(self._renewed.newest_message, handover.waiting_notice(status))
+        elif verdict == "notify" and (message := renewed.waiting_message(turn)):
+            await self._notify_chat(message, handover.waiting_notice(status))
 
     async def _stop(self) -> None:
         """End the terminal, and mark it as ending so that calls that open it wait for the end."""
@@ -351,10 +351,6 @@ class HeldTerminal:
             has_new_process=watching.quiet_s < idle_s or watching.has_new_process(),
             draft=watching.draft,
         )
-
-    def _is_after_start(self, entry: str) -> bool:
-        """Whether an entry is newer than the one that opened the terminal."""
-        return bool(entry) and stream_order(entry) > stream_order(self.held.place.turn)
 
     async def _has_waiting(self) -> bool:
         view = await self._fleet.sessions.view(self.held.sid)

@@ -108,7 +108,8 @@ class Drain:
                     continue  # a message arrived before the lease was closed
                 if last:
                     waiting = await _wait_while_typing(lease, runner, waiting, now_ms=last.at_ms)
-                elif turns or lease.state.turn is None:  # an unfinished turn is begun again at once
+                elif turns or not (lease.state.turn or lease.state.kept_size):
+                    # An unfinished turn is begun again at once.
                     waiting = await self._gather(lease, runner, waiting)
                 waiting = await self._wait_for_results(lease, waiting)
                 if not waiting:

@@ -90,7 +90,8 @@ class TurnRunner:
         )
         attempt = await self._begin(plan, waiting)
         if attempt is None:
-            return Finished(left=1, competing_hints=0, at_ms=0)  # others may wait
+            is_postponed = self._lease.is_given_away
+            return None if is_postponed else Finished(left=1, competing_hints=0, at_ms=0)
         self._running = attempt
         if attempt.turn.entries[0].terminal:
             return await self._run_terminal(attempt)
@@ -196,12 +197,16 @@ class TurnRunner:
     # -- the steps -----------------------------------------------------------------------------
 
     async def _begin(self, plan: NextBatch, waiting: Sequence[Entry]) -> Attempt | None:
-        """Record the batch, or begin the unfinished batch again; None if its entries are gone."""
+        """Record the batch, or begin the unfinished batch again.
+
+        Return None if its entries are gone, or if the kept batch is still postponed; then the lease
+        is released.
+        """
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
         will_reset = await self._resets.reason_for(planned[0].id, planned, was_asked=False)
-        opens_terminal = planned[0].terminal is not None
-        ready_agent = None if will_reset or opens_terminal else bridge.keeper.ready
+        needs_other = will_reset or planned[0].terminal or lease.state.kept_size
+        ready_agent = None if needs_other else bridge.keeper.ready
         batch = await lease.turns.begin(
             plan.batch,
             phase="dropped" if plan.is_dropped else "spawned" if ready_agent else "accepted",
@@ -211,6 +216,8 @@ class TurnRunner:
         if batch is None:
             return None
         entries = [decode(raw, lease.session) for raw in batch.entries]
+        if not entries[0].terminal:
+            lease.state = replace(lease.state, kept_size=0)
         turn = Turn(
             session=lease.session,
             entries=tuple(entry for entry in entries if entry.id not in batch.left_out),
@@ -228,7 +235,7 @@ class TurnRunner:
             waiting_after=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             newest_known=max(ids, key=stream_order),
         )
-        if opens_terminal:
+        if turn.entries[0].terminal:
             return attempt
         permissions = Permissions(
             lease,

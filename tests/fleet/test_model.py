@@ -7,7 +7,7 @@ each session, the outcome of each message, and the published texts.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -53,6 +53,17 @@ class Owner:
     next_index: int = 0
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A postponed batch behind a terminal."""
+
+    batch: list[str]
+    steered: list[str]
+    attempt: int
+    forgiven: int
+    not_before: int
+
+
 @dataclass
 class Session:
     """The model's state of one session."""
@@ -85,6 +96,12 @@ class Session:
     """The entry of the terminal that is open, or waits for its turn."""
     held: HeldLease | None = None
     """The terminal that got the lease last."""
+    stopped_terminal: str | None = None
+    """The terminal that was stopped alone."""
+    has_worked: bool = False
+    """Whether an attempt at the recorded batch has reached an agent, or may have."""
+    kept: "Kept | None" = None
+    """The batch that waits behind a terminal."""
 
     def is_postponed(self, now: int) -> bool:
         return self.state == "scheduled" and self.not_before > now
@@ -93,15 +110,42 @@ class Session:
         """Whether the terminal was stopped, or its holder has the lease no more."""
         if self.opening is None:
             return False
-        if self.stopped and _order(self.opening) <= _order(self.stopped):
+        if self.is_stopped(self.opening):
             return True
         running = self.batch[0] if self.batch else None
         if not self.held or not self.held.place.turn == running == self.opening:
             return False
         return int(self.held.epoch) != self.epoch or self.expires <= now
 
+    def is_stopped(self, entry: str) -> bool:
+        covered = self.stopped is not None and _order(entry) <= _order(self.stopped)
+        return covered or entry == self.stopped_terminal
+
     def wake(self) -> None:
         self.not_before = 0
+        if self.kept:
+            self.kept = replace(self.kept, not_before=0)
+
+    @property
+    def taken_up(self) -> list[str]:
+        """The entries that are part of the recorded turn or of the kept batch."""
+        kept = [*self.kept.batch, *self.kept.steered] if self.kept else []
+        return [*(self.batch or ()), *self.steered, *kept]
+
+    def keep(self) -> None:
+        """Keep the postponed batch behind a terminal, if no attempt at it has reached an agent."""
+        if self.batch is None or self.has_worked:
+            return
+        self.kept = Kept(self.batch, self.steered, self.attempt, self.forgiven, self.not_before)
+        self.batch, self.steered, self.attempt, self.forgiven = None, [], 0, 0
+        self.not_before = 0
+
+    def restore(self) -> None:
+        """Record the kept batch as the session's batch again."""
+        assert self.kept is not None
+        self.batch, self.steered = self.kept.batch, self.kept.steered
+        self.attempt, self.forgiven = self.kept.attempt, self.kept.forgiven
+        self.not_before, self.kept, self.has_worked = self.kept.not_before, None, False
 
 
 class FleetMachine(RuleBasedStateMachine):
@@ -112,7 +156,7 @@ class FleetMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.now = 0
+        self.now = 1  # later than the end of a lease that has ended at once, which is 0
         self.sessions: dict[str, Session] = {"alice": Session(), "bob": Session()}
         self.seen: dict[tuple[str, str], str] = {}
         self.texts: dict[str, str] = {}
@@ -202,7 +246,7 @@ class FleetMachine(RuleBasedStateMachine):
         waits = entry_id in session.waiting and not any(
             mark and _order(entry_id) <= _order(mark) for mark in marks
         )
-        waits = waits and entry_id not in (*(session.batch or ()), *session.steered)
+        waits = waits and entry_id not in session.taken_up
         if not entry_id:
             expected = "unknown"
         elif self.texts[entry_id] == text:
@@ -248,6 +292,8 @@ class FleetMachine(RuleBasedStateMachine):
             limits=LIMITS,
         )
         earlier = self.seen.get((sender, f"terminal-{call}"))
+        client: Any = self.fleet.scripts.client
+        is_postponed = self.do(client.hexists(keys.state(key.sid), "postponed_until_ms"))
         is_ending = earlier is None and session.is_ending(self.now)
         try:
             accepted = self.do(opening)
@@ -263,11 +309,46 @@ class FleetMachine(RuleBasedStateMachine):
         if accepted.is_duplicate:
             assert accepted.entry_id == (earlier or session.opening)
             return
+        if is_postponed:
+            session.keep()
         self.seen[sender, f"terminal-{call}"] = session.opening = accepted.entry_id
         self.outcomes[accepted.entry_id] = "accepted"
         session.waiting.append(accepted.entry_id)
         if session.state == "idle":
             session.state = "scheduled"
+
+    @rule(
+        sender=SENDERS,
+        message_id=IDS,
+        seconds=st.sampled_from([5, 60]),
+        is_over=st.booleans(),
+        repeated=st.booleans(),
+    )
+    def open_terminal_while_postponed(
+        self, sender: str, message_id: str, seconds: int, is_over: bool, repeated: bool
+    ) -> None:
+        """The terminal can be begun at once, and the postponed turn comes after it."""
+        self.append(sender, message_id, "hi")
+        self.acquire(sender)
+        self.begin(sender, -1, 1, repeated=False)
+        self.postpone(sender, -1, seconds, knows_all=True, repeated=False)
+        self.open_terminal(sender, message_id)
+        self.acquire(sender)
+        self.begin(sender, -1, 1, repeated=False)
+        if is_over:
+            self.finish(sender, -1, repeated=repeated, joined=0)
+            self.begin(sender, -1, 1, repeated=repeated)
+
+    @rule(sender=SENDERS)
+    def stop_terminal(self, sender: str) -> None:
+        """Only the terminal is stopped, and neither an older nor a newer message."""
+        session = self.sessions[sender]
+        turn = session.batch[0] if session.batch else None
+        is_held = bool(session.held and session.held.place.turn == turn)
+        if session.sid:
+            assert self.do(self.fleet.terminals.stop(session.sid)) == is_held
+        if is_held:
+            session.stopped_terminal = turn
 
     @rule(sender=SENDERS)
     def stop(self, sender: str) -> None:
@@ -322,7 +403,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert (lease is not None) == is_free
         if lease is None:
             return
-        session.wake()
+        session.not_before = 0
         assert int(lease.epoch) > session.epoch
         session.state, session.epoch = "running", int(lease.epoch)
         session.expires = self.now + LEASE_MS
@@ -341,8 +422,8 @@ class FleetMachine(RuleBasedStateMachine):
             self.do(work)
         return True, None
 
-    @rule(sender=SENDERS, number=st.integers(0, 2), count=st.integers(1, 3))
-    def begin(self, sender: str, number: int, count: int) -> None:
+    @rule(sender=SENDERS, number=st.integers(0, 2), count=st.integers(1, 3), repeated=st.booleans())
+    def begin(self, sender: str, number: int, count: int, repeated: bool) -> None:
         session, owner = self.owner(sender, number)
         wanted = session.waiting[:count]
         if owner is None or not wanted or session.begun_by == session.epoch == owner.epoch:
@@ -352,18 +433,32 @@ class FleetMachine(RuleBasedStateMachine):
         stale, batch = self.is_fenced(session, owner, owner.lease.turns.begin(wanted))
         if stale:
             return
-        if session.batch is None:
+        opens_kept = session.kept is not None and session.batch is None
+        if opens_kept and session.opening in session.waiting:
+            assert session.opening is not None
+            session.batch, session.attempt = [session.opening], 0
+        elif opens_kept:
+            session.restore()
+            if abs(session.not_before - self.now) > 500 or not session.not_before:
+                assert (batch is None) == (session.not_before > self.now)
+            if batch is None:  # it is still postponed
+                session.state = "scheduled"
+                if repeated:
+                    assert self.do(owner.lease.turns.begin(wanted)) is None
+                return
+            session.not_before = 0
+            self.begin_again(session)
+        elif session.batch is None:
+            session.has_worked = False
             if session.stopped and _order(wanted[0]) <= _order(session.stopped):
                 wanted = [each for each in wanted if _order(each) <= _order(session.stopped)]
             session.batch, session.attempt = wanted, 0
             if session.singly and _order(wanted[0]) <= _order(session.singly):
-                session.batch, session.attempt = wanted[:1], 2
+                session.batch, session.attempt, session.has_worked = wanted[:1], 2, True
             else:
                 session.singly = None
         else:
-            session.batch = session.batch + session.steered
-            if session.attempt - session.forgiven >= 2 and len(session.batch) > 1:
-                session.singly, session.batch = session.batch[-1], session.batch[:1]
+            self.begin_again(session)
         session.steered = []
         session.attempt += 1
         session.begun_by = owner.epoch
@@ -372,10 +467,14 @@ class FleetMachine(RuleBasedStateMachine):
         self.check_texts(batch.entries)
         assert [entry_id.decode() for entry_id, _ in batch.entries] == session.batch
         assert batch.attempt == session.attempt
-        covered = session.stopped is not None and _order(session.batch[-1]) <= _order(
-            session.stopped
-        )
-        assert batch.is_stopped == covered
+        assert batch.is_stopped == session.is_stopped(session.batch[-1])
+
+    def begin_again(self, session: Session) -> None:
+        """After two failures, each entry of a batch gets a turn of its own."""
+        assert session.batch is not None
+        session.batch = session.batch + session.steered
+        if session.attempt - session.forgiven >= 2 and len(session.batch) > 1:
+            session.singly, session.batch = session.batch[-1], session.batch[:1]
 
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
     def publish(self, sender: str, number: int, repeated: bool) -> None:
@@ -403,8 +502,10 @@ class FleetMachine(RuleBasedStateMachine):
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
-        new = [each for each in session.waiting if each not in (session.batch or ())]
-        new = [each for each in new if each not in session.steered][:1]
+        # A drain joins only entries that are newer than the turn.
+        last = _order(session.batch[-1]) if session.batch else ()
+        new = [each for each in session.waiting if each not in session.taken_up]
+        new = [each for each in new if _order(each) > last][:1]
         if not new:
             return
         stale, joined = self.is_fenced(session, owner, owner.lease.turns.join(new))
@@ -455,7 +556,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         assert session.batch is not None
         marks = (session.stopped, session.singly)
-        is_alone = entry_id not in (*session.batch, *session.steered) and not any(
+        is_alone = entry_id not in session.taken_up and not any(
             mark and _order(entry_id) <= _order(mark) for mark in marks
         )
         before, known = self.verdicts.get(entry_id), self.asked.setdefault(entry_id, set())
@@ -485,7 +586,7 @@ class FleetMachine(RuleBasedStateMachine):
         if repeated:
             assert self.do(ending()) == obeyed
         self.verdicts[entry_id] = obeyed
-        if obeyed != "later":
+        if obeyed == verdict and (runs or verdict != "later"):
             self.published.append(text)
         if obeyed == "answered":
             self.outcomes[entry_id] = "done"
@@ -517,7 +618,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         is_stopped = session.stopped and _order(entry.id) <= _order(session.stopped)
         is_single = session.singly and _order(entry.id) <= _order(session.singly)
-        is_taken = entry.id in (*(session.batch or ()), *session.steered)
+        is_taken = entry.id in session.taken_up
         if entry.id in session.moved:
             assert result == "moved"
         elif is_stopped or is_single or is_taken or entry.id in self.stale:
@@ -620,6 +721,8 @@ class FleetMachine(RuleBasedStateMachine):
         self.published.append(text)
         session.state, session.not_before = "scheduled", self.now + seconds * 1000
         session.begun_by, session.forgiven = 0, session.forgiven + 1
+        if session.opening not in (None, session.batch[0]):
+            session.keep()
         if repeated:
             assert self.do(postponing()) == "postponed"
 
@@ -678,7 +781,7 @@ class FleetMachine(RuleBasedStateMachine):
         if stale:
             return
         assert int(epoch) > session.epoch
-        session.epoch, session.begun_by = int(epoch), 0
+        session.epoch, session.begun_by, session.has_worked = int(epoch), 0, True
         session.expires = self.now + HOLD_MS
         (session.held,) = [
             held for held in self.do(self.fleet.terminals.held("here")) if held.sid == session.sid
@@ -695,7 +798,10 @@ class FleetMachine(RuleBasedStateMachine):
             with pytest.raises(LeaseLost):
                 self.do(renewing)
             return
-        assert self.do(renewing).stop == (session.stopped or "")
+        is_alone = session.stopped_terminal == session.held.place.turn
+        renewed = self.do(renewing)
+        assert renewed.stop == (session.stopped_terminal if is_alone else session.stopped or "")
+        assert (renewed.kept_until_ms is None) == (session.kept is None)
         session.expires = self.now + HOLD_MS
 
     @rule(sender=SENDERS)

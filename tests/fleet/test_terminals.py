@@ -7,35 +7,19 @@ from typing import Any
 import pytest
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
 from remoteclaw.fleet.terminals import TerminalEnding
-from remoteclaw.messages import SessionKey, TerminalWish
-from tests.support.leases import accept, acquire, let_pass
+from remoteclaw.messages import SessionKey
+from tests.support.leases import accept, acquire, let_pass, opened
 from tests.support.stack import message
 from tests.support.terminals import place_of
 
 HOLD_S = 600.0
 SESSION = SessionKey.of(message("hello"), agent="main")
-
-
-async def opened(
-    fleet: Fleet, *, call: str = "1", by: str = "Ada", of: str = "alice", **limits: int
-) -> Accepted:
-    """Open a terminal."""
-    return await fleet.terminals.open(
-        SessionKey.of(message("hello", from_=of), agent="main"),
-        TerminalWish(by=by, cols=80, rows=24),
-        people=(),
-        call=call,
-        host="here",
-        name="main",
-        limits=TerminalsConfig(**limits),
-    )
 
 
 async def held(fleet: Fleet) -> tuple[Lease, HeldLease]:
@@ -193,7 +177,7 @@ async def test_messages_wait_in_order_until_the_terminal_has_ended(fleet: Fleet)
 
 
 async def test_thirteen_openings_of_nine_conversations_are_nine_terminals(fleet: Fleet) -> None:
-    limits = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
+    limits: Any = {"max": 64, "max_per_person": 64, "opens_per_minute": 600}
     found = [
         await opened(fleet, call=str(number), by=f"p{number}", of=f"u{number % 9}", **limits)
         for number in range(13)

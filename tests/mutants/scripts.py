@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stopped terminal that counts as open",
-        before="or id_at_most(opening, stop)) and 'ending'",
+        before="or is_stopped(keys.state, opening)) and 'ending'",
         after=") and 'ending'",
         test="test_a_stop_reaches_the_holder_of_the_terminal",
     ),
@@ -350,8 +350,8 @@ MUTANTS = (
     ),
     Mutant(
         "a stop that does not wake a postponed session",
-        before="'postponed_until_ms') == 1 then wake(sid, state) end",
-        after="'postponed_until_ms') == 1 then end",
+        before="wake(sid, state)\n  redis.call('PUBLISH'",
+        after="redis.call('PUBLISH'",
         test="test_a_stop_or_reset_wakes_a_postponed_session",
     ),
     Mutant(
@@ -369,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reset that is ignored while a turn is being postponed",
-        before="if newest and not id_at_most(newest[1], args.newest) then return 'news' end",
+        before="if newest and not id_at_most(newest[1], args.newest) then return {'news', ''} end",
         after="",
         test="test_a_reset_that_arrives_while_a_turn_is_being_postponed_stops_it",
     ),
@@ -749,10 +749,8 @@ MUTANTS = (
     ),
     Mutant(
         "a stop that `begin` ignores",
-        before=(
-            "if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) then"
-        ),
-        after="if false then",
+        before="if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or",
+        after="if false and (attempt == 1 or",
         test="test_a_stop_ends_the_running_turn_and_the_messages_that_wait",
     ),
     Mutant(
@@ -1588,8 +1586,8 @@ MUTANTS = (
     ),
     Mutant(
         "an ended turn that still has an activity",
-        before="'told', 'doing', 'progress',",
-        after="'told',",
+        before="'told', 'doing', 'progress'}",
+        after="'told'}",
         test="test_a_task_is_in_the_task_tree_from_its_start_to_its_end",
     ),
     Mutant(
@@ -1680,8 +1678,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message tried alone after failures that is moved",
-        before="if id_at_most(id, singly) then return false end",
-        after="",
+        before="if id_at_most(id, redis.call('HGET', keys.state, 'singly_entry')) then",
+        after="if false then",
         test="test_a_message_that_is_tried_alone_after_failures_cannot_be_moved",
     ),
     Mutant(
@@ -1748,8 +1746,26 @@ MUTANTS = (
     ),
     Mutant(
         "a terminal whose end drops waiting messages",
-        before="redis.call('HSET', keys.state, 'stop_entry', turn)",
+        before="redis.call('HSET', keys.state, 'stopped_terminal', turn)",
         after="redis.call('HSET', keys.state, 'stop_entry', '9999999999999-0')",
         test="test_take_ends_the_terminal_and_waiting_messages_are_answered",
+    ),
+    Mutant(
+        "a terminal whose end drops the kept turn",
+        before="redis.call('HSET', keys.state, 'stopped_terminal', turn)",
+        after="redis.call('HSET', keys.state, 'stop_entry', turn)",
+        test="test_the_end_of_a_terminal_stops_no_kept_turn",
+    ),
+    Mutant(
+        "a terminal that waits for a limit",
+        before="local is_free = keep_batch(keys.state)",
+        after="local is_free = false",
+        test="test_a_terminal_opens_at_once_in_a_postponed_session",
+    ),
+    Mutant(
+        "a kept turn that is asked before its time",
+        before="if until_ms and tonumber(until_ms) > now_ms() then",
+        after="if false then",
+        test="test_a_kept_turn_waits_for_its_time_and_comes_before_newer_messages",
     ),
 )

@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated turn that gathers messages again",
-        before="elif turns or lease.state.turn is None:",
+        before="elif turns or not (lease.state.turn or lease.state.kept_size):",
         after="else:",
         test="test_a_turn_that_is_repeated_gathers_no_messages",
     ),

@@ -26,6 +26,7 @@ from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, script
 from tests.support.cli import run
 from tests.support.command import REMOTECLAW
+from tests.support.leases import opened
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
@@ -343,11 +344,36 @@ async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
         result = run(chat.stack, *command)
         return result.stdout + result.stderr
 
-    for command in (["status"], ["sessions", "list"], ["sessions", "show", sid]):
-        output = await asyncio.to_thread(output_of, *command)
-        assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(the plan's limit\)", output)
+    async def check(what: str) -> None:
+        for command in (["status"], ["sessions", "list"], ["sessions", "show", sid]):
+            output = await asyncio.to_thread(output_of, *command)
+            time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+            assert re.search(rf"{what}waits until {time} \(the plan's limit\)", output)
+
+    await check("")
     output = await asyncio.to_thread(output_of, "sessions", "trace", sid)
     assert re.search(r"postponed +attempt 1 +until \S+: usage_limit", output)
+
+    terminal = await opened(chat.stack.fleet)
+    assert terminal.session == accepted.session
+    await check("the kept turn ")
+
+
+@pytest.mark.usefixtures("gateway")
+async def test_chat_commands_say_for_how_long_and_why_a_message_waits(chat: Chat) -> None:
+    chat.fail(limit(in_an_hour() + HOUR_MS // 2))
+    await chat.drain(await chat.append("hello", channel_id="alice"))
+
+    async def answer_to(command: str) -> str:
+        words = ("send", command, "--channel", "test", "--from", "alice")
+        return (await asyncio.to_thread(run, chat.stack, *words)).stdout
+
+    for_now = "for 1 h: the plan's limit."
+    assert f"Postponed {for_now}" in await answer_to("/status")
+    assert f"an answer yet. The next one waits {for_now}" in await answer_to("/queue")
+    await opened(chat.stack.fleet, channel_id="alice")
+    assert f"; 2 messages more wait, {for_now}" in await answer_to("/status")
+    assert f"The next one waits {for_now}" in await answer_to("/queue")
 
 
 @pytest.mark.usefixtures("gateway")

@@ -13,6 +13,8 @@ from tests.support.terminal_kills import CASES, Case, walked
     [
         Case("opening", "give_to_holder", "before", "drain"),
         Case("end", "terminal_note", "after", "redis"),
+        Case("kept", "give_to_holder", "after", "drain"),
+        Case("kept", "restore", "after", "redis"),
     ],
     ids=str,
 )

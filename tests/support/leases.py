@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
 from remoteclaw.fleet.usage import Usage
-from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey
+from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey, TerminalWish
 from tests.support.stack import message
 
 
@@ -75,6 +76,27 @@ async def started_task(
         **options,
     )
     return child, entry_id
+
+
+async def opened(
+    fleet: Fleet,
+    *,
+    call: str = "1",
+    by: str = "Ada",
+    of: str = "alice",
+    channel_id: str = "chat-1",
+    **limits: int,
+) -> Accepted:
+    """Open the terminal of a person's session in a chat."""
+    return await fleet.terminals.open(
+        SessionKey.of(message("hello", from_=of, channel_id=channel_id), agent="main"),
+        TerminalWish(by=by, cols=80, rows=24),
+        people=(),
+        call=call,
+        host="here",
+        name="main",
+        limits=TerminalsConfig(**limits),
+    )
 
 
 async def hints(fleet: Fleet) -> int:

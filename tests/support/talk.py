@@ -20,7 +20,8 @@ from tests.support.bridges import script
 from tests.support.command import MODULES
 from tests.support.shown import PROGRAM, ShownTerminal, Transcript, Watch
 
-#: The agent of turns: stores its messages, and replies with the earlier ones.
+#: The agent of turns: stores its messages, and replies with the earlier ones. The model is busy for
+#: a message that begins with "busy", until there is a file `free`.
 _AGENT = """
 file = sys.argv[2] + '.talk'
 while True:
@@ -28,6 +29,9 @@ while True:
     if message['type'] != 'turn': continue
     lines = open(file).readlines() if os.path.exists(file) else []
     asked = [line for line in message['prompt'].splitlines() if line and line[0] != '['][-1]
+    if asked.startswith('busy') and not os.path.exists('free'):
+        say(type='done', error='busy', category='retryable', retry_at_ms=time.time() * 1000 + 60000)
+        continue
     knew = [note['text'] for note in map(json.loads, lines) if note['kind'] == 'user']
     answer = 'You wrote ' + asked + ', and before: ' + ', '.join(knew) + '.'
     with open(file, 'a') as notes:

@@ -38,6 +38,8 @@ from tests.support.waiting import HANG_S, eventually
 
 Blow = Literal["drain", "worker", "gateway", "holder", "redis"]
 HOLD_S = 600.0
+#: The steps of a terminal's opening at which a process is killed while a batch is kept.
+KEPT_OPENING = ("acquire", "terminal_place", "give_to_holder")
 TALK = "tests.support.talk"
 
 
@@ -90,9 +92,10 @@ class Watchman:
 class Case:
     """The process to kill, and the step at which it is killed."""
 
-    story: Literal["opening", "typing", "handover", "end"]
+    story: Literal["opening", "typing", "handover", "end", "kept"]
     step: str
-    """A Redis script of the drain, or a step of typing."""
+    """A Redis script of the drain, or a step of typing. "restore" is the first `begin` after the
+    terminal's turn."""
     side: Side | Literal["at"]
     blow: Blow
 
@@ -334,10 +337,13 @@ class Walk:
 
     async def answers(self, accepted: Accepted) -> list[str]:
         """Return the replies to a message in its chat."""
+        replies = await self._replies()
+        return [r["text"] for r in replies if accepted.entry_id in (r.get("entries") or ())]
+
+    async def _replies(self) -> list[dict[str, Any]]:
         stream = keys.reply_stream("console", self.stack.home.host_id)
         found: Any = await self._fleet.scripts.client.xrange(stream)
-        replies = [orjson.loads(fields[b"reply"]) for _, fields in found]
-        return [r["text"] for r in replies if accepted.entry_id in (r.get("entries") or ())]
+        return [orjson.loads(fields[b"reply"]) for _, fields in found]
 
     # -- the stories ---------------------------------------------------------------------------
 
@@ -443,6 +449,41 @@ class Walk:
         record = await self.record()
         assert (record.state, record.resumable) == ("exited", True)
 
+    async def kept(self, case: Case) -> None:
+        """A terminal opens while a message waits for the model, and hands over to it in time."""
+        await self.open()
+        await self.is_at("idle")
+        await self.ask("DELETE", f"/{self.sid}")
+        await self.outcome(self.accepted[-1])
+        postponed = await self.write("busy")
+        await eventually(self._is_postponed)
+        striking = self._struck(case) if case.step in KEPT_OPENING else None
+        await self.open()
+        await self.is_at("idle")
+        await self.type("two\r")
+        await self.shows("You said two.")
+        assert await self._is_postponed(), "the terminal has opened before its time"
+        if striking is None:
+            striking = self._struck(case)
+        (self.directory / "workspace" / "free").touch()
+        client = self._fleet.scripts.client
+        await client.hdel(keys.state(self.sid), "kept_postponed_until_ms")  # the pause is over
+        later = await self.write("four")
+        assert await self.outcome(postponed) == "done"
+        assert await self.outcome(later) == "done"
+        await self._over(striking)
+        await self.check("two", "busy", "four")
+        (answer,) = await self.answers(postponed)
+        assert answer.endswith("You wrote busy, and before: two.")
+        notices = [r["text"] for r in await self._replies() if r["text"].startswith("The model is")]
+        assert len(notices) == 1, notices
+
+    async def _is_postponed(self) -> bool:
+        with contextlib.suppress(RedisUnavailable):
+            view = await self._fleet.sessions.view(self.sid)
+            return bool(view and view.postponed_until_ms)
+        return False
+
     async def _end_without_gateway(self, case: Case) -> None:
         (held,) = await self._fleet.terminals.held(self.stack.home.host_id)
         assert self.gateway is not None
@@ -461,8 +502,18 @@ class Walk:
     def _struck(self, case: Case) -> asyncio.Task[None]:
         assert self.proxy is not None
         assert case.side != "at"
+        if case.step == "restore":
+            return asyncio.create_task(self._strike_at_restore(case.side, case.blow))
         failpoint = self.proxy.arm(case.step, case.side)
         return asyncio.create_task(self.strike_at(failpoint, case.blow))
+
+    async def _strike_at_restore(self, side: Side, blow: Blow) -> None:
+        assert self.proxy is not None
+        finished = self.proxy.arm("finish", "after")
+        await finished.wait()
+        failpoint = self.proxy.arm("begin", side)
+        finished.release()
+        await self.strike_at(failpoint, blow)
 
     async def _over(self, striking: asyncio.Task[None]) -> None:
         """Wait until the blow is over, if it has happened."""
@@ -514,6 +565,11 @@ def _cases() -> Iterator[Case]:
             for blow in blows:
                 if blow != "holder":  # the holder has ended
                     yield Case("handover", step, side, blow)
+    for step in (*KEPT_OPENING, "begin", "finish", "restore"):
+        for side in sides:
+            for blow in blows:
+                if blow != "holder":
+                    yield Case("kept", step, side, blow)
     for step in ("acquire", "begin", "remember", "terminal_note", "terminal_change", "finish"):
         for side in sides:
             for blow in blows:

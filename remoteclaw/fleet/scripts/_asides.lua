@@ -5,9 +5,8 @@
 -- keys: state, inbound
 local function is_untouched(keys, id)
   if not redis.call('XRANGE', keys.inbound, id, id)[1] then return false end
-  local batch, steered, singly = unpack(redis.call('HMGET', keys.state, 'batch', 'steered', 'singly_entry'))
-  if id_at_most(id, singly) then return false end
-  for _, each in ipairs(split((batch or '') .. ',' .. (steered or ''))) do
+  if id_at_most(id, redis.call('HGET', keys.state, 'singly_entry')) then return false end
+  for _, each in ipairs(taken_up(keys.state)) do
     if each == id then return false end
   end
   return true

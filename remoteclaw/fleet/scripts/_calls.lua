@@ -16,9 +16,9 @@ local function answer_call(keys, args)
   if args.epoch then
     local fence = fenced(keys.caller, args.epoch)
     if fence then return fence end
-    local running = redis.call('HMGET', keys.caller, 'status', 'turn', 'batch', 'stop_entry')
+    local running = redis.call('HMGET', keys.caller, 'status', 'turn', 'batch')
     local batch = split(running[3] or '')
-    if batch[1] and id_at_most(batch[#batch], running[4]) then
+    if batch[1] and is_stopped(keys.caller, batch[#batch]) then
       return redis.error_reply('FENCED turn ' .. args.turn .. ' was stopped')
     end
     if running[1] ~= 'running' or running[2] ~= args.turn then

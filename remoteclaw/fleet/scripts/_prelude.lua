@@ -120,13 +120,30 @@ local function split(text)
   return parts
 end
 
+-- What is recorded about a turn and its attempts.
+local TURN_FIELDS = {'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before', 'published_count',
+  'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told', 'doing', 'progress'}
+
 -- Remove everything that is recorded about a turn.
 local function forget_turn(state)
   local turn, opening = unpack(redis.call('HMGET', state, 'turn', 'terminal_entry'))
   if opening and opening == turn then redis.call('HDEL', state, 'terminal_entry') end
-  redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before', 'published_count',
-    'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told', 'doing', 'progress',
-    'terminal', 'held')
+  redis.call('HDEL', state, 'terminal', 'held', 'stopped_terminal', unpack(TURN_FIELDS))
+end
+
+-- The entries of the recorded turn, those that are to join it, and those of the kept batch.
+local function taken_up(state)
+  local found = {}
+  for _, ids in ipairs(redis.call('HMGET', state, 'batch', 'steered', 'kept_batch', 'kept_steered')) do
+    for _, id in ipairs(split(ids or '')) do found[#found + 1] = id end
+  end
+  return found
+end
+
+-- Whether an entry was stopped: with everything up to a later one, or alone, if it has opened a terminal.
+local function is_stopped(state, id)
+  local stop, terminal = unpack(redis.call('HMGET', state, 'stop_entry', 'stopped_terminal'))
+  return id == terminal or id_at_most(id, stop)
 end
 
 -- The RQ queue for a session's hints: the queue of the host that has its agent, while a worker serves that queue, else

@@ -1,7 +1,8 @@
 -- Sessions: stops, labels, and the sessions that a session has started.
 
--- End the wait of a postponed session, so that the sweeper hints it now.
+-- End the wait of a postponed session, so that the sweeper hints it now. A kept batch waits only for its terminal then.
 local function wake(sid, state)
+  redis.call('HDEL', state, 'kept_postponed_until_ms')
   if redis.call('HDEL', state, 'postponed_until_ms') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
 end
 
@@ -73,7 +74,7 @@ local function stop_session(sid, state, inbound, is_unwanted)
   if not newest[1] then return 0 end
   redis.call('HSET', state, 'stop_entry', newest[1][1])
   if is_unwanted then redis.call('HSET', state, 'unwanted_entry', newest[1][1]) end
-  if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then wake(sid, state) end
+  wake(sid, state)
   redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', '')
   return redis.call('XLEN', inbound)
 end

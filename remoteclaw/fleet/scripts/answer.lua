@@ -15,7 +15,7 @@ if not state then return {'late', 'gone', '', ''} end
 if by == args.by then return {'done', state, before, queue_if_scheduled(keys.state)} end
 if state ~= 'open' and state ~= 'lapsed' then return {'late', state, before or '', ''} end
 local now = now_ms()
-if turn ~= '' and id_at_most(turn, redis.call('HGET', keys.state, 'stop_entry')) then
+if turn ~= '' and is_stopped(keys.state, turn) then
   close_ask(args.id, 'void', 'It was stopped.')
   return {'late', 'void', '', ''}
 end

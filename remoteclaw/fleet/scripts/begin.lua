@@ -1,12 +1,14 @@
 -- Record what the next attempt is about to do, before it does anything.
 -- A batch that was recorded and never finished is begun again, exactly as it was. After two failures, each of its entries
 -- gets a turn of its own, so that an entry which kills its worker takes no other entry with it.
--- uses: edits, usage
--- keys: state, inbound
--- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out
+-- A kept batch comes after the session's terminal, and before everything else. If it is still postponed, the lease is
+-- released.
+-- uses: edits, usage, kept
+-- keys: state, inbound, active
+-- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out, sid
 --   left_out: the ids of entries that are only mentioned: the agent sees their beginning, and they are dropped
--- → begun|stopped|dropped|missing, turn, attempt, latest phase of the earlier attempts, entries, number of attempts that
---   were cut off on purpose, ids that are only mentioned, when the session became busy, its own queue settings, 1 if the
+-- → begun|stopped|dropped|missing|postponed, turn, attempt, latest phase of the earlier attempts, entries, number of
+--   attempts that were cut off on purpose, ids that are only mentioned, when the session became busy, its own queue settings, 1 if the
 --   attempt before was postponed, tries so far, the text of the last notice about that, its own model, project of the
 --   turn, 1 if the session has started others, 1 if there are notes for the agent, 1 if there are reasons of denials for it,
 --   usage of the earlier attempts
@@ -50,11 +52,28 @@ end
 
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
+if redis.call('HGET', keys.state, 'status') ~= 'running' then return {'postponed'} end  -- a repeated call
+local wanted, opening = args.phase, nil
+if redis.call('HEXISTS', keys.state, 'kept_batch') == 1 and redis.call('HEXISTS', keys.state, 'batch') == 0 then
+  opening = on_stream(redis.call('HGET', keys.state, 'terminal_entry') or '')
+  if opening ~= '' then
+    args.entry_ids, args.left_out, wanted = opening, '', 'accepted'
+  else
+    restore_batch(keys.state)
+    local until_ms = redis.call('HGET', keys.state, 'postponed_until_ms')
+    if until_ms and tonumber(until_ms) > now_ms() then
+      redis.call('HSET', keys.state, 'status', 'scheduled')
+      redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
+      redis.call('ZADD', keys.active, until_ms, args.sid)
+      return {'postponed'}
+    end
+    redis.call('HDEL', keys.state, 'postponed_until_ms')
+  end
+end
 local recorded = redis.call('HMGET', keys.state, 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before',
   'stop_entry', 'forgiven_attempts', 'left_out', 'singly_entry', 'steered')
 local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly, steered = unpack(recorded)
 attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
-local wanted = args.phase
 -- The recorded batch comes first; the entries that the caller wants to drop wait.
 if batch and begun ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end
 if begun ~= args.nonce then
@@ -71,7 +90,7 @@ if begun ~= args.nonce then
     -- The turn is stopped, or no message is left that could mention the others.
     if batch ~= planned or batch == mentioned then mentioned = '' end
     local head = split(batch)[1]
-    if wanted ~= 'dropped' and singly then
+    if wanted ~= 'dropped' and singly and batch ~= opening then
       if id_at_most(head, singly) then
         batch, mentioned, attempt = head, '', attempts_at(args.outcomes .. head)
         -- An entry that arrived between those of the failed batch was not part of any attempt.
@@ -130,7 +149,7 @@ if begun ~= args.nonce then
 end
 local verdict = 'begun'
 local is_dropped = before == 'dropped' or redis.call('HGET', keys.state, 'phase') == 'dropped'
-if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) then
+if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or not is_dropped) then
   verdict = 'stopped'
 elseif is_dropped then
   verdict = 'dropped'

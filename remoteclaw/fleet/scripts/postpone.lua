@@ -1,19 +1,20 @@
 -- Release the lease until a time. The attempt has answered nothing and done nothing, and its batch is begun again then.
--- The session keeps its host, and with it the agent that waits there.
--- uses: replies
+-- The session keeps its host, and with it the agent that waits there. If a terminal waits, it opens meanwhile.
+-- uses: replies, kept
 -- keys: state, active, inbound, replies, live
 -- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, usage?, notice?
 --   newest: the newest entry that the caller knows; told: the text of the last notice to the person
--- → postponed|stopped|news: an entry has arrived that the caller doesn't know and has to handle first
+-- → postponed|stopped|news: an entry has arrived that the caller doesn't know and has to handle first; queue if a hint is
+--   due, else nothing
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-local state, batch, steered, attempt, stop =
-  unpack(redis.call('HMGET', keys.state, 'status', 'batch', 'steered', 'attempt', 'stop_entry'))
-if state ~= 'running' then return 'postponed' end  -- a repeated call
+local state, batch, steered, attempt, stop, turn, opening = unpack(redis.call('HMGET', keys.state, 'status', 'batch',
+  'steered', 'attempt', 'stop_entry', 'turn', 'terminal_entry'))
+if state ~= 'running' then return {'postponed', queue_if_scheduled(keys.state)} end  -- a repeated call
 local ids = split(batch)
-if id_at_most(ids[#ids], stop) then return 'stopped' end
+if id_at_most(ids[#ids], stop) then return {'stopped', ''} end
 local newest = redis.call('XREVRANGE', keys.inbound, '+', '-', 'COUNT', 1)[1]
-if newest and not id_at_most(newest[1], args.newest) then return 'news' end
+if newest and not id_at_most(newest[1], args.newest) then return {'news', ''} end
 local now = now_ms()
 redis.call('HSET', keys.state, 'status', 'scheduled', 'postponed_until_ms', args.until_ms,
   'postponed_reason', args.reason, 'tries', args.tries, 'told', args.told, 'phase', 'postponed')
@@ -28,4 +29,7 @@ for _, id in ipairs(split(batch .. ',' .. (steered or ''))) do
 end
 redis.call('DEL', keys.live)
 if args.notice then put_reply(keys.replies, args.notice) end
-return 'postponed'
+if opening and opening ~= turn and keep_batch(keys.state) then
+  redis.call('ZADD', keys.active, now, args.sid)
+end
+return {'postponed', queue_if_scheduled(keys.state)}

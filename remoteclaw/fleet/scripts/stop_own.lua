@@ -17,9 +17,9 @@ local function is_own(entry)
   local people = data.people or {}
   return #people == 1 and people[1] == args.by
 end
-local turn, batch, steered = unpack(redis.call('HMGET', keys.state, 'turn', 'batch', 'steered'))
+local turn = redis.call('HGET', keys.state, 'turn')
 local is_of_turn = {}
-for _, id in ipairs(split((batch or '') .. ',' .. (steered or ''))) do is_of_turn[id] = true end
+for _, id in ipairs(taken_up(keys.state)) do is_of_turn[id] = true end
 local count, mark, is_whole_turn, is_waiting = 0, nil, true, true
 for _, entry in ipairs(redis.call('XRANGE', keys.inbound, '-', '+')) do
   local own = is_own(entry)

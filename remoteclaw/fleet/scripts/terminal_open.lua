@@ -1,5 +1,6 @@
 -- Accept the opening of a terminal, which is an entry like any other, unless a terminal is open or a limit is reached.
--- uses: entries
+-- A postponed batch is kept, and the terminal opens meanwhile.
+-- uses: entries, kept
 -- keys: inbound, state, active, sessions, seen, terminals, record, opens
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, by, host, max_on_host, max_per_person,
 --   per_minute, burst, fields, keep_ms
@@ -8,12 +9,12 @@
 --   ms to wait
 local seen = redis.call('GET', keys.seen)
 if seen then return {'duplicate', seen, queue_if_scheduled(keys.state), 0} end
-local opening, stop, turn, held, owner, until_ms = unpack(redis.call('HMGET', keys.state, 'terminal_entry', 'stop_entry',
-  'turn', 'held', 'worker', 'lease_until_ms'))
+local opening, turn, held, owner, until_ms = unpack(redis.call('HMGET', keys.state, 'terminal_entry', 'turn', 'held',
+  'worker', 'lease_until_ms'))
 if opening then
   -- It ends, and is not settled yet, if it was stopped, or if its holder no longer has the lease.
   local has_ended = held and turn == opening and (owner ~= held or tonumber(until_ms) <= now_ms())
-  local status = (has_ended or id_at_most(opening, stop)) and 'ending' or 'open'
+  local status = (has_ended or is_stopped(keys.state, opening)) and 'ending' or 'open'
   return {status, opening, queue_if_scheduled(keys.state), 0}
 end
 if is_full_for('messages') then return {'full', '', '', 0} end
@@ -38,7 +39,12 @@ left = math.min(burst, (tonumber(left) or burst) + (now - (tonumber(since) or no
 if left < 1 then return {'rate', '', '', math.ceil((1 - left) * each_ms)} end
 redis.call('HSET', keys.opens, 'left', left - 1, 'since_ms', now)
 redis.call('PEXPIRE', keys.opens, math.ceil(burst * each_ms))
+local is_free = keep_batch(keys.state)
 local id, queue = accept(keys, args)
+if is_free then
+  queue = queue_if_scheduled(keys.state)
+  redis.call('ZADD', keys.active, now + args.grace_ms, args.sid)
+end
 redis.call('HSET', keys.state, 'terminal_entry', id)
 redis.call('ZADD', keys.terminals, now, args.sid)
 -- The new terminal continues the conversation of the last one. If it can't start, the conversation is still recorded.

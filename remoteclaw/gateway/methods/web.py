@@ -65,7 +65,7 @@ async def _waiting(call: Call, params: contract.WaitingParams) -> contract.Waiti
     sid = _session(call, params.conversation).sid
     view = await call.fleet.sessions.view(sid)
     # While the session is postponed, its turn answers nothing.
-    answered = view.turn_entries if view and not view.postponed else ()
+    answered = view.turn_entries if view and not view.is_postponed else ()
     entries = await call.fleet.inbound.unanswered(sid)
     waiting = (entry.message.id for entry in entries if entry.id not in answered)
     return contract.WaitingMessages(messages=tuple(waiting))
