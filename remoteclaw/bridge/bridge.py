@@ -148,6 +148,7 @@ class ChannelBridge:
         model: str | None = None,
         workspace: str | None = None,
         begins_anew: bool = False,
+        repeats: bool = False,
         opening: str = "",
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
@@ -156,7 +157,8 @@ class ChannelBridge:
         taken up. `used_s` is the part of the turn's time limit that earlier tries have used, in
         seconds. `model` and `workspace` replace those of the agent's configuration. With
         `begins_anew`, the agent gets the turn in a new conversation, which replaces the earlier one
-        once the model has answered. `opening` is a notice before the agent's first words.
+        once the model has answered. `repeats` says that the agent is asked again after a temporary
+        failure before any output. `opening` is a notice before the agent's first words.
         The payloads are numbered from `first_index`; those that were passed to a callback are
         marked as delivered.
         """
@@ -164,7 +166,7 @@ class ChannelBridge:
         run = self._new_run(
             turn, callbacks, first_index, model=model, workspace=workspace, opening=opening
         )
-        run.begins_anew = begins_anew
+        run.begins_anew, run.spec = begins_anew, replace(run.spec, repeats=repeats)
         run.abort = abort or run.abort
         run.sources, run.used_s = sources or run.sources, used_s
         self._newest = run

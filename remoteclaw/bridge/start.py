@@ -125,7 +125,7 @@ async def _obtain_agent(run: Run) -> AgentProcess:
         session_id=run.session_id or run.fork_of,
         fork=run.fork_of is not None,
     )
-    if run.session_id and agents.is_new:
+    if run.session_id and agents.is_new and agent.session_id == run.session_id:
         resumed = SessionResumed(run.turn.session, setup.runtime.name, run.session_id)
         await setup.hooks.run("session_resumed", resumed)
     run.side_effects = SideEffectsReader(agents.run_dir)

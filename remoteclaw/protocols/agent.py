@@ -75,6 +75,9 @@ class AgentSpec:
     note: str = ""
     """The note of the conversation's last process for the next one. It isn't compared, because only
     a process that resumes the conversation reads it."""
+    repeats: bool = False
+    """Whether the process is asked again for a message that the model could not take for now. A CLI
+    that can continues the conversation without the first copy of it. It isn't compared either."""
 
     @property
     def only_reads(self) -> bool:

@@ -73,8 +73,12 @@ class AgentCaller:
             count_refusals=self._count_refusals,
             notice_of_loss=partial(self.notice_of_loss, attempt),
         )
+        batch = attempt.batch
+        # A worker may have been killed in a short pause, or a session postponed.
+        repeats = batch.is_resumed or batch.furthest_phase_before == "postponed"
         while True:
-            result, now = await self._ask_once(attempt, ways), now_ms()
+            result, now = await self._ask_once(attempt, ways, repeats=repeats), now_ms()
+            repeats = True
             category = result.error_category
             tries += category is not ErrorCategory.USAGE_LIMIT  # a limit is waited for without end
             at_ms = next_try_ms(
@@ -102,12 +106,14 @@ class AgentCaller:
                 index = attempt.reply.next_index
                 return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
 
-    async def _ask_once(self, attempt: Attempt, ways: WaysOut) -> AgentDeliveryResult:
+    async def _ask_once(
+        self, attempt: Attempt, ways: WaysOut, *, repeats: bool
+    ) -> AgentDeliveryResult:
         """Ask once; if the process or the conversation failed, ask at once another way."""
         repeated: set[ErrorCategory | None] = set()
         while True:
             conversations = set(self._lease.session_map)
-            result = await self._handle(attempt, ways)
+            result = await self._handle(attempt, ways, repeats=repeats)
             category, progress = result.error_category, attempt.progress
             may_repeat = category in RETRIED_AT_ONCE and category not in repeated
             is_repeated = may_repeat and progress.is_silent
@@ -130,7 +136,9 @@ class AgentCaller:
             if notice:
                 await attempt.reply.send_notice(notice)
 
-    async def _handle(self, attempt: Attempt, ways: WaysOut) -> AgentDeliveryResult:
+    async def _handle(
+        self, attempt: Attempt, ways: WaysOut, *, repeats: bool
+    ) -> AgentDeliveryResult:
         """Run the turn through the bridge once, and publish its live text."""
         reply, bridge = attempt.reply, self._bridge.channel
         attempt.progress.restart()
@@ -185,6 +193,7 @@ class AgentCaller:
                     model=self._lease.state.model,
                     workspace=workspace,
                     begins_anew=ways.begins_anew,
+                    repeats=repeats,
                     opening=ways.opening,
                 )
                 reply.count_usage(Usage.of(result.run))

@@ -115,6 +115,40 @@ def test_internal_records_of_claude_yield_no_items(flag: str) -> None:
     assert not list(claude_transcript.items_of({**record, flag: True}))
 
 
+REFUSED = [
+    {"type": "user", "uuid": "u1", "parentUuid": None},
+    {"type": "assistant", "uuid": "a1", "parentUuid": "u1"},
+    {"type": "system", "uuid": "s1", "parentUuid": "a1"},
+    {"type": "user", "uuid": "u2", "parentUuid": "s1"},
+    {"type": "attachment", "uuid": "x1", "parentUuid": "u2"},
+    {"type": "assistant", "uuid": "a2", "parentUuid": "x1", "isApiErrorMessage": True},
+    {"type": "last-prompt"},
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "end"),
+    [
+        (REFUSED, "a1"),
+        (REFUSED[:4], "a1"),
+        (REFUSED[3:], claude_transcript.NOTHING),
+        ([*REFUSED, {"type": "user", "uuid": "s", "isSidechain": True}], "a1"),
+        (REFUSED[:3], None),
+        ([*REFUSED, {"type": "user", "uuid": "u3", "parentUuid": "a2"}], None),
+        ([*REFUSED, {"type": "assistant", "uuid": "a3", "parentUuid": "u2"}], None),
+        ([], None),
+    ],
+)
+def test_a_conversation_is_cut_only_before_its_last_message_that_was_refused(
+    tmp_path: Path, records: list[dict[str, object]], end: str | None
+) -> None:
+    """A person may have gone on in a terminal, or the agent may have worked."""
+    file = tmp_path / "transcript.jsonl"
+    file.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+
+    assert claude_transcript.end_before("u2", file) == end
+
+
 @pytest.mark.parametrize("record", [{}, {"type": "user", "message": 3}, {"payload": [1]}])
 def test_malformed_records_yield_no_items(record: dict[str, object]) -> None:
     assert not list(claude_transcript.items_of(record))

@@ -126,6 +126,15 @@ def busy(pause_s: float | None = None) -> dict[str, Any]:
     return {"category": "retryable", **retry}
 
 
+def subscribed(claude: AgentCli) -> dict[str, Any]:
+    """Return the configuration of a claude with a subscription: an API key has no plan."""
+    config = claude.config()
+    token = "-".join(("sk", "ant", "oat01", "nobodys"))
+    config["env"] = {**config["env"], "CLAUDE_CODE_OAUTH_TOKEN": token}
+    del config["env"]["ANTHROPIC_API_KEY"]
+    return config
+
+
 @pytest_asyncio.fixture
 async def chat(stack: Stack, directory: Path) -> AsyncIterator[Chat]:
     stack.configure({"runtime": "demo", "command": list(script(directory, AGENT))})
@@ -169,7 +178,8 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     assert chat.starts() == 1, "its warm agent was not used again"
 
 
-#: A program with claude's protocol: a request of its model meets a limit; the next one is answered.
+#: A program with claude's protocol: a request of its model meets a limit; the one of the next
+#: process is answered.
 LIMITED = """
 def asked(**more):
     tokens = dict(input_tokens=100, output_tokens=1)
@@ -179,10 +189,12 @@ def asked(**more):
         modelUsage=dict(m=totals), **more)
 totals = dict(inputTokens=0)
 echo(heard())
-say(type='rate_limit_event', rate_limit_info=dict(status='rejected', resetsAt=time.time() + 3600,
-    rateLimitType='five_hour', isUsingOverage=False))
-asked(is_error=True, api_error_status=429)
-echo(heard())
+if not os.path.exists('refused'):
+    open('refused', 'w')
+    say(type='rate_limit_event', rate_limit_info=dict(status='rejected', rateLimitType='five_hour',
+        resetsAt=time.time() + 3600, isUsingOverage=False))
+    asked(is_error=True, api_error_status=429)
+    heard()
 delta('hello')
 asked()
 heard()
@@ -280,12 +292,8 @@ async def test_a_real_cli_answers_soon_after_a_limit_that_ends_later_than_announ
     stack: Stack, chat: Chat, name: str, request: pytest.FixtureRequest
 ) -> None:
     """Its clock is a second ahead of the provider's. The other CLIs know no end of a limit."""
-    config = request.getfixturevalue(name).config()
-    if name == "claude":  # a subscription, because an API key has no plan
-        token = "-".join(("sk", "ant", "oat01", "nobodys"))
-        config["env"] = {**config["env"], "CLAUDE_CODE_OAUTH_TOKEN": token}
-        del config["env"]["ANTHROPIC_API_KEY"]
-    stack.configure(config)
+    cli = request.getfixturevalue(name)
+    stack.configure(subscribed(cli) if name == "claude" else cli.config())
     accepted = await chat.append("RETRYAFTER:-1 HTTP:429:limit*2 SAY:answered")
     for _ in range(2):
         await chat.drain(accepted)
@@ -726,3 +734,56 @@ async def test_a_real_cli_answers_after_its_model_was_busy(stack: Stack, claude:
     assert (outcome.status, said(outcome)) == ("done", "answered")
     assert "postponed" in [step.name for step in outcome.steps]
     assert (await chat.texts())[-1] == "answered"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_claude_has_a_message_once_after_a_limit(
+    stack: Stack, chat: Chat, claude: AgentCli, is_first: bool
+) -> None:
+    """Claude keeps each refused copy of a message, and the model would read all of them."""
+    stack.configure(subscribed(claude))
+    if not is_first:
+        await chat.drain(await chat.append("SAY:before"))
+    word = uuid.uuid4().hex
+    accepted = await chat.append(f"RETRYAFTER:-1 HTTP:429:limit*2 {word} SAY:answered")
+
+    for _ in range(2):
+        await chat.drain(accepted)
+        assert await chat.status(accepted) == "accepted"
+        await chat.let_pass(18_000)
+    await chat.drain(accepted)
+    await chat.drain(await chat.append("SAY:after"))
+
+    assert (await chat.texts())[-2:] == ["answered", "after"]
+    (last,) = claude.model.bodies().splitlines()[-1:]
+    assert last.count(word) == 1
+    assert ("SAY:before" in last) is not is_first
+
+
+@pytest.mark.thorough("HTTP:529")
+@pytest.mark.parametrize("failure", ["HTTP:429", "HTTP:529"])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_claude_has_a_message_once_after_a_short_pause(
+    stack: Stack, claude: AgentCli, failure: str, is_killed: bool
+) -> None:
+    """The worker keeps the session in the pause, and may be killed in it."""
+    stack.configure(claude.config(), lease_s=2)
+    stack.reopen()
+    chat = Chat(stack)
+    worker = await stack.start_worker()
+    await stack.outcome(await chat.append("SAY:before"))
+    word = uuid.uuid4().hex
+    accepted = await chat.append(f"{failure}*2 {word} SAY:answered")
+    await stack.reached(accepted, "postponed")
+
+    if is_killed:
+        worker.kill()
+        await stack.start_worker()
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    outcome = await stack.outcome(accepted)
+    sweeping.cancel()
+
+    assert (outcome.status, said(outcome)) == ("done", "answered")
+    (last,) = claude.model.bodies().splitlines()[-1:]
+    assert last.count(word) == 1
+    assert "SAY:before" in last

@@ -32,6 +32,7 @@ from remoteclaw.runtimes.claude.launch import (
 )
 from remoteclaw.runtimes.claude.peer import ClaudePeer
 from remoteclaw.runtimes.claude.terminal import ClaudeTerminal
+from remoteclaw.runtimes.claude.transcript import NOTHING, end_before, file_of, projects_of
 from remoteclaw.runtimes.claude.turn import ClaudeConversation, ClaudeTurn
 from remoteclaw.runtimes.wire import UUID, mapping, text
 
@@ -113,14 +114,18 @@ class ClaudeRuntime(BaseRuntime):
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
         # The user's own settings may make claude ask less (`defaultMode`).
         argv += ["--permission-mode", "default"]
+        point, refused = _marks_of(spec.note)
+        if session_id and spec.repeats and not fork:
+            # The refused message stays in claude's conversation, so it would be there twice.
+            point = end_before(refused, file_of(projects_of(spec.env), session_id)) or ""
+            session_id = session_id if point != NOTHING else None
         if session_id:
             argv.append(f"--resume={session_id}")
+        # Without a point, a copy made during a turn has half of that turn, and an invented reply.
+        if session_id and (fork or spec.repeats) and UUID.fullmatch(point):
+            argv.append(f"--resume-session-at={point}")
         if fork:
             argv.append("--fork-session")
-            # Without this, a copy made during a turn has half of that turn, and an invented reply.
-            _, point = split_note(spec.note)
-            if UUID.fullmatch(point):
-                argv.append(f"--resume-session-at={point}")
         if fork or not session_id:
             argv.append(f"--session-id={new_id}")
         argv += [*ruling_options(spec), *common_options(spec, run_dir)]
@@ -148,7 +153,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         super().__init__(pipes, self._peer)
         self._spec = spec
         self._conversation = ClaudeConversation(session_id)
-        _, self._conversation.point = split_note(spec.note)
+        self._conversation.point, _ = _marks_of(spec.note)
 
     @property
     def session_id(self) -> str | None:
@@ -157,14 +162,15 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     @property
     def note(self) -> str:
-        """Claude's default model, whether it is in plan mode, and its point.
+        """Claude's default model, whether it is in plan mode, its point and its refused message.
 
         With a configured model, claude reports that one, so the default of the last note is kept.
         """
         last_note, _ = split_note(self._spec.note)
         model = last_note.removeprefix(PLANNING) if self._spec.model else self._conversation.model
         note = f"{PLANNING if self._conversation.is_planning else ''}{model}"
-        return with_point(note, self._conversation.point)
+        marks = f"{self._conversation.point} {self._conversation.refused}"
+        return with_point(note, marks.rstrip())
 
     # -- start and park ------------------------------------------------------------------------
 
@@ -286,6 +292,13 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return the content blocks of a message."""
         return [*map(_image_block, images), {"type": "text", "text": prompt}]
+
+
+def _marks_of(note: str) -> tuple[str, str]:
+    """Return the point in a note, and the id of the message that the model has refused last."""
+    _, marks = split_note(note)
+    point, _, refused = marks.partition(" ")
+    return point, refused
 
 
 def _image_block(image: Image) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from remoteclaw.runtimes.claude.launch import (
     environment_of,
     server_of,
 )
-from remoteclaw.runtimes.claude.transcript import Interruptions, items_of, projects_of
+from remoteclaw.runtimes.claude.transcript import Interruptions, file_of, items_of, projects_of
 from remoteclaw.runtimes.terminal import (
     BaseWatch,
     LineFile,
@@ -97,7 +97,7 @@ class ClaudeTerminal:
         self, conversation: str, *, workspace: str, env: Mapping[str, str]
     ) -> RecordTranscript:
         """Return the transcript of a conversation."""
-        return RecordTranscript(partial(_find, projects_of(env), conversation), items_of)
+        return RecordTranscript(partial(file_of, projects_of(env), conversation), items_of)
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that locate claude's files."""
@@ -212,7 +212,7 @@ class ClaudeWatch(BaseWatch):
             self._interruptions.read(path)
 
     def _find(self) -> Path | None:
-        return self._path or _find(self._projects, self.conversation or "")
+        return self._path or file_of(self._projects, self.conversation or "")
 
     def _apply(self, note: dict[str, Any]) -> None:
         """Update the state from the input of a hook."""
@@ -294,9 +294,3 @@ def _settings(notes: Path) -> dict[str, Any]:
 def _write_file(run_dir: Path, name: str, content: dict[str, Any]) -> str:
     write_new(run_dir / name, orjson.dumps(content))
     return str(run_dir / name)
-
-
-def _find(projects: Path, conversation: str) -> Path | None:
-    """Return the transcript of a conversation of any workspace; None if there is none."""
-    files = projects.glob(f"*/{conversation}.jsonl") if UUID.fullmatch(conversation) else ()
-    return next(iter(files), None)

@@ -13,8 +13,10 @@ from remoteclaw.runtimes.terminal import (
     timestamp_ms,
     without_header,
 )
-from remoteclaw.runtimes.wire import mapping, mappings, text
+from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
 
+#: What comes before the first message of a conversation.
+NOTHING = "nothing"
 #: The beginning of the message that claude records when a person interrupts it.
 _INTERRUPTED = "[Request interrupted by user"
 _COMMAND = re.compile(r"\s*<command-name>(.*?)</command-name>.*?<command-args>(.*?)</command-args>")
@@ -29,6 +31,34 @@ def projects_of(env: Mapping[str, str]) -> Path:
     """Return the directory of all transcripts, each in a directory of its workspace."""
     home = Path(env.get("HOME") or "~").expanduser()
     return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+
+
+def file_of(projects: Path, conversation: str) -> Path | None:
+    """Return the transcript of a conversation of any workspace; None if there is none."""
+    files = projects.glob(f"*/{conversation}.jsonl") if UUID.fullmatch(conversation) else ()
+    return next(iter(files), None)
+
+
+def end_before(refused: str, path: Path | None) -> str | None:
+    """Return the id of the last message before the message `refused`, or `NOTHING` before it.
+
+    Returns None if the transcript doesn't have that message, or has more after it than claude's own
+    report of the failure: then the conversation must not be cut there.
+    """
+    parents: dict[str, tuple[bool, str]] = {}
+    is_last = False
+    for line, _ in LineFile(path).read("") if path and refused else ():
+        record = record_of(line)
+        id_, is_message = text(record.get("uuid")), record.get("type") in ("user", "assistant")
+        parents[id_] = is_message, text(record.get("parentUuid"))
+        if is_message and not record.get("isSidechain"):
+            is_last = id_ == refused or (is_last and bool(record.get("isApiErrorMessage")))
+    if not is_last:
+        return None
+    _, before = parents[refused]
+    while before and not parents.get(before, (False, ""))[0]:
+        _, before = parents.get(before, (False, ""))
+    return before or NOTHING
 
 
 def items_of(record: dict[str, Any]) -> Iterator[TranscriptItem]:

@@ -36,6 +36,9 @@ CLOSING = "(End of the message.)"
 #: The types of lines that claude prints only once the model has begun to answer.
 _OF_ANSWER = ("stream_event", "assistant", "control_request", "result")
 
+#: The failures after which a message is asked again, and claude is to have it once.
+_REFUSALS = (ErrorCategory.RETRYABLE, ErrorCategory.USAGE_LIMIT, ErrorCategory.UNREACHABLE)
+
 #: A command that fails leaves only this message. With rules that RemoteClaw needs, one fails that
 #: runs commands in its text.
 _COMMAND_ERROR = re.compile(r"<local-command-stderr>(.*)</local-command-stderr>", re.DOTALL)
@@ -61,6 +64,8 @@ class ClaudeConversation:
         """Whether claude is in plan mode."""
         self.point = ""
         """The id of the last message of the last finished turn, up to which a fork copies."""
+        self.refused = ""
+        """The id of our last message if the model could not take it for now; else empty."""
         self.failures = Failures()
         self.plan = Plan()
 
@@ -231,11 +236,15 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             events.append(TextEvent(answer))  # a reply of claude itself, without the model
         if not (failure or aborted):
             self._conversation.last_answer = tuple(filter(None, (answer, self._answer.last_text)))
+        is_refused = failure is not None and failure.category in _REFUSALS and not answer
+        self._conversation.refused = self._answer.message_id if is_refused else ""
         run = self._run(message, answer, aborted)
         if failure or not self._steered:
             self._conversation.is_answering = False
-            # With an open request, claude may still carry out the action.
-            return [*events, DoneEvent(run, ends_agent=bool(self._open_requests))]
+            # With an open request, claude may still carry out the action. A refused message stays
+            # in the memory of the process.
+            ends_agent = bool(self._open_requests) or is_refused
+            return [*events, DoneEvent(run, ends_agent=ends_agent)]
         # A message that arrived after the last tool call gets a separate answer, which comes next.
         self._earlier_answers = run
         self._tokens = TokensSoFar(run.usage)
