@@ -240,7 +240,7 @@ async def test_a_message_waits_while_the_terminal_is_watched_and_then_gets_its_t
 
         async def is_ending() -> bool:
             """Whether the terminal is marked as ending, so that an opening waits for its end."""
-            return bool(await client.hget(state, "stop_entry") == held.place.turn.encode())
+            return bool(await client.hget(state, "stopped_terminal") == held.place.turn.encode())
 
         await eventually(is_ending)
         await stack.start_worker()

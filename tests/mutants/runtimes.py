@@ -425,7 +425,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claude fork that includes half of the running turn",
-        before="if UUID.fullmatch(point):",
+        before="if session_id and (fork or spec.repeats) and UUID.fullmatch(point):",
         after="if False:",
         test="test_forks.py::test_a_fork_of_a_running_session_begins_at_its_last_finished_turn[claude]",
     ),
@@ -750,7 +750,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claude branch that includes half of the running turn",
-        before="if UUID.fullmatch(point):",
+        before="if session_id and (fork or spec.repeats) and UUID.fullmatch(point):",
         after="if False:",
         test="test_branches_of_a_running_conversation_can_only_read[claude]",
     ),

@@ -234,15 +234,16 @@ class Walk:
             assert time.monotonic() < until, f"{verb} {path}: {told}"
             await asyncio.sleep(0.05)
 
-    async def open(self, prompt: str = "", *, name: str = "main") -> None:
-        """Open the terminal, and store its session."""
-        about = {"agent": "main", "name": name, "prompt": prompt}
+    async def open(self, prompt: str = "", **options: Any) -> int:
+        """Open the terminal, and store its session; return the status of the answer."""
+        about = {"agent": "main", "name": "main", "prompt": prompt, **options}
         status, told = await self.ask("POST", "", about)
         assert status in (200, 201, 202), told
         self.sid = told["result"]["sid"]
         self.session = SessionKey.parse(told["result"]["sessionKey"])
         record = await eventually(self.record)
         self.accepted.append(Accepted(self.session, record.entry, False))
+        return status
 
     async def record(self) -> Any:
         """Return the terminal's record; None while Redis is down."""
@@ -458,7 +459,7 @@ class Walk:
         postponed = await self.write("busy")
         await eventually(self._is_postponed)
         striking = self._struck(case) if case.step in KEPT_OPENING else None
-        await self.open()
+        assert await self.open(force=True) != 202, "it waits"  # nothing runs that could be stopped
         await self.is_at("idle")
         await self.type("two\r")
         await self.shows("You said two.")

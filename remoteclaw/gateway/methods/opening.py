@@ -77,7 +77,8 @@ async def _open_now(
             check_load(settings.max_load, settings.min_memory_mb)
         except Overloaded as problem:
             raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None
-    if params.force and view and view.turn and not is_open:
+    # A postponed turn stays behind the terminal.
+    if params.force and view and view.turn and not (is_open or view.is_postponed):
         await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
     on_behalf_of = call.people(session)
     wish = TerminalWish(
@@ -99,8 +100,9 @@ async def _open_now(
     record = await call.fleet.terminals.record(session.sid)
     if record is None:
         raise CallRefused("UNAVAILABLE", NOT_OPEN)
-    is_new = not accepted.is_duplicate
-    waits = is_new and view is not None and view.turn is not None
+    is_new, after = not accepted.is_duplicate, await call.fleet.sessions.view(session.sid)
+    turn = after.turn if is_new and after else None
+    waits = turn not in (None, accepted.entry_id)
     terminal = terminal_of(call.terminals.newest_record(record))
     return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
 
