@@ -114,14 +114,21 @@ async def test_a_kept_turn_begins_at_once_if_its_time_came_during_the_terminal(
     assert ids_of(await begin(lease)) == [first.entry_id]
 
 
-async def test_the_holder_learns_until_when_the_kept_turn_is_postponed(fleet: Fleet) -> None:
+@pytest.mark.parametrize("how", ["retry", "new"])
+async def test_the_holder_learns_until_when_the_kept_turn_is_postponed(
+    fleet: Fleet, how: str
+) -> None:
     first, _, terminal = await kept(fleet)
     until_ms = (await view_of(fleet, first)).postponed_until_ms
     held = await hold(fleet, terminal)
 
     renewed = await fleet.terminals.renew(held, hold_s=HOLD_S)
     assert renewed.kept_until_ms == until_ms
-    await accept(fleet, "/new", id="3")
+    if how == "retry":
+        assert await fleet.sessions.retry(held.sid)
+        assert not await fleet.sessions.retry(held.sid)
+    else:
+        await accept(fleet, "/new", id="3")
     assert (await fleet.terminals.renew(held, hold_s=HOLD_S)).kept_until_ms == 0
 
 

@@ -1,9 +1,13 @@
 -- Sessions: stops, labels, and the sessions that a session has started.
 
 -- End the wait of a postponed session, so that the sweeper hints it now. A kept batch waits only for its terminal then.
+-- → whether anything was postponed
 local function wake(sid, state)
-  redis.call('HDEL', state, 'kept_postponed_until_ms')
-  if redis.call('HDEL', state, 'postponed_until_ms') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
+  local was_kept = redis.call('HDEL', state, 'kept_postponed_until_ms') == 1
+  if was_kept then redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', '') end
+  local was_postponed = redis.call('HDEL', state, 'postponed_until_ms') == 1
+  if was_postponed then redis.call('ZADD', 'rc:active', now_ms(), sid) end
+  return was_kept or was_postponed
 end
 
 -- The sessions that a session has started, and theirs, each after the session that started it.
