@@ -109,8 +109,9 @@ async def test_a_gemini_aside_runs_in_a_session_without_tools(
     allowed = {"tools": {"allowed": ["run_shell_command"]}, "mcpServers": own}
     settings.write_text(json.dumps(allowed))
     question, marker = f"how far? {uuid.uuid4().hex}", directory / "marker"
-    prompts = {"system_prompt": "Use tools.", "plain_prompt": "Be kind.", "trust_workspace": True}
-    async with asyncio.timeout(HANG_S * 3), started(home, gemini, **prompts) as (process, _):
+    given = {"system_prompt": "Use tools.", "plain_prompt": "Be kind.", "trust_workspace": True}
+    given["permissions"] = "auto"  # of the turn
+    async with asyncio.timeout(HANG_S * 3), started(home, gemini, **given) as (process, _):
         assert await text_of(process.turn("my colour is green SAY:noted")) == "noted"
         async with busy(process, home.path / "work"):
             before = started_file.read_text()

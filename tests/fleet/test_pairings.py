@@ -55,7 +55,10 @@ async def test_strangers_who_hold_codes_do_not_keep_a_person_from_one(fleet: Fle
 
 
 async def test_the_newest_requests_are_shown_in_a_chat(fleet: Fleet, send_command: Any) -> None:
-    codes = [await fleet.pairings.ask(request(f"{number}")) for number in range(MAX_SHOWN + 3)]
+    codes = []
+    for number in range(MAX_SHOWN + 3):
+        codes.append(await fleet.pairings.ask(request(f"{number}")))
+        await let_pass(fleet, 1)
 
     shown = (await send_command("/pair")).reply.text
 
