@@ -10,7 +10,7 @@ RING_BYTES = 1024 * 1024
 #: The maximum size of a read, and of the output in one message, in bytes.
 MAX_PIECE_BYTES = 64 * 1024
 #: The maximum size of the body of an attached client's message, in bytes: a picture, or input.
-MAX_MESSAGE_BYTES = 256 * 1024
+MAX_MESSAGE_BYTES = 1_100_000
 #: The client gets TAKEN once the program has read this much input, in bytes: one for each key would
 #: be too many messages.
 REPORT_BYTES = 8 * 1024

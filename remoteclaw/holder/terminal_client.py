@@ -22,10 +22,12 @@ from remoteclaw.holder.wire import (
 
 #: The maximum size of the input that waits for the program, in bytes, as in `holder/terminal.py`.
 MAX_INPUT_BYTES = 64 * 1024
-#: The maximum size of a piece of input, and of a picture, in bytes.
-MAX_MESSAGE_BYTES = 256 * 1024
+#: The maximum size of a piece of input, in bytes, as in `holder/output.py`: a paste is one piece.
+MAX_MESSAGE_BYTES = 1_100_000
+#: The maximum size of a picture, in bytes.
+MAX_PICTURE_BYTES = 256 * 1024
 #: The maximum size of the messages that wait for a holder that doesn't read, in bytes.
-MAX_UNSENT_BYTES = 1024 * 1024
+MAX_UNSENT_BYTES = 2 * MAX_MESSAGE_BYTES
 #: The time between an interrupt and the end, in seconds, as in `holder/terminal.py`.
 INTERRUPT_S = 2.0
 #: The name of the file that a holder writes at its end.
@@ -132,10 +134,10 @@ class TerminalClient(HolderConnection):
     async def write(self, data: bytes) -> bool:
         """Type `data`; return False, without typing, if too much input waits for the program.
 
-        Only `read()` learns what the program has read. Raises ValueError for more than 256 KB.
+        Only `read()` learns what the program has read. Raises ValueError for more than 1.1 MB.
         """
         if len(data) > MAX_MESSAGE_BYTES:
-            raise ValueError("a piece of input is 256 KB long at most")
+            raise ValueError("a piece of input is 1.1 MB long at most")
         if self._input_bytes >= MAX_INPUT_BYTES or not self._put(b"IN %d\n" % len(data) + data):
             return False
         self._input_bytes += len(data)
@@ -157,7 +159,7 @@ class TerminalClient(HolderConnection):
         Return once the picture is sent, or after ten seconds. Raises ValueError for more than
         256 KB.
         """
-        if len(picture) > MAX_MESSAGE_BYTES:
+        if len(picture) > MAX_PICTURE_BYTES:
             raise ValueError("a picture is 256 KB large at most")
         if self._put(b"KEEP %d %d\n" % (offset, len(picture)) + picture):
             with contextlib.suppress(TimeoutError):

@@ -175,8 +175,8 @@ class TypeParams(Params):
 
 class PasteParams(Params):
     sid: Sid
-    text: Annotated[str, Field(min_length=1, max_length=100_000)]
-    """The text to paste."""
+    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+    """The text to paste, up to 1 MB in UTF-8."""
 
 
 class ResizeParams(Params):

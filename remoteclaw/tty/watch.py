@@ -65,7 +65,7 @@ RETRY_S = 1.0
 
 #: OSC numbers of `Screen.take_osc_events()`.
 TITLE, CLIPBOARD = 0, 52
-TOO_LARGE = f"The input is larger than {MAX_MESSAGE_BYTES // 1024} KB: nothing was typed."
+TOO_LARGE = "The input is larger than 1 MB: nothing was typed."
 NOT_READ = "The program does not read its input: it is busy, or it hangs."
 NOT_IDLE = "The program is not known to be idle: nothing was typed."
 HAS_DRAFT = "Something else was typed and not sent yet: nothing was added to it."

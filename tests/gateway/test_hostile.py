@@ -78,7 +78,6 @@ INVALID_REQUESTS: list[tuple[str, str, bytes | None, int]] = [
     ("POST", "/SID/key", b'{"bytes":120,"bytes":26}', 422),
     ("POST", "/SID/key", b'{"key":["x","nope"]}', 422),
     ("POST", "/SID/input", b'{"text":"\\u0000"}', 422),
-    ("POST", "/SID/paste", b'{"text":"' + "€".encode() * 100_000 + b'"}', 413),
     ("POST", "/SID/take", b'{"sid":' + deep(900) + b',"force":"yes"}', 400),
     *[
         ("POST", "/SID/resize", b'{"cols":%s,"rows":24}' % cols, 400)
@@ -100,11 +99,12 @@ INVALID_REQUESTS: list[tuple[str, str, bytes | None, int]] = [
 
 #: The same over WebSocket, as the method, its parameters and the code.
 INVALID_CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("terminals.paste", {"text": "€" * 600_000}, "TOO_LARGE"),
     ("terminals.history", {"start": -1}, "INVALID_REQUEST"),
     ("terminals.history", {"start": 0, "count": BIG}, "INVALID_REQUEST"),
     ("terminals.type", {"keys": ["q:x"]}, "INVALID_REQUEST"),
     ("terminals.type", {"keys": ["k:nope"]}, "REFUSED"),
-    ("terminals.type", {"keys": ["t:" + "x" * 300_000]}, "TOO_LARGE"),
+    ("terminals.type", {"keys": ["t:" + "x" * 1_200_000]}, "TOO_LARGE"),
     ("terminals.watch", {"from": 1}, "INVALID_REQUEST"),
 ]
 

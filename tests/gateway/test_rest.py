@@ -10,7 +10,7 @@ import tomlkit
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.doors.rest import MAX_INPUT_CHARS, REST_ROUTES
+from remoteclaw.gateway.doors.rest import MAX_INPUT_CHARS, MAX_PASTE_CHARS, REST_ROUTES
 from remoteclaw.gateway.methods.opening import GONE, NO_PLACE
 from remoteclaw.messages import TerminalWish
 from remoteclaw.runtimes import RUNTIMES
@@ -141,7 +141,7 @@ INVALID_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/SID/input", b"[]", 400, "not a JSON object"),
     ("/SID/input", {}, 400, "text"),
     ("/SID/input", {"text": "x" * (MAX_INPUT_CHARS + 1)}, 413, "longer than 100000"),
-    ("/SID/paste", {"text": "x" * (MAX_INPUT_CHARS + 1)}, 413, "longer than 100000"),
+    ("/SID/paste", {"text": "x" * (MAX_PASTE_CHARS + 1)}, 413, "longer than 1000000"),
     ("", {"agent": "main", "prompt": "x" * (MAX_INPUT_CHARS + 1)}, 400, "prompt"),
     ("/SID/key", {"bytes": 256}, 400, "bytes"),
     ("/SID/key", {"bytes": [13] * 65}, 400, "bytes"),

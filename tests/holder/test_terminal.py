@@ -279,6 +279,17 @@ async def test_input_is_queued_in_order_for_a_program_that_does_not_read(directo
     await end(second, terminal)
 
 
+async def test_a_paste_of_a_megabyte_is_typed_as_one_piece(directory: Path) -> None:
+    terminal = await sh(directory, "stty raw -echo; echo ready; exec head -c 1000000 > typed")
+    await Reader(terminal).until(b"ready")
+    text = b"%06d\n" * 142_857 % tuple(range(142_857)) + b"."
+
+    assert await terminal.write(text)
+
+    assert isinstance(await Reader(terminal).rest(), TerminalEnded)
+    assert (directory / "typed").read_bytes() == text
+
+
 async def type_until_full(terminal: TerminalClient, pieces: Iterator[bytes]) -> bytes:
     """Write pieces until the holder accepts no more; return the accepted bytes."""
     accepted = b""

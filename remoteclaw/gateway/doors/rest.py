@@ -20,8 +20,8 @@ from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.terminals import OpenedTerminal
 
 SESSIONS = f"{API}sessions"
-#: The maximum length of a text to type or paste, in characters.
-MAX_INPUT_CHARS = 100_000
+#: The maximum length of a text to type, and of one to paste, in characters.
+MAX_INPUT_CHARS, MAX_PASTE_CHARS = 100_000, 1_000_000
 #: Requests with these HTTP methods get an explanation if nothing is at their path.
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOTHING_KEPT = "Nothing of this conversation is kept any more."
@@ -118,7 +118,7 @@ class RestDoor:
         return answer
 
     async def _answer(self, route: RestRoute, operator: Operator, request: Request) -> Response:
-        params = _query(request) if route.verb == "GET" else await _body(request)
+        params = _query(request) if route.verb == "GET" else await _body(request, route)
         if route.path:
             params[route.session_parameter] = request.path_params["sid"]
         if route.path.endswith("/resume"):
@@ -166,7 +166,7 @@ async def _not_found(_request: Request) -> Response:
     raise CallRefused("NOT_FOUND", "There is nothing at this path, or not for this method.")
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _body(request: Request, route: RestRoute) -> dict[str, Any]:
     """Return the parameters in the body. Raises `CallRefused`."""
     body = await body_of(request)
     try:
@@ -175,6 +175,7 @@ async def _body(request: Request) -> dict[str, Any]:
         params = None
     if not isinstance(params, dict):
         raise CallRefused("INVALID_REQUEST", "The body is not a JSON object.")
-    if isinstance(text := params.get("text"), str) and len(text) > MAX_INPUT_CHARS:
-        raise TooLarge(f"The text is longer than {MAX_INPUT_CHARS} characters.")
+    max_chars = MAX_PASTE_CHARS if route.method == "terminals.paste" else MAX_INPUT_CHARS
+    if isinstance(text := params.get("text"), str) and len(text) > max_chars:
+        raise TooLarge(f"The text is longer than {max_chars} characters.")
     return params

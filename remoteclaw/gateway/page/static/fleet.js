@@ -102,8 +102,8 @@ function processName({ pid, host }) {
 }
 
 function stateOf(session) {
+  if (session.state === "terminal") return ["is open in a terminal", pauseOf(session)].filter(Boolean).join(", ");
   if (session.postponedUntilMs) return pauseOf(session);
   if (session.state === "scheduled") return "waits for a worker";
-  if (session.state === "terminal") return "is open in a terminal";
   return session.waiting ? "works" : "has just answered";
 }

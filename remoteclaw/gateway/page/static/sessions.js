@@ -126,7 +126,7 @@ function sessionRow() {
     const next = JSON.stringify([session, ago(session.lastMessageMs), addressOf(session.key), query]);
     if (next === shown) return;
     shown = next;
-    const state = session.asks ? "asks you" : session.state === "idle" ? "" : pauseOf(session) || STATES[session.state];
+    const state = session.asks ? "asks you" : session.state === "idle" ? "" : [session.state === "terminal" && STATES.terminal, pauseOf(session)].filter(Boolean).join(", ") || STATES[session.state];
     element.className = session.asks ? "asks" : session.state;
     anchor.href = addressOf(session.key);
     title.textContent = session.label ?? session.title ?? nameOf(session.key);
