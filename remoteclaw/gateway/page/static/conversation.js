@@ -133,7 +133,8 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
       if (!text) return;
       setRunning(false);
       pause.textContent = `It ${text}.`;
-      trying.hidden = dropping.hidden = !mayStop();
+      trying.hidden = !mayStop();
+      dropping.hidden = !mayStop() || facts.state === "terminal";  // it would end the terminal, too
     });
   }
 
