@@ -702,7 +702,7 @@ async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
     assert view.waiting == 1
     assert "TimeoutError" in caplog.text
     assert "the message 2 in chat alice waits for 1, which is at" in caplog.text
-    assert caplog.text.count("in _fetch") == 1
+    assert caplog.text.count("waits for 1, which is at") == 1
     assert "channels/files.py" in caplog.text
 
 

@@ -83,12 +83,12 @@ NONSENSE = [
     b"SIZE 80\n",
     b"IN -1\n",
     b"IN x\n",
-    b"IN 262145\n",
+    b"IN 1100001\n",
     b"KEEP x 1\nx",
     b"KEEP -3 1\nx",
     b"PARK 1 5 0\n",
     b"\n",
-    b"x" * 300_000,
+    b"x" * 1_200_000,
 ]
 
 

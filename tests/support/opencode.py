@@ -27,7 +27,11 @@ class Server:
         self.password = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        except asyncio.IncompleteReadError:  # the client has only connected
+            writer.close()
+            return
         method, path, _ = head.split(maxsplit=2)
         secret = base64.b64encode(f"opencode:{self.password}".encode()).decode()
         if self.unanswered:

@@ -136,7 +136,7 @@ PROMISED = {
         "terminals.watch": (None, "sid", "YYYY FFFF"),
         "terminals.leave": (None, "sid", "YYYY FFFF"),
         "terminals.history": (None, "sid start count?", "YYYY FFFF"),
-        "terminals.input": (None, "sid text", "FYYY FFFF"),
+        "terminals.input": (None, "sid text clear?", "FYYY FFFF"),
         "terminals.key": (None, "sid bytes? key?", "FFYY FFFF"),
         "terminals.type": (None, "sid keys", "FFYY FFFF"),
         "terminals.paste": (None, "sid text", "FFYY FFFF"),
