@@ -28,7 +28,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import QueueMode, QueueOverride
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.holder.runs import has_holder
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes

@@ -11,7 +11,7 @@ from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.bridge.untrusted import clean, clean_name
 from remoteclaw.errors import classify_error
 from remoteclaw.events import ToolUseEvent
-from remoteclaw.fleet.commands import immediate_effect
+from remoteclaw.fleet.turns.commands import immediate_effect
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import file_name
 from remoteclaw.runtimes.gemini.runtime import GeminiRuntime

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from remoteclaw.bridge.time_limits import Limits, TurnTimer
-from remoteclaw.config.permissions import EDITS, PermissionRuling, decide
+from remoteclaw.config.permissions.permissions import EDITS, PermissionRuling, decide
 from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
 from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import Image, Turn

@@ -10,7 +10,7 @@ from remoteclaw.channels.files import ReceivedFiles
 from remoteclaw.channels.report import Report, digest_of
 from remoteclaw.commands.answers import NUMBERS
 from remoteclaw.errors import MessageRefused
-from remoteclaw.fleet.inbound import Known
+from remoteclaw.fleet.turns.inbound import Known
 from remoteclaw.protocols import Incoming
 
 EDIT_LATE = (

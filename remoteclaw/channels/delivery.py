@@ -24,7 +24,7 @@ from remoteclaw.errors import (
     PlatformRefused,
     PlatformUnknown,
 )
-from remoteclaw.fleet.reader import DeliveryFailure, Mark, ReplyReader
+from remoteclaw.fleet.replies.reader import DeliveryFailure, Mark, ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply, Sent

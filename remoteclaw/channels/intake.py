@@ -31,7 +31,7 @@ from remoteclaw.errors import (
     first_of,
 )
 from remoteclaw.fleet.inbox import StoredReport
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import MAX_ATTACHMENTS, MAX_TEXT_BYTES
 from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult

@@ -16,8 +16,8 @@ from remoteclaw.channels.delivery import Preview, shielded
 from remoteclaw.channels.previews import RECHECK_S, Previews, ShownPreview, preview_of
 from remoteclaw.channels.task_progress import TaskProgress, ToolDetailOf
 from remoteclaw.clock import boottime
-from remoteclaw.fleet.reader import ReplyReader
-from remoteclaw.fleet.turn import LIVE_MS
+from remoteclaw.fleet.replies.reader import ReplyReader
+from remoteclaw.fleet.turns.turn import LIVE_MS
 from remoteclaw.protocols import Live, LiveAdapter, Place, Reply
 
 #: Typing is shown again after this time, in seconds: platforms show it for five seconds or more.

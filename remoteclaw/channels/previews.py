@@ -13,7 +13,7 @@ from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import AccountRefused, PlatformAway, PlatformBusy, PlatformRefused
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.protocols import Live, LiveAdapter, Place
 

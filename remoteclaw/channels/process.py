@@ -35,7 +35,7 @@ from remoteclaw.errors import (
     first_of,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.reader import DeliveryFailure, ReplyReader
+from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.packages import package_hint
 from remoteclaw.messages import ChatPlace, SessionKey

@@ -19,7 +19,7 @@ from remoteclaw.channels.live import LiveChats
 from remoteclaw.channels.task_progress import ToolDetailOf
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported, first_of
-from remoteclaw.fleet.reader import DeliveryFailure, ReplyReader
+from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import ChatPlace
 from remoteclaw.profiles import profile_of

@@ -11,8 +11,8 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.edits import WithoutEntry, content_digest
-from remoteclaw.fleet.inbound import Known
+from remoteclaw.fleet.turns.edits import WithoutEntry, content_digest
+from remoteclaw.fleet.turns.inbound import Known
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     EVERYONE,

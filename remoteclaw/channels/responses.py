@@ -49,10 +49,10 @@ class Response(Report):
     async def _outcome(self, access: Access, choice: Choice, *, is_admitted: bool) -> AnswerOutcome:
         """Answer a request. Return the outcome.
 
-        A sender without access may answer only requests that `[approvals] chat` sent to this chat.
+        A sender without access may answer only requests that `[requests] chat` sent to this chat.
         """
         context, incoming = self.context, self.incoming
-        request = await context.fleet.asks.find(choice.request)
+        request = await context.fleet.requests.find(choice.request)
         if request is None:
             return AnswerOutcome(GONE)
         answer = verdict_of_keys(request, choice.verdict, words=choice.words)

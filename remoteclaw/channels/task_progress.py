@@ -13,7 +13,7 @@ from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview, shielded
 from remoteclaw.channels.previews import Previews, ShownPreview, preview_of
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Live, Place
 

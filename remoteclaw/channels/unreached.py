@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from remoteclaw.config.approvals import approvals_of
 from remoteclaw.config.model import Config
+from remoteclaw.config.requests import request_settings
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.caller import call_name
-from remoteclaw.fleet.reader import DeliveryFailure
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reader import DeliveryFailure
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Refusal, Reply
@@ -67,7 +67,7 @@ def _places(config: Config, place: ChatPlace, reply: Reply) -> Iterator[ChatPlac
     account = config.account(place.provider, place.account)
     agent, _ = config.agent(account.agent if account else None)
     session = SessionKey(agent, place.provider, place.account, place.chat, EVERYONE, place.thread)
-    if requests := approvals_of(config, session).chat:
+    if requests := request_settings(config, session).chat:
         yield requests
     yield from _direct_chats(place, config.channel(place.provider).owners or ())
 

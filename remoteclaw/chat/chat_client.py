@@ -226,7 +226,7 @@ class ChatClient:
 
     def _update_requests(self, message: Mapping[str, Any]) -> None:
         """Track the request that a message shows, or that it reports as closed."""
-        if request := message.get("asks"):
+        if request := message.get("request"):
             self._screen.indicator.add_request(request)
         if closed := message.get("closes"):
             self._screen.indicator.remove_request(closed)

@@ -12,7 +12,6 @@ from remoteclaw import __version__
 from remoteclaw.cli import archive, files, tree  # noqa: F401 - they add commands to `sessions`
 from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
-from remoteclaw.cli.asks import asks
 from remoteclaw.cli.attach import attach
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
@@ -24,6 +23,7 @@ from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.processes import dashboard, gateway, mcp, sweep, worker
+from remoteclaw.cli.requests import requests
 from remoteclaw.cli.send import send
 from remoteclaw.cli.service import service
 from remoteclaw.cli.sessions import sessions
@@ -54,7 +54,7 @@ SECTIONS = {
         open_page,
         send,
         stop,
-        asks,
+        requests,
         sessions,
         cron,
         usage,

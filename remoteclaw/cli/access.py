@@ -82,9 +82,9 @@ def call_method(method: str, **params: Any) -> Any:
 
     No gateway needs to run. Return the method's result, a model of `remoteclaw.tools`.
     """
+    from remoteclaw.gateway.auth.principals import Operator
     from remoteclaw.gateway.dispatch import Dispatcher
     from remoteclaw.gateway.methods import HANDLERS
-    from remoteclaw.gateway.principals import Operator
 
     home, config = load()
     operator = Operator(name=login_name(), scope="admin", credential="cli")

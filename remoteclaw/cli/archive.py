@@ -39,7 +39,7 @@ async def reset_session(fleet: "Fleet", session: str) -> int:
     archive` lists it. The session keeps its settings. Waits up to 15 seconds.
     Exit status: 0 it has ended, 1 it can't be ended, 3 it has not ended yet.
     """
-    from remoteclaw.fleet.inbound import RESET_S
+    from remoteclaw.fleet.turns.inbound import RESET_S
 
     key = await fleet.sessions.key_of(session)
     entry_id = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)

@@ -18,8 +18,8 @@ from remoteclaw.cli.output import (
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.deadletters import DeadLetter
-    from remoteclaw.fleet.replies import UndeliveredReply
+    from remoteclaw.fleet.replies.deadletters import DeadLetter
+    from remoteclaw.fleet.replies.replies import UndeliveredReply
 
 
 @click.group()

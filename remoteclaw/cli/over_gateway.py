@@ -18,7 +18,7 @@ from remoteclaw.cli.outcome import OutcomeReport, OutcomeWait, complain_of_no_wo
 from remoteclaw.cli.output import complain
 from remoteclaw.client.link import Address, GatewayMissing, GatewayRefused, Link, persist
 from remoteclaw.errors import PerhapsSent
-from remoteclaw.gateway.token_file import token_files
+from remoteclaw.gateway.auth.token_file import token_files
 
 if TYPE_CHECKING:
     from remoteclaw.cli.send import Order

@@ -52,7 +52,7 @@ def explain(
 
     RULE is the deciding rule: the first one that denies the tool, else the last one that allows it.
     """
-    from remoteclaw.config.approvals import approvals_of
+    from remoteclaw.config.requests import request_settings
     from remoteclaw.config.tool_policy import Subject, is_owner, rule_on_tools
     from remoteclaw.messages import SessionKey
     from remoteclaw.tools.catalog import TOOLS
@@ -71,7 +71,7 @@ def explain(
         depth=depth,
     )
     user = senders[0] if is_group else subject.chat_id
-    approvals = approvals_of(
+    requests = request_settings(
         config, SessionKey(subject.agent, channel, "default", subject.chat_id, user)
     )
     rulings = rule_on_tools(config, subject, TOOLS.values())
@@ -81,9 +81,9 @@ def explain(
             {
                 "subject": known,
                 "is_owner": is_owner(config, subject),
-                "approvals": {
-                    "who": approvals.who,
-                    "chat": approvals.chat and str(approvals.chat),
+                "requests": {
+                    "who": requests.who,
+                    "chat": requests.chat and str(requests.chat),
                 },
                 "tools": [asdict(ruling) for ruling in rulings],
             }
@@ -95,7 +95,7 @@ def explain(
         rows.append((ruling.tool, "yes" if ruling.allowed else "no", ruling.rule + approval))
     print_table(("TOOL", "ALLOWED", "RULE"), rows)
     echo("")
-    echo(f"Requests to people: {approvals}.")
+    echo(f"Requests to people: {requests}.")
 
 
 def _require_channel(config: "Config", name: str) -> None:

@@ -74,8 +74,8 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
     import asyncio
 
     from remoteclaw.gateway.address import inherited
+    from remoteclaw.gateway.auth.token_file import TokenFile
     from remoteclaw.gateway.server import serve
-    from remoteclaw.gateway.token_file import TokenFile
     from remoteclaw.host.logs import configure_logging
     from remoteclaw.host.process import exec_program
     from remoteclaw.up.supervisor import gateway_command

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from remoteclaw.config.model import Config, QueueOverride
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.sessions import SessionView
+    from remoteclaw.fleet.sessions.sessions import SessionView
 
 
 HEADERS = (

@@ -21,7 +21,7 @@ from remoteclaw.cli.output import (
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.audit import AuditEntry
+    from remoteclaw.fleet.terminals.audit import AuditEntry
 
 HEADERS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
 

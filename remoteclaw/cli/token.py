@@ -149,7 +149,7 @@ def rotate_token() -> None:
 
     Connections that use the old ones are closed.
     """
-    from remoteclaw.gateway.token_file import token_files
+    from remoteclaw.gateway.auth.token_file import token_files
 
     home, _ = load()
     for file in token_files(home.create().path):

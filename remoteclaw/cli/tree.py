@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.task_tree import TaskTree
+    from remoteclaw.fleet.sessions.task_tree import TaskTree
     from remoteclaw.messages import TaskStatus
 
 HEADERS = ("TASK", "KIND", "STATE", "SINCE", "HOST", "DOING")

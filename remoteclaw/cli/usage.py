@@ -10,10 +10,10 @@ from remoteclaw.clock import format_exact_duration
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.usage import Usage
+    from remoteclaw.fleet.sessions.usage import Usage
 
-#: The number of days that `remoteclaw.fleet.usage` keeps, repeated here so that `--help` does not
-#: import that module.
+#: The number of days that `remoteclaw.fleet.sessions.usage` keeps. They are repeated here, so that
+#: `--help` does not import that module.
 MAX_DAYS = 92
 COLUMNS = ("TURNS", "ASIDES", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT")
 
@@ -47,7 +47,7 @@ async def usage(
     COST is in US dollars, if the agent CLI reports it; under a subscription, it is the price of the
     same tokens without one.
     """
-    from remoteclaw.fleet.usage import sum_usage
+    from remoteclaw.fleet.sessions.usage import sum_usage
 
     sums = sum_usage(await fleet.usage.days(days=days), by=by)
     sids = [name.encode() for name in sums if by == "session"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.answers import GONE, NUMBERS, answer_request, verdict_of_numbers
 from remoteclaw.commands.call import CommandCall, CommandReply
-from remoteclaw.fleet.request import Request, Verdict
+from remoteclaw.fleet.requests.request import Request, Verdict
 from remoteclaw.messages import person
 from remoteclaw.profiles import profile_of
 
@@ -38,7 +38,7 @@ async def allow(call: CommandCall) -> CommandReply:
 async def _revoke(call: CommandCall) -> CommandReply:
     if not call.is_owner:
         return CommandReply("That is for owners of this installation.")
-    count = await call.fleet.asks.forget_rules(call.session.sid)
+    count = await call.fleet.requests.forget_rules(call.session.sid)
     return CommandReply(TAKEN_BACK if count else "Nothing is allowed for this conversation.")
 
 
@@ -112,8 +112,8 @@ class _Candidates:
 
     @classmethod
     async def of(cls, call: CommandCall) -> "_Candidates":
-        own = await call.fleet.asks.newest(call.session.sid)
-        others, newest = await call.fleet.asks.shown_in(call.session.place)
+        own = await call.fleet.requests.newest(call.session.sid)
+        others, newest = await call.fleet.requests.shown_in(call.session.place)
         shown = [*(each for each in own if each.chat is None), *others]
         sender, since_ms = person(call.session.provider, call.sender), now_ms() - UNCLEAR_MS
         ended = [each for each in shown if each.ended_ms > since_ms and not each.is_waiting]
@@ -123,7 +123,7 @@ class _Candidates:
         if len(waiting) == 1 and waiting[0].chat:
             has_later_message = is_over = waiting[0].id not in newest
         elif len(waiting) == 1:
-            has_later_message, is_over = await call.fleet.asks.activity_since(waiting[0])
+            has_later_message, is_over = await call.fleet.requests.activity_since(waiting[0])
         name = _message_name(call)
         return cls(
             waiting,
@@ -188,7 +188,7 @@ async def _request(call: CommandCall, id_: str) -> Request | CommandReply:
     If there is no such request, or it is unclear which one is meant, return a reply that says so.
     """
     if id_:
-        return await call.fleet.asks.find(id_) or CommandReply(GONE)
+        return await call.fleet.requests.find(id_) or CommandReply(GONE)
     candidates = await _Candidates.of(call)
     if candidates.answered:
         return candidates.answered
@@ -229,6 +229,6 @@ def _split(arguments: str) -> tuple[str, str]:
 async def _id_and_text(call: CommandCall) -> tuple[str, str]:
     """Return the request's id and the text after it. A word that only looks like an id is text."""
     id_, text = _split(call.arguments)
-    if id_.isalpha() and not await call.fleet.asks.find(id_):
+    if id_.isalpha() and not await call.fleet.requests.find(id_):
         return "", call.arguments
     return id_, text

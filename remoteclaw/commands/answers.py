@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from remoteclaw.bridge.visible import without_marks
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.config_change import carry_out
-from remoteclaw.config.approvals import OPERATOR, approvals_of, may_answer, new_holders
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
+from remoteclaw.config.requests import OPERATOR, may_answer, new_holders, request_settings
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.request import Request, RequestAnswer, State, Verdict
+from remoteclaw.fleet.requests.request import Request, RequestAnswer, State, Verdict
 from remoteclaw.host.terminal import one_line
 
 #: A message that only has numbers of choices.
@@ -64,7 +64,7 @@ IS_CHANGE = "That changes the configuration: answer with `/allow {id}` or `/deny
 FOR_OWNERS = "You may not answer that: owners of this installation decide about its configuration."
 #: The report of an allowed configuration change that another host has to make.
 SOON = "{answer} {host} makes the change in a moment."
-NOT_YOURS = "You may not answer that: `[approvals] who` in the configuration says who may."
+NOT_YOURS = "You may not answer that: `[requests] who` in the configuration says who may."
 NOT_ALONE = (
     "You may not answer that: the turn also answers other people, so an owner decides for all of "
     "you. Send your message again to be asked alone."
@@ -106,7 +106,7 @@ async def answer_request(
     if request.is_plan and verdict == "deny" and words:
         verdict = "words"  # the agent has to change the plan, so even a late answer starts a turn
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
-        is_one_of_many = approvals_of(config, request.session).who == "sender" and (
+        is_one_of_many = request_settings(config, request.session).who == "sender" and (
             by in request.people
         )
         return AnswerOutcome(NOT_ALONE if is_one_of_many else NOT_YOURS)
@@ -121,7 +121,7 @@ async def answer_request(
     if request.is_plan:
         go_on = CHANGE_PLAN if verdict == "words" else GO_ON_WITH_PLAN
     message_to_agent = go_on.format(**about, tool=request.tool, before=request.before)
-    is_done, state, answer = await fleet.asks.answer(
+    is_done, state, answer = await fleet.requests.answer(
         request,
         answered,
         holders=new_holders(request.session, request.people, is_owner=is_owner or by == OPERATOR),
@@ -163,10 +163,10 @@ async def _apply_change(
     fleet: Fleet, home: Home, request: Request, answer: str, *, is_first: bool
 ) -> AnswerOutcome:
     """Carry out a configuration change that was answered, and return the outcome."""
-    current = await fleet.asks.find(request.id)
+    current = await fleet.requests.find(request.id)
     if current and current.state == "answered":
         await carry_out(fleet, home, current, answer)
-        current = await fleet.asks.find(request.id)
+        current = await fleet.requests.find(request.id)
     if current is None or current.change is None:
         return AnswerOutcome(GONE)
     result = current.became or SOON.format(answer=answer, host=current.change.host)
@@ -178,7 +178,7 @@ async def _apply_change(
 
 async def carry_out_changes(fleet: Fleet, home: Home) -> None:
     """Carry out changes that were answered on another host, or by a process that was killed."""
-    for request in await fleet.asks.answered_changes():
+    for request in await fleet.requests.answered_changes():
         if request.answer:
             await carry_out(fleet, home, request, _report(request, request.answer))
 

@@ -12,7 +12,7 @@ from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.request import Change, Request
+from remoteclaw.fleet.requests.request import Change, Request
 
 IS_DONE = "{decided} {changed} changed.{restart}"
 RESTART = " It takes effect after a restart: {needs}."
@@ -44,7 +44,7 @@ async def carry_out(fleet: Fleet, home: Home, request: Request, decided: str) ->
 
 async def _carry_out(fleet: Fleet, file: ConfigFile, request: Request, decided: str) -> None:
     """Apply a change. The caller holds the lock of `file`."""
-    current = await fleet.asks.find(request.id)
+    current = await fleet.requests.find(request.id)
     if current is None or current.state != "answered" or current.change is None:
         return
     try:
@@ -82,4 +82,4 @@ async def _close(
 ) -> None:
     """Close the request with `state`, and report `became` to people and to the agent."""
     result = RESULT.format(id=request.id, became=became, what=request.what)
-    await fleet.asks.close_change(request, state, closing_text=became, entry_text=result)
+    await fleet.requests.close_change(request, state, closing_text=became, entry_text=result)

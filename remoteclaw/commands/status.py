@@ -6,12 +6,12 @@ from remoteclaw.bridge.activity import shown_of_tools
 from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.clock import format_duration, format_exact_duration, now_ms
 from remoteclaw.commands.call import CommandCall, CommandReply
-from remoteclaw.config.approvals import approvals_of
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
+from remoteclaw.config.requests import request_settings
 from remoteclaw.errors import ConfigError
-from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.host.terminal import one_line
 
 #: At most this many sessions or tasks are listed.
@@ -44,7 +44,7 @@ async def status(call: CommandCall) -> CommandReply:
         works_in += f", the project {view.project}" if view and view.project else ""
     lines += [f"- works in: {works_in}", f"- permissions: {agent.permissions}"]
     if call.is_owner:
-        lines.append(f"- requests: {approvals_of(call.config, call.session)}")
+        lines.append(f"- requests: {request_settings(call.config, call.session)}")
     lines += await _request_lines(call)
     lines += await _task_lines(call)
     if view is None or not view.waiting:
@@ -71,14 +71,14 @@ def _pause_of(view: SessionView) -> str:
 
 async def _request_lines(call: CommandCall) -> list[str]:
     """Return a line for each waiting request, and for each permission of the conversation."""
-    asks, sid = call.fleet.asks, call.session.sid
+    requests, sid = call.fleet.requests, call.session.sid
     waiting = [
         f"- waits for an answer: {request.id}, {_action(request.tool, request.what)}"
-        for request in await asks.of_session(sid)
+        for request in await requests.of_session(sid)
     ]
     allowed = [
         f"- allowed by {one_line(rule['name'])}: {_action(rule['tool'], rule['what'])}"
-        for rule in await asks.rules(sid)
+        for rule in await requests.rules(sid)
     ]
     return waiting + allowed
 

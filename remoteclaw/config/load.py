@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from remoteclaw.config.approvals import check_chats
 from remoteclaw.config.model import ChannelConfig, Config
+from remoteclaw.config.requests import check_chats
 from remoteclaw.config.rights import section_named
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError, did_you_mean

@@ -7,9 +7,9 @@ from remoteclaw.cron.job import Job
 from remoteclaw.cron.store import JobRun
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.caller import Caller
-from remoteclaw.fleet.calls import ToolCalls
-from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.fleet.turns.calls import ToolCalls
+from remoteclaw.fleet.turns.inbound import encode_entry, entry_args, entry_keys
 
 #: The maximum number of cron jobs of a fleet.
 MAX_JOBS = 1000

@@ -17,8 +17,8 @@ from remoteclaw.cron.store import LOG_LIMITS, Cron, JobRun
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import FULL, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.lua import Argument
+from remoteclaw.fleet.turns.inbound import FULL, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage
 

@@ -17,8 +17,8 @@ from remoteclaw.cron.store import LOG_LIMITS, Cron, JobRun, OpenRun
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.outcomes import Outcome, Outcomes
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.turns.outcomes import Outcome, Outcomes
 
 #: The pause after a failure, in seconds. It doubles with each failure in a row, up to the maximum.
 BACKOFF_S, MAX_BACKOFF_S = 30, 3600

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from typing import Self
 
 from remoteclaw.fleet.accounts import Accounts
-from remoteclaw.fleet.asks import Asks
-from remoteclaw.fleet.audit import Audit
 from remoteclaw.fleet.blobs import Blobs
-from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.deadletters import DeadLetters
-from remoteclaw.fleet.edits import Edits
 from remoteclaw.fleet.gateways import Gateways
-from remoteclaw.fleet.history import History
-from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.inbox import Inbox
-from remoteclaw.fleet.lease import Leases
-from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.push_subscriptions import PushSubscriptions
-from remoteclaw.fleet.receipts import Receipts
-from remoteclaw.fleet.records import Records
-from remoteclaw.fleet.replies import Replies
-from remoteclaw.fleet.sessions import Sessions
-from remoteclaw.fleet.sweep import Sweeper
-from remoteclaw.fleet.task_tree import TaskTrees
-from remoteclaw.fleet.terminals import Terminals
+from remoteclaw.fleet.replies.deadletters import DeadLetters
+from remoteclaw.fleet.replies.history import History
+from remoteclaw.fleet.replies.receipts import Receipts
+from remoteclaw.fleet.replies.replies import Replies
+from remoteclaw.fleet.requests.requests import Requests
+from remoteclaw.fleet.sessions.records import Records
+from remoteclaw.fleet.sessions.sessions import Sessions
+from remoteclaw.fleet.sessions.task_tree import TaskTrees
+from remoteclaw.fleet.sessions.usage import UsageLedger
+from remoteclaw.fleet.terminals.audit import Audit
+from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.tokens import Logins, Tokens
-from remoteclaw.fleet.usage import UsageLedger
-from remoteclaw.fleet.wait_limit import WaitLimit
+from remoteclaw.fleet.turns.calls import ToolCalls
+from remoteclaw.fleet.turns.edits import Edits
+from remoteclaw.fleet.turns.inbound import Inbound
+from remoteclaw.fleet.turns.lease import Leases
+from remoteclaw.fleet.turns.outcomes import Outcomes
+from remoteclaw.fleet.turns.sweep import Sweeper
+from remoteclaw.fleet.turns.wait_limit import WaitLimit
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.web import WebChats
 from remoteclaw.fleet.workers import Workers
@@ -49,7 +49,7 @@ class Fleet:
     accounts: Accounts
     receipts: Receipts
     blobs: Blobs
-    asks: Asks
+    requests: Requests
     audit: Audit
     edits: Edits
     inbound: Inbound
@@ -88,7 +88,7 @@ class Fleet:
         scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
         waker, workers = Waker(scripts), Workers(scripts)
         blobs = Blobs(scripts)
-        asks = Asks(scripts, waker, blobs)
+        requests = Requests(scripts, waker, blobs)
         tokens, records = Tokens(scripts), Records(scripts)
         return cls(
             scripts=scripts,
@@ -96,7 +96,7 @@ class Fleet:
             accounts=Accounts(scripts),
             receipts=Receipts(scripts),
             blobs=blobs,
-            asks=asks,
+            requests=requests,
             audit=Audit(scripts),
             edits=Edits(scripts, waker),
             inbound=Inbound(scripts, waker),
@@ -113,7 +113,7 @@ class Fleet:
             records=records,
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker, records),
-            sweeper=Sweeper(scripts, waker, workers, asks),
+            sweeper=Sweeper(scripts, waker, workers, requests),
             task_trees=TaskTrees(scripts),
             terminals=Terminals(scripts, waker),
             tokens=tokens,

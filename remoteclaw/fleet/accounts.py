@@ -8,8 +8,8 @@ from typing import Any
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import APPEND_S
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.replies.reader import ReplyReader
+from remoteclaw.fleet.turns.inbound import APPEND_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

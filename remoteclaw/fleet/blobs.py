@@ -13,8 +13,8 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import APPEND_S
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.inbound import APPEND_S
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey, file_name
 

@@ -52,7 +52,7 @@ PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 #: those free memory.
 ACCEPTING = frozenset(
     (
-        *("append", "ask", "fire", "fork", "pairing", "add_history", "retry", "store"),
+        *("append", "request", "fire", "fork", "pairing", "add_history", "retry", "store"),
         *("call_change", "call_entry", "call_job", "call_note", "call_run", "call_send"),
         *("call_progress", "call_spawn", "call_tell"),
     )

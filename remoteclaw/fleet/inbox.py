@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import FULL
-from remoteclaw.fleet.reader import ReplyReader
+from remoteclaw.fleet.replies.reader import ReplyReader
+from remoteclaw.fleet.turns.inbound import FULL
 from remoteclaw.protocols import Incoming
 
 #: The inbox has at most this many reports: of one sender, of one chat, and in all; and this size,

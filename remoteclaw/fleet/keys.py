@@ -54,12 +54,12 @@ CRON_OPEN = "rc:cron:open"
 CRON_SCHEDULER = "rc:cron:scheduler"
 #: Sorted set: the ids of the requests to people that are open, lapsed or granted, scored by when
 #: that ends (ms).
-ASKS = "rc:asks"
+REQUESTS = "rc:requests"
 #: Set: the ids of the answered requests for a change of the configuration that are not carried out
 #: yet.
 CHANGES = "rc:changes"
 #: Channel: announces the id of each new request to people.
-ASKING = "rc:asking"
+NEW_REQUESTS = "rc:new-requests"
 #: String: exists briefly after a turn that waits for a person has released its worker, so that only
 #: one turn at a time does so.
 WORKER_RELEASE = "rc:letgo"
@@ -331,22 +331,22 @@ def outcome_channel(sid: str) -> str:
     return f"rc:done:{{{sid}}}"
 
 
-def ask(ask_id: str) -> str:
+def request(request_id: str) -> str:
     """Hash: a request to people: what is asked for, its state, its answer, and the message that
     shows it; as long as a record after it is closed."""
-    return f"rc:ask:{ask_id}"
+    return f"rc:request:{request_id}"
 
 
-def asks_of_session(sid: str) -> str:
+def session_requests(sid: str) -> str:
     """Sorted set: the ids of the session's requests to people, by when they were made (ms)."""
-    return f"rc:asked:{{{sid}}}"
+    return f"rc:session-requests:{{{sid}}}"
 
 
-def asks_shown_in(chat: ChatPlace) -> str:
+def shown_requests(chat: ChatPlace) -> str:
     """Sorted set: the ids of other conversations' requests that a chat shows, scored by when they
     were shown (ms), and an empty member for the last message of an agent there; a day."""
     place = quote(str(chat), safe="/:")
-    return f"rc:askedin:{place}"
+    return f"rc:shown-requests:{place}"
 
 
 def rules(sid: str) -> str:

@@ -10,7 +10,7 @@ import orjson
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import APPEND_S
+from remoteclaw.fleet.turns.inbound import APPEND_S
 
 #: A code is valid for this long, in milliseconds.
 VALID_MS = 3600 * 1000

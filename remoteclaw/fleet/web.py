@@ -15,7 +15,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, PlatformRefused, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import APPEND_S, FULL
+from remoteclaw.fleet.turns.inbound import APPEND_S, FULL
 
 Kind = Literal["message", "reaction", "deletion"]
 #: The maximum number of events that a chat keeps, and of events that are read at once.

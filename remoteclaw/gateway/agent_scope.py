@@ -13,8 +13,8 @@ from typing import Self
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
+from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.consoles import CHANNEL, account_of
-from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Method, Params
 

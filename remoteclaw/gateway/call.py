@@ -11,13 +11,13 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.caller import Caller, CallerTurn
+from remoteclaw.fleet.turns.caller import Caller, CallerTurn
+from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.consoles import Consoles
-from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Transfers, Waiting
 from remoteclaw.gateway.page.chats import PageChats
-from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.viewers import ViewerConnection
+from remoteclaw.gateway.terminals.host_terminals import HostTerminals
+from remoteclaw.gateway.terminals.viewers import ViewerConnection
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.base import Method, Result, Tool
 

@@ -8,7 +8,7 @@ import re
 
 from remoteclaw.channels.web.profile import ADMIN, person_id
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.replies import Readers
+from remoteclaw.fleet.replies.replies import Readers
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.gateway.rights import is_for_owner, may_send

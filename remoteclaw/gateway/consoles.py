@@ -193,7 +193,7 @@ def _payload_of(reply: Reply) -> dict[str, Any]:
         "origin": reply.origin,
         "status": reply.status,
         "usage": reply.usage,
-        "asks": reply.card.id if reply.card and reply.card.choices else None,
+        "request": reply.card.id if reply.card and reply.card.choices else None,
         "closes": reply.card.id if reply.card and not reply.card.choices else None,
         "attachments": [_file_payload(file) for file in reply.attachments],
     }

@@ -28,11 +28,11 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, NotFound, RemoteClawError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.caller import Caller
+from remoteclaw.fleet.turns.caller import Caller
 from remoteclaw.gateway.agent_scope import AgentScope, check_method, may_call
+from remoteclaw.gateway.auth.principals import Agent, Operator, Principal
 from remoteclaw.gateway.call import Call, GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.limits import Transfers, Waiting
-from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed, check_branch
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.tokens import is_same

@@ -16,18 +16,18 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.fleet.request import Request
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.requests.request import Request
+from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.subscriptions import Listener, Subscriptions
-from remoteclaw.gateway.asks import ask_of
+from remoteclaw.fleet.turns.outcomes import Outcome
+from remoteclaw.gateway.request_view import request_view
 from remoteclaw.gateway.task_tree import tree_of
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import TaskStatus
 from remoteclaw.tools.sessions import PauseFacts
 
 #: The events of a session.
-EVENTS = ("session.live", "session.ask", "session.postponed", "session.outcome", "session.work")
+EVENTS = ("session.live", "session.request", "session.postponed", "session.outcome", "session.work")
 #: When announcements may have been missed, the outcomes of this many newest entries are read.
 MAX_MISSED_ENTRIES = 32
 #: This many entries are remembered as sent: more than `MAX_MISSED_ENTRIES`.
@@ -56,7 +56,7 @@ class Feeds:
         self._feeds: dict[str, _SessionFeed] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._follow_lock = asyncio.Lock()
-        self._subscriptions.add_listener(keys.ASKING, self._on_ask)
+        self._subscriptions.add_listener(keys.NEW_REQUESTS, self._on_request)
         self._subscriptions.add_listener(keys.TASK_UPDATES, self._on_task_changes)
 
     def add_listener(self, channel: str, listener: Listener) -> None:
@@ -80,7 +80,7 @@ class Feeds:
                 feed = await self._follow(sid, session_key)
             feed.clients.add(client)
         await feed.send_live_text([client])
-        await feed.send_asks([client])
+        await feed.send_requests([client])
         await feed.send_tasks([client])
 
     async def _follow(self, sid: str, session_key: str) -> "_SessionFeed":
@@ -91,23 +91,25 @@ class Feeds:
         self._subscriptions.follow(sid, on_live_text=feed.on_live_text, on_outcome=feed.on_outcome)
         return feed
 
-    def _on_ask(self, ask_id: bytes | None) -> None:
+    def _on_request(self, request_id: bytes | None) -> None:
         """Send an announced request to its session's clients.
 
         None means that announcements may have been missed: send the requests of all sessions.
         """
         assert self._tasks is not None, "it runs"
-        self._tasks.create_task(self._send_announced_ask((ask_id or b"").decode(errors="replace")))
+        self._tasks.create_task(
+            self._send_announced_request((request_id or b"").decode(errors="replace"))
+        )
 
-    async def _send_announced_ask(self, ask_id: str) -> None:
-        if not ask_id:
+    async def _send_announced_request(self, request_id: str) -> None:
+        if not request_id:
             for feed in list(self._feeds.values()):
-                await feed.send_asks(list(feed.clients))
+                await feed.send_requests(list(feed.clients))
             return
         with _errors_logged("a request"):
-            request = await self._fleet.asks.find(ask_id)
+            request = await self._fleet.requests.find(request_id)
             if request and (own := self._feeds.get(request.session.sid)):
-                own.send_ask(request, list(own.clients))
+                own.send_request(request, list(own.clients))
 
     def _on_task_changes(self, sids: bytes | None) -> None:
         """Send the task trees of the announced sessions; None means those of all sessions."""
@@ -172,15 +174,15 @@ class _SessionFeed:
             if live_text and before == self._live_texts:
                 self._send_live_text(live_text, clients)
 
-    async def send_asks(self, clients: Collection[EventReceiver]) -> None:
+    async def send_requests(self, clients: Collection[EventReceiver]) -> None:
         """Send some of the clients the session's open requests."""
         with _errors_logged(f"session {self._sid[:8]}"):
-            for request in await self._fleet.asks.of_session(self._sid):
-                self.send_ask(request, clients)
+            for request in await self._fleet.requests.of_session(self._sid):
+                self.send_request(request, clients)
 
-    def send_ask(self, request: Request, clients: Collection[EventReceiver]) -> None:
+    def send_request(self, request: Request, clients: Collection[EventReceiver]) -> None:
         """Send some of the clients a request to people."""
-        self._send("session.ask", ask_of(request).to_json(), clients)
+        self._send("session.request", request_view(request).to_json(), clients)
 
     def on_task_change(self) -> None:
         """Send the task tree soon, because it has changed."""

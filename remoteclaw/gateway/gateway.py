@@ -14,18 +14,18 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.gateway.audit import Auditor
-from remoteclaw.gateway.auth import Authenticator
+from remoteclaw.gateway.auth.authenticator import Authenticator
+from remoteclaw.gateway.auth.principals import Principal
+from remoteclaw.gateway.auth.token_file import token_files
 from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import EventReceiver, Feeds
-from remoteclaw.gateway.host_terminals import HostTerminals
 from remoteclaw.gateway.limits import Calls
 from remoteclaw.gateway.metrics import GatewayMetrics
 from remoteclaw.gateway.page.chats import PageChats
-from remoteclaw.gateway.principals import Principal
-from remoteclaw.gateway.token_file import token_files
+from remoteclaw.gateway.terminals.audit import Auditor
+from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tools.base import Method, Result
 from remoteclaw.tools.catalog import METHODS

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import CallError, CallRefused, MessageRefused, RedisRefused, RedisUnavailable
+from remoteclaw.gateway.auth.principals import Principal
 from remoteclaw.gateway.doors.frames import explained
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
-from remoteclaw.gateway.principals import Principal
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from weakref import WeakValueDictionary
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.principals import Agent, Principal
+from remoteclaw.gateway.auth.principals import Agent, Principal
 
 #: The maximum size of a request, as a WebSocket frame or an HTTP body, in bytes.
 MAX_REQUEST_BYTES = 2 * 1024 * 1024

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.tools.catalog import METHODS, TOOLS
 
 

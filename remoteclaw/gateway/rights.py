@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from remoteclaw.config import tool_policy
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.caller import Caller
+from remoteclaw.fleet.turns.caller import Caller
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Tool
 

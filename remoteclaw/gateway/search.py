@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.session.record import read_lines
 from remoteclaw.tools.oversight import Excerpt
 

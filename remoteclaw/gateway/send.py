@@ -16,11 +16,11 @@ from remoteclaw.bridge.untrusted import as_data
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
-from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.keys import OPERATOR
-from remoteclaw.fleet.receipts import PlatformReceipt
-from remoteclaw.fleet.replies import Readers
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.receipts import PlatformReceipt
+from remoteclaw.fleet.replies.replies import Readers
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.chat_targets import check_has_reader, conversations_at
 from remoteclaw.gateway.rights import is_for_owner, may_send

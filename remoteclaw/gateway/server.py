@@ -17,12 +17,12 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
+from remoteclaw.gateway.auth.jwt import check_keys
+from remoteclaw.gateway.auth.token_file import token_files
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import FINISH_S, Gateway
-from remoteclaw.gateway.jwt import check_keys
 from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
 from remoteclaw.gateway.methods import HANDLERS
-from remoteclaw.gateway.token_file import token_files
 
 #: The maximum size of a request's head, in bytes.
 MAX_HEAD_BYTES = 16 * 1024

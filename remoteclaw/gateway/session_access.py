@@ -1,8 +1,8 @@
 """Access to the sessions that calls name, limited to those that the caller may see."""
 
 from remoteclaw.errors import CallRefused, NotFound
-from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.gateway import rights
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.rights import is_for_owner

@@ -1,7 +1,7 @@
 """The tasks and branches of a session, in the form that clients and the command line receive."""
 
 from remoteclaw.bridge.task_lines import doing_of
-from remoteclaw.fleet.task_tree import TaskTree
+from remoteclaw.fleet.sessions.task_tree import TaskTree
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import TreeResult, WorkItem
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.outcomes import Outcome, Step
-from remoteclaw.fleet.request import Request
-from remoteclaw.gateway.asks import ask_of
+from remoteclaw.fleet.requests.request import Request
+from remoteclaw.fleet.turns.outcomes import Outcome, Step
+from remoteclaw.gateway.request_view import request_view
 from remoteclaw.host.terminal import one_line
 from remoteclaw.tools.oversight import MessageTrace, TraceStep
 
@@ -51,7 +51,7 @@ async def read_trace(fleet: Fleet, sid: str, entry_id: str, *, limit: int = 1) -
         next_id = outcome.previous
     if not outcomes:
         raise NotFound(f"There is no message {sid[:8]}-{entry_id}, or its record has expired.")
-    requests = [request for request in await fleet.asks.all() if request.session.sid == sid]
+    requests = [request for request in await fleet.requests.all() if request.session.sid == sid]
     return [_with_request_steps(outcome, requests) for outcome in outcomes]
 
 
@@ -92,7 +92,7 @@ def _request_steps(request: Request) -> Iterator[Step]:
     """Yield the steps of a request: that people were asked, and the answer or the end."""
     detail = f"{request.id} {request.tool}: {one_line(request.what, max_chars=MAX_DETAIL_CHARS)}"
     yield Step(request.asked_ms, "asked", None, detail)
-    if answer := ask_of(request).answer:
+    if answer := request_view(request).answer:
         words = f": {one_line(answer.words, max_chars=MAX_DETAIL_CHARS)}" if answer.words else ""
         detail = f"{request.id} {answer.verdict}, by {answer.by}{words}"
         yield Step(answer.at_ms, "answered", None, detail)

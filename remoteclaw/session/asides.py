@@ -19,11 +19,11 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AsideFailed, RedisRefused, RemoteClawError
-from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
+from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
     AsideVerdict,

@@ -13,12 +13,12 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
 from remoteclaw.events import PermissionEvent
-from remoteclaw.fleet.asides import Asides
-from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Postponement
-from remoteclaw.fleet.turn_asks import TurnAsks
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.requests.turn_requests import TurnRequests
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.asides import Asides
+from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult, Turn
 from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from remoteclaw.session.attempt import Attempt
@@ -168,7 +168,7 @@ class AgentCaller:
             newcomers=attempt.steering.entries if attempt.steering else None,
             history=self.history,
             effects=self._lease.turns.side_effects,
-            denials=TurnAsks(self._lease, attempt.batch.turn).unreported_denials
+            denials=TurnRequests(self._lease, attempt.batch.turn).unreported_denials
             if attempt.batch.has_denials
             else None,
             tasks=self._lease.progress.unfinished_tasks if attempt.batch.has_tasks else None,

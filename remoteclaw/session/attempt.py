@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Batch
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.asides import TurnAsides

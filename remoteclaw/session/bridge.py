@@ -13,8 +13,8 @@ from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.blobs import SessionFiles
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.session_map import LeasedSessionMap
+from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.protocols import AgentSpec, conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper

@@ -13,9 +13,9 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import LeaseLost, RedisUnavailable, first_of
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Finished
+from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Finished
 from remoteclaw.host.process import identity
 from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper

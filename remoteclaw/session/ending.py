@@ -6,8 +6,8 @@ from functools import partial
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Finished, RecordAppend
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Finished, RecordAppend
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import orjson
 
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.moves import MovedEnd, Moves
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.moves import MovedEnd, Moves
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, SessionKey, Turn
 from remoteclaw.session.attempt import Attempt

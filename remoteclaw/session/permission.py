@@ -16,20 +16,20 @@ from typing import Any
 import orjson
 
 from remoteclaw.bridge.permission_text import place_shown
-from remoteclaw.config.approvals import approvals_of, can_be_asked, permission_holders
 from remoteclaw.config.model import Config
+from remoteclaw.config.requests import can_be_asked, permission_holders, request_settings
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.fleet.blobs import SessionFiles
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.request import Request, RequestAnswer, new_id
-from remoteclaw.fleet.request_card import (
+from remoteclaw.fleet.requests.card import (
     ShownCard,
     file_note,
     make_card,
     other_chat_note,
     with_file,
 )
-from remoteclaw.fleet.turn_asks import TurnAsks
+from remoteclaw.fleet.requests.request import Request, RequestAnswer, new_id
+from remoteclaw.fleet.requests.turn_requests import TurnRequests
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import Entry, Turn, people_of
 from remoteclaw.protocols import Decision
@@ -50,7 +50,7 @@ TOO_MANY = "Too many requests wait for an answer: go on without this, and say so
 RETRACTED = "The agent has withdrawn this request."
 WAITING = (
     "I wait for an answer to request `{ids}` and continue when it arrives. Until then, my worker "
-    "is free for other sessions. `remoteclaw asks show {first}` shows the request."
+    "is free for other sessions. `remoteclaw requests show {first}` shows the request."
 )
 NO_ANSWER = "{name} does not answer this question: {question}{why}"
 PLAN_ON = (
@@ -93,9 +93,9 @@ class Permissions:
         self._joined = joined
         self._config = config
         self._files = files
-        self._approvals = approvals_of(config, lease.session)
+        self._settings = request_settings(config, lease.session)
         self._abort = abort
-        self._asks = TurnAsks(lease, turn.id)
+        self._requests = TurnRequests(lease, turn.id)
         self._wake_ups: set[asyncio.Event] = set()
         """The events that wake the tasks which wait for an answer."""
         self._denied: Counter[str] = Counter()
@@ -173,7 +173,7 @@ class Permissions:
         async with self._asking:  # the request may be on its way to Redis
             name = self._open.get(event_id)
         if name:
-            await self._asks.retract(name, RETRACTED)
+            await self._requests.retract(name, RETRACTED)
 
     def _request(
         self,
@@ -192,7 +192,7 @@ class Permissions:
             where=place_shown(event.place),
             incomplete=event.incomplete,
             deliver=self._turn.entries[-1].deliver,
-            chat=self._approvals.chat,
+            chat=self._settings.chat,
             people=self._people,
             is_question=question is not None,
             choices=[label for label, _ in question.choices] if question else (),
@@ -227,17 +227,17 @@ class Permissions:
     async def _ask(
         self, request: Request, *, digest: str, rule: str, is_edit: bool
     ) -> tuple[str, str]:
-        """Store the request; return the state and id that `TurnAsks.ask()` returns."""
+        """Store the request; return the state and id that `TurnRequests.ask()` returns."""
         is_again = False
         while True:
-            verdict, name = await self._asks.ask(
+            verdict, name = await self._requests.ask(
                 request,
                 holders=permission_holders(self._config, request.session, request.people),
                 digest=digest,
                 rule=rule,
                 is_edit=is_edit,
                 is_again=is_again,
-                hold_ms=self._approvals.hold_s * 1000,
+                hold_ms=self._settings.hold_s * 1000,
                 keep_ms=self._config.record.keep_ms,
                 shown=self._card(request, is_again=is_again),
             )
@@ -268,10 +268,10 @@ class Permissions:
         self._wake_ups.add(wake_up)
         needed = asyncio.create_task(self._lease.wait_until_needed())
         try:
-            async with asyncio.timeout(self._approvals.hold_s) as hold:
+            async with asyncio.timeout(self._settings.hold_s) as hold:
                 while True:
                     wake_up.clear()
-                    state, answer = await self._asks.take(name, is_heard=is_heard)
+                    state, answer = await self._requests.take(name, is_heard=is_heard)
                     if answer and state == "given":
                         return answer
                     if state == "gone":
@@ -285,15 +285,15 @@ class Permissions:
                         waiting.cancel()
                     if needed.done():
                         needed.result()
-                        if await self._asks.lapse(is_needed=True):
+                        if await self._requests.lapse(is_needed=True):
                             break
                         await asyncio.sleep(CHECK_S)
                         needed = asyncio.create_task(self._lease.wait_until_needed())
         except TimeoutError:
             if not hold.expired():
                 raise
-            await self._asks.lapse(is_needed=False)
-            state, answer = await self._asks.take(name, is_heard=is_heard)
+            await self._requests.lapse(is_needed=False)
+            state, answer = await self._requests.take(name, is_heard=is_heard)
             if answer and state == "given":  # it arrived at the last moment
                 return answer
         finally:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.commands import Command, command_of
-from remoteclaw.fleet.lease import MAX_READ_ENTRIES
-from remoteclaw.fleet.turn import Batch, Finished
+from remoteclaw.fleet.turns.commands import Command, command_of
+from remoteclaw.fleet.turns.lease import MAX_READ_ENTRIES
+from remoteclaw.fleet.turns.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, people_of, person, stream_order
 
 #: A batch becomes a dead letter after this many failed attempts.

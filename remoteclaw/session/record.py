@@ -28,8 +28,8 @@ from remoteclaw.clock import local_time
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PlanStep
-from remoteclaw.fleet.terminal_state import TerminalEvent
-from remoteclaw.fleet.turn import RecordAppend
+from remoteclaw.fleet.terminals.state import TerminalEvent
+from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 from remoteclaw.protocols import TranscriptItem

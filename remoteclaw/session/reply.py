@@ -13,10 +13,10 @@ from remoteclaw.bridge.time_limits import PeopleWait
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.events import AgentUsage, PlanStep, ToolActivity
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.turn import LIVE_MS
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import LIVE_MS
 from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Place

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from remoteclaw.bridge.freshness import kind_of, staleness
 from remoteclaw.config.model import Config
-from remoteclaw.fleet.commands import command_of
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.commands import command_of
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Entry
 
 #: The reasons of resets by age, which nobody has requested.

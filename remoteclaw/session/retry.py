@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from remoteclaw.bridge.failures import as_code
 from remoteclaw.clock import local_time
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.fleet.turn import Postponement
+from remoteclaw.fleet.turns.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.session.reply import TurnReply
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Entry
 from remoteclaw.session.queue import Newcomer, newcomer
 from remoteclaw.session.waiting import decode, decode_all

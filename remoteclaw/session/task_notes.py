@@ -5,7 +5,7 @@ import contextlib
 
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.terminal import one_line
 from remoteclaw.session.reply import TurnReply
 

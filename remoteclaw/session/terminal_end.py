@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 
 from remoteclaw.config.model import RecordConfig
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.session_map import LeasedSessionMap
-from remoteclaw.fleet.terminal_state import TerminalPlace
-from remoteclaw.fleet.terminals import Terminals
-from remoteclaw.fleet.turn import RecordAppend
+from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
+from remoteclaw.fleet.terminals.state import TerminalPlace
+from remoteclaw.fleet.terminals.terminals import Terminals
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.holder.terminal_client import end_terminal
 from remoteclaw.host.process import end_orphans
 from remoteclaw.protocols import Transcript, TranscriptItem

@@ -16,9 +16,9 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
-from remoteclaw.fleet.lease import KILL_FRACTION, Lease
-from remoteclaw.fleet.terminal_state import TerminalPlace, TerminalTurn
-from remoteclaw.fleet.terminals import Terminals
+from remoteclaw.fleet.terminals.state import TerminalPlace, TerminalTurn
+from remoteclaw.fleet.terminals.terminals import Terminals
+from remoteclaw.fleet.turns.lease import KILL_FRACTION, Lease
 from remoteclaw.holder.runs import terminal_run_name
 from remoteclaw.holder.terminal_client import (
     ENDED_FILE,

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from remoteclaw.connector import connector_launch
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import McpServerConfig
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, LeaseLost, RedisUnavailable
-from remoteclaw.fleet.commands import command_of
-from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import TerminalPlace
-from remoteclaw.fleet.terminals import Terminals
-from remoteclaw.fleet.turn import Finished
+from remoteclaw.fleet.terminals.state import TerminalPlace
+from remoteclaw.fleet.terminals.terminals import Terminals
+from remoteclaw.fleet.turns.commands import command_of
+from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 from remoteclaw.session.asides import TurnAsides
 from remoteclaw.session.asking import AgentCaller

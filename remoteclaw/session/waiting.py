@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from remoteclaw.fleet.inbound import NewerEntry, RawEntry, decode_entry
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.inbound import NewerEntry, RawEntry, decode_entry
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
 
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.moves import Moves
-from remoteclaw.fleet.task_tree import TaskTrees
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.task_tree import TaskTrees
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.moves import Moves
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Entry, MovedFrom, QuotedMessage
 from remoteclaw.runtimes import create_cli_runtime

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from remoteclaw.clock import now_ms
-from remoteclaw.fleet.caller import Caller
-from remoteclaw.fleet.inbound import encode_entry
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.task_tree import unreported_replies
-from remoteclaw.fleet.turn import TaskResult
+from remoteclaw.fleet.sessions.task_tree import unreported_replies
+from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.fleet.turns.inbound import encode_entry
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import TaskResult
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     ChannelMessage,

@@ -11,9 +11,9 @@ from typing import Any
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.caller import Caller
-from remoteclaw.fleet.calls import ConversationCopy
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.fleet.turns.calls import ConversationCopy
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.branches import copyable
 from remoteclaw.tasks.entries import message_between, provenance_of_task

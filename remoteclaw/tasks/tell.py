@@ -9,10 +9,10 @@ from typing import Any, Literal
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.caller import Caller
-from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
-from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.fleet.state import STATE_MS
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.state import STATE_MS
+from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.fleet.turns.inbound import encode_entry, entry_args, entry_keys
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 

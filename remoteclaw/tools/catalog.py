@@ -7,7 +7,6 @@ generated from `METHODS`.
 from collections.abc import Mapping
 
 from remoteclaw.tools import (
-    asks,
     chats,
     configuration,
     console,
@@ -15,6 +14,7 @@ from remoteclaw.tools import (
     fleet,
     operators,
     oversight,
+    requests,
     sessions,
     tasks,
     terminals,
@@ -34,7 +34,7 @@ METHODS: Mapping[str, Method] = {
         *operators.METHODS,
         *oversight.METHODS,
         *fleet.METHODS,
-        *asks.METHODS,
+        *requests.METHODS,
         *console.METHODS,
         *web.METHODS,
         *terminals.METHODS,

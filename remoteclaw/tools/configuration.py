@@ -46,9 +46,9 @@ class PatchParams(Params):
 
 
 class ConfigChanged(Result):
-    status: Literal["applied", "approved", "unchanged", "needs_approval"]
+    status: Literal["applied", "approved", "unchanged", "requested"]
     """`applied`: the file is changed. `approved`: the gateway of the file's host is about to change
-    it. `unchanged`: the file had these values already. `needs_approval`: a person has to approve
+    it. `unchanged`: the file had these values already. `requested`: a person has to approve
     the change first."""
     hash: str
     """The hash of the file: after the change for `applied` and `approved`, else as it is now."""
@@ -59,7 +59,7 @@ class ConfigChanged(Result):
     turn applies all others."""
     overridden_by: tuple[str, ...] = ()
     """Variables of the gateway's environment that override changed keys."""
-    approval_id: str | None = None
+    request_id: str | None = None
     """The id of the request with which a person approves the change."""
     detail: str | None = None
     """What happens next, in a sentence."""

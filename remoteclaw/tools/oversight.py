@@ -19,8 +19,8 @@ from remoteclaw.tools.sessions import (
 class SearchParams(Params):
     query: Annotated[str, Field(max_length=200)] = ""
     """Only sessions whose key, label, title or messages contain this, in any case."""
-    state: Literal["idle", "scheduled", "running", "terminal", "asks"] | None = None
-    """Only sessions in this state; `asks` are sessions whose agent waits for a person's answer."""
+    state: Literal["idle", "scheduled", "running", "terminal", "requests"] | None = None
+    """Only sessions in this state; `requests`: whose agent waits for a person's answer."""
     channel: Id | None = None
     """Only sessions on this channel."""
     agent: Id | None = None
@@ -44,7 +44,7 @@ class FoundSession(SessionFacts, PauseFacts):
     label: str | None = None
     title: str | None = None
     """The first words of the session's conversation."""
-    asks: int
+    requests: int
     """How many requests of the session's agent wait for a person's answer."""
     excerpt: Excerpt | None = None
     """The newest match in a message; absent if only the key, label or title has the query."""

@@ -66,7 +66,7 @@ class CardAnswer(Params):
     request: Id
     """The id of the request."""
     verdict: Annotated[str, Field(pattern="^(once|conversation|deny|words|[1-9])$")]
-    """The answer: a verdict as in `asks.answer`, or the number of a choice."""
+    """The answer: a verdict as in `requests.answer`, or the number of a choice."""
     words: Annotated[str, Field(max_length=4000)] = ""
     """The reason of a denial, or the text that answers a question."""
 

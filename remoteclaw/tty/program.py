@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from remoteclaw.fleet.terminal_state import TerminalPlace
+from remoteclaw.fleet.terminals.state import TerminalPlace
 from remoteclaw.protocols import TerminalProgram, TerminalWatch, Transcript
 from remoteclaw.runtimes import create_cli_runtime
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.fleet.terminal_state import TerminalPlace
-from remoteclaw.fleet.terminals import Terminals
+from remoteclaw.fleet.terminals.state import TerminalPlace
+from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.protocols import Transcript, TranscriptItem
 from remoteclaw.tty.program import transcript_of
 

@@ -15,7 +15,7 @@ import orjson
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
-from remoteclaw.config.permissions import PermissionRule
+from remoteclaw.config.permissions.permissions import PermissionRule
 from remoteclaw.errors import AgentUnavailable
 from remoteclaw.host.environment import past_proxies
 from remoteclaw.host.process import read_output

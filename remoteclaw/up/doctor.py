@@ -15,7 +15,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.keys import lane_on
-from remoteclaw.fleet.replies import UnreadStream
+from remoteclaw.fleet.replies.replies import UnreadStream
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.terminal import one_line

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.bench.asides import bench_asides
-from tests.bench.asks import bench_asks
 from tests.bench.baselines import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.chats import bench_chats
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
 from tests.bench.page import bench_page
+from tests.bench.requests import bench_requests
 from tests.bench.rows import Row, table
 from tests.bench.stack import FleetStack
 from tests.bench.start import bench_start
@@ -221,8 +221,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             chats, memory = await bench_chats(stack, rounds)
             rows += [Row(*pairs) for pairs in chats]
-            asks, expiry = await bench_asks(stack, rounds)
-            rows += [Row(*pairs) for pairs in asks]
+            requests, expiry = await bench_requests(stack, rounds)
+            rows += [Row(*pairs) for pairs in requests]
             page, tabs = await bench_page(stack, rounds)
             rows += [Row(*pairs) for pairs in page]
             terminals, sizes = await bench_terminals(stack, directory, rounds)

@@ -19,8 +19,8 @@ from pathlib import Path
 import orjson
 
 from remoteclaw.config.home import Home
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.runtimes import create_cli_runtime
 from tests.bench.gateway import RowParts
 from tests.bench.stack import FleetStack

@@ -12,8 +12,8 @@ from typing import Any
 
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted, decode_entry
-from remoteclaw.fleet.turn import RecordAppend
+from remoteclaw.fleet.turns.inbound import Accepted, decode_entry
+from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.session.record import lines_of
 from tests.bench.baselines import ECHO_AGENT

@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 
 from remoteclaw.clock import now_ms
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.lease import Lease
 from tests.bench.chats import alone
 from tests.bench.gateway import RowParts, ask, echoed, echoing, measure_alternately
 from tests.bench.load import Figure, in_parallel, workers

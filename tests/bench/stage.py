@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.fleet.terminal_state import HeldLease
+from remoteclaw.fleet.terminals.state import HeldLease
 from remoteclaw.tty.renewal import end_program
 from tests.bench.load import workers
 from tests.bench.played import play

@@ -34,8 +34,8 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import SessionFiles
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.reply import decode_reply
+from remoteclaw.fleet.replies.reply import decode_reply
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.host.files import UnfitFile, mime_type_of, save_file
 from remoteclaw.messages import (
     MAX_ATTACHMENT_BYTES,

@@ -13,7 +13,7 @@ from remoteclaw.bridge.hooks import AgentEnd, SessionResumed, SpawnOverride
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.drain import Drain
 from tests.support.bridges import demo_bridge
 from tests.support.stack import Stack, message, said

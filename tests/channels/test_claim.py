@@ -19,8 +19,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import PlatformAway, PlatformBusy
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.reader import ReplyReader
-from remoteclaw.fleet.reply import operation_payload
+from remoteclaw.fleet.replies.reader import ReplyReader
+from remoteclaw.fleet.replies.reply import operation_payload
 from remoteclaw.protocols import ChannelAdapter, Operation, Part, PlatformAdapter, Reply, Sent
 from tests.support import platform as platforms
 from tests.support.platform import Platform, Recipient

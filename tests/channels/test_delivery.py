@@ -17,9 +17,9 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, PlatformAway, PlatformRefused, PlatformUnknown
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.reader import CLAIM_MS, Mark, ReplyReader
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reader import CLAIM_MS, Mark, ReplyReader
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.protocols import Live, Part, Place, Reply, Sent
 from tests.support.cli import run
@@ -479,7 +479,7 @@ async def test_no_platform_call_begins_shortly_before_its_claim_expires(
     assert reader.has_claim
 
     late_s = 0.8 * CLAIM_MS / 1000
-    monkeypatch.setattr("remoteclaw.fleet.reader.boottime", lambda: boottime() + late_s)
+    monkeypatch.setattr("remoteclaw.fleet.replies.reader.boottime", lambda: boottime() + late_s)
 
     assert not reader.has_claim
     assert await stack.fleet.scripts.client.exists(keys.reader("test", "default"))

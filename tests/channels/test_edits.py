@@ -10,8 +10,8 @@ import pytest
 
 from remoteclaw.channels.changes import EDIT_LATE, EDIT_REFUSED, EDITED_COMMAND, WITHDRAWN_LATE
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.edits import content_digest
-from remoteclaw.fleet.inbound import Known
+from remoteclaw.fleet.turns.edits import content_digest
+from remoteclaw.fleet.turns.inbound import Known
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
 from tests.support.bridges import script
 from tests.support.channel import TestChannel, until_stored

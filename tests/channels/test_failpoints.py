@@ -23,8 +23,8 @@ from redis.exceptions import ConnectionError
 
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.fleet.reply import operation_payload
+from remoteclaw.fleet.replies.reply import operation_payload
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Operation
 from tests.support.channel import TestChannel

@@ -18,9 +18,9 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.commands import command_of
-from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.inbox import MAX_OF_SENDER
+from remoteclaw.fleet.turns.commands import command_of
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey, Turn
 from remoteclaw.protocols import Incoming, IncomingFile, PlatformAdapter, PollResult
 from tests.support.channel import TestChannel, until_stored

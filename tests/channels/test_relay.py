@@ -9,8 +9,8 @@ import pytest
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import keys
-from remoteclaw.fleet import reader as readers
-from remoteclaw.fleet.reply import operation_payload
+from remoteclaw.fleet.replies import reader as readers
+from remoteclaw.fleet.replies.reply import operation_payload
 from remoteclaw.protocols import Operation, Reply
 from tests.support.leases import answered
 from tests.support.platform import Platform, Recipient

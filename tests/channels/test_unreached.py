@@ -13,8 +13,8 @@ from remoteclaw.channels.unreached import notice_of
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.reader import DeliveryFailure
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reader import DeliveryFailure
+from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.messages import ChatPlace
 from remoteclaw.protocols import Reply
 from tests.support.platform import Recipient
@@ -53,7 +53,7 @@ class Chats(Recipient):
 async def delivering(stack: Stack, chats: Chats) -> AsyncIterator[None]:
     """Deliver the replies of a Telegram account."""
     settings = {"token": "1:x", "owners": [OWNER]}
-    stack.configure(channels={"telegram": settings}, approvals={"chat": f"telegram:{REQUESTS}"})
+    stack.configure(channels={"telegram": settings}, requests={"chat": f"telegram:{REQUESTS}"})
     config = load_config(stack.home.config_file, {})
 
     def notice(

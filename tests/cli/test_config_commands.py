@@ -114,8 +114,8 @@ def test_config_set_can_correct_an_invalid_file(home: Home) -> None:
     assert config("set", "queue.mode", "steer").returncode == 0
 
 
-def asks(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run_command("asks", *arguments, env=os.environ)
+def requests(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_command("requests", *arguments, env=os.environ)
 
 
 async def test_an_operator_decides_about_configuration_changes_of_agents(stack: Stack) -> None:
@@ -125,9 +125,9 @@ async def test_an_operator_decides_about_configuration_changes_of_agents(stack: 
     for chat in ("chat-1", "chat-2"):
         turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
         answers.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
-    one, other = (answer["approvalId"] for answer in answers)
-    shown = asks("list").stdout
-    rejected, approved = asks("answer", one, "deny"), asks("answer", other, "once")
+    one, other = (answer["requestId"] for answer in answers)
+    shown = requests("list").stdout
+    rejected, approved = requests("answer", one, "deny"), requests("answer", other, "once")
     explained = run_command("policy", "explain", env=os.environ).stdout
 
     assert "+queue.cap = 5" in shown
@@ -135,6 +135,6 @@ async def test_an_operator_decides_about_configuration_changes_of_agents(stack: 
     assert approved.stdout.startswith("Allowed once by the operator at ")
     assert approved.stdout.endswith(". queue.cap is changed.\n")
     assert load_config(stack.home.config_file).queue.cap == 5
-    late = asks("answer", one, "once")
+    late = requests("answer", one, "once")
     assert "It was answered before: Denied by the operator at" in late.stderr
     assert 'a person approves each call: tools.approve has "gateway_config_patch"' in explained

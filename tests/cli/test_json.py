@@ -10,11 +10,11 @@ import pytest
 
 from remoteclaw.cli import main
 from remoteclaw.fleet.pairings import PairingRequest
-from remoteclaw.fleet.request_card import request_args
-from tests.support.asks import change_request, put_request
+from remoteclaw.fleet.requests.card import request_args
 from tests.support.cli import give_up, run
 from tests.support.deeds import deed
 from tests.support.remote import OF_TERMINALS
+from tests.support.requests import change_request, put_request
 from tests.support.stack import Stack
 
 USAGE = (
@@ -53,8 +53,8 @@ FACTS = {
     "sessions tree SID": "sessionKey atMs work leftOut",
     "sessions search hello": "id key at who text",
     "sessions archive SID": "number ended_ms messages why",
-    "asks list": ASK,
-    "asks show ASK": ASK,
+    "requests list": ASK,
+    "requests show ASK": ASK,
     "replies list": "account is_read replies bytes oldest_ms id session",
     "deadletters list": LETTER,
     "deadletters show LETTER": f"{LETTER} text files",
@@ -77,7 +77,7 @@ WITHOUT = {
     "sessions retry, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, "
-    "channel add, pairing approve, pairing remove, asks answer, terminals park, "
+    "channel add, pairing approve, pairing remove, requests answer, terminals park, "
     "terminals end, terminals key, terminals input",
     "its exit status is the answer": "config validate",
 }
@@ -113,8 +113,8 @@ async def test_the_keys_of_json_output_never_change(stack: Stack, directory: Pat
     claude.write_text("#!/bin/sh\necho 2.0.0\n")
     claude.chmod(0o755)
     sent = await stack.append("hello")
-    asks = await stack.append("hello", channel_id="asks")
-    request = await put_request(stack, asks, tool="Bash", what="touch x")
+    requests = await stack.append("hello", channel_id="requests")
+    request = await put_request(stack, requests, tool="Bash", what="touch x")
     await give_up(stack, sent)
     await stack.ask("hello")
     await stack.fleet.tokens.create("grafana", "read", None)
@@ -126,7 +126,7 @@ async def test_the_keys_of_json_output_never_change(stack: Stack, directory: Pat
     )
     assert await stack.fleet.pairings.ask(stranger)
     arguments = request_args(change_request(sent.session), None, keep_ms=0)
-    await stack.fleet.calls.record_change(None, "asks", "", note=None, request_args=arguments)
+    await stack.fleet.calls.record_change(None, "requests", "", note=None, request_args=arguments)
     sid = sent.session.sid
     options = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
     job = run(stack, "cron", "add", *options).stdout.strip()

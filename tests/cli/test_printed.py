@@ -12,11 +12,11 @@ from remoteclaw.cli.output import echo_wrapped
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import escape_line, printable
-from tests.support.asks import put_request
 from tests.support.cli import give_up, run
 from tests.support.command import REMOTECLAW
 from tests.support.deeds import deed
 from tests.support.growth import is_linear
+from tests.support.requests import put_request
 from tests.support.stack import Stack
 from tests.support.terminal import Terminal
 from tests.support.turns import ask, gateway, operator
@@ -53,7 +53,7 @@ LISTS = (
     "sessions search FORGED",
     "sessions queue SID",
     "deadletters list",
-    "asks list",
+    "requests list",
     "cron list",
     "cron show JOB",
     "cron runs JOB",
@@ -69,8 +69,8 @@ LISTS = (
     "sessions trace EVIL",
     "sessions label SID EVIL",
     "deadletters show EVIL",
-    "asks show EVIL",
-    "asks answer EVIL once",
+    "requests show EVIL",
+    "requests answer EVIL once",
     "cron show EVIL",
     "token revoke EVIL",
     "config get EVIL",
@@ -90,7 +90,7 @@ LISTS = (
 TEXTS = (
     "send again",
     "deadletters show LETTER",
-    "asks show ASK",
+    "requests show ASK",
     "config get",
     "config get agents.main",
     "usage",
@@ -107,8 +107,8 @@ async def test_no_command_prints_control_sequences_from_foreign_text(
     command = [sys.executable, str(agent)]
     stack.configure({"runtime": "demo", "command": command}, channels={"test": known})
     sent = await stack.append(EVIL, user_name=EVIL)
-    asks = await stack.append(EVIL, channel_id="3")
-    request = await put_request(stack, asks, tool=EVIL, what=EVIL)
+    requests = await stack.append(EVIL, channel_id="3")
+    request = await put_request(stack, requests, tool=EVIL, what=EVIL)
     await give_up(stack, sent)
     await stack.ask(EVIL, user_name=EVIL, channel_id="2")
     names = {"SID": sent.session.sid}

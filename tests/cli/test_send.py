@@ -202,7 +202,7 @@ async def test_send_repeats_the_message_until_redis_answers(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
-    monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
+    monkeypatch.setattr("remoteclaw.fleet.turns.inbound.APPEND_S", 0.2)
     stderr = ""
 
     def keeps_trying() -> bool:

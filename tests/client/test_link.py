@@ -106,7 +106,7 @@ async def test_a_link_repeats_a_message_until_redis_answers_and_it_counts_once(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
-    monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
+    monkeypatch.setattr("remoteclaw.fleet.turns.inbound.APPEND_S", 0.2)
     async with (
         opened(stack) as door,
         linked(Address(url=door.url), own_token(stack)) as (link, listener),

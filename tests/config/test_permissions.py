@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from remoteclaw.config.model import AgentConfig
-from remoteclaw.config.permissions import PermissionRule, PermissionRuling, decide
+from remoteclaw.config.permissions.permissions import PermissionRule, PermissionRuling, decide
 from remoteclaw.events import Intent, PermissionEvent, Question
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config.reading import only_reads
+from remoteclaw.config.permissions.reading import only_reads
 from tests.support.canaries import COMMON
 from tests.support.rows import for_each
 

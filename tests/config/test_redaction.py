@@ -31,7 +31,7 @@ SHOWN = {
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("JwtConfig.secret_file", "JwtConfig.agents"),
-    *("ApprovalsConfig.chat", "ApprovalsConfig.thread"),
+    *("RequestsConfig.chat", "RequestsConfig.thread"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),
     *("ChannelConfig.authorized_senders", "ChannelConfig.attachment_types"),

@@ -617,8 +617,8 @@ def test_policy_explain_prints_json(home: Home) -> None:
     home.config_file.write_text(
         "[channels.telegram]\nowners = ['1', '2']\ntoken = '1:x'\n"
         "[channels.telegram.groups.-100.tools]\ndeny = ['group:cron']\n"
-        "[channels.telegram.groups.-100.approvals]\nwho = ['telegram:1']\n"
-        "[approvals]\nchat = 'telegram:2'"
+        "[channels.telegram.groups.-100.requests]\nwho = ['telegram:1']\n"
+        "[requests]\nchat = 'telegram:2'"
     )
 
     def explained(*arguments: str) -> Any:
@@ -633,7 +633,7 @@ def test_policy_explain_prints_json(home: Home) -> None:
     assert tools == ALL - CRON - GATEWAY - MODERATES
     assert answer["is_owner"] is False
     assert answer["subject"]["senders"] == ["1", "3"]
-    assert answer["approvals"] == {"who": ["telegram:1"], "chat": "telegram:2"}
+    assert answer["requests"] == {"who": ["telegram:1"], "chat": "telegram:2"}
     shown = explain("--channel", "telegram", "--from", "3").stdout
     assert shown.endswith("\n\nRequests to people: owners answer, asked in telegram:2.\n")
     assert answer["tools"][0].keys() == {"tool", "allowed", "rule", "approval"}

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.conversations import drain

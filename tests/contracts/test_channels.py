@@ -43,7 +43,7 @@ from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.clock import boottime
 from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway.consoles import ConsoleChat
 from remoteclaw.messages import Attachment, Entry, SessionKey, Turn, channel_name
 from remoteclaw.profiles import CHANNELS, profile_of
@@ -58,10 +58,10 @@ from remoteclaw.protocols import (
 )
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
-from tests.support.asks import BODY, open_request
 from tests.support.bridges import acp_script
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.receiver import Receiver
+from tests.support.requests import BODY, open_request
 from tests.support.stack import SID, Stack
 from tests.support.talks import Talk, wait_for_live_text_listener
 from tests.support.telegram import TelegramBot
@@ -580,7 +580,7 @@ async def test_a_request_is_shown_and_answered_only_by_a_permitted_person(
     await settled(stack, world)
 
     assert "".join(world.texts()).count("Allowed once by ") == 1
-    answered = await stack.fleet.asks.find(request.id)
+    answered = await stack.fleet.requests.find(request.id)
     assert answered
     assert answered.answer
     assert answered.answer.by == f"{world.provider}:{world.person(OWNER)}"

@@ -171,7 +171,7 @@ async def test_text_can_be_sent_after_a_menu_and_a_draft_is_named_and_cleared(
 
 
 #: What makes each program ask for a permission, and a text at the end of its dialog.
-ASKS = {
+REQUESTS = {
     "claude": ("SHELL:touch x", "Esc to cancel"),
     "codex": (ESCALATED, "esc to cancel"),
     "gemini": ("SHELL:touch x", "Allow once"),
@@ -180,12 +180,12 @@ ASKS = {
 
 
 @pytest.mark.thorough("codex", "gemini", "opencode")
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", REQUESTS)
 async def test_text_can_be_sent_after_a_paste_into_a_dialog(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:
     """The first turn has the dialog, so the program was never idle before."""
-    prompt, dialog = ASKS[name]
+    prompt, dialog = REQUESTS[name]
     async with spawned(swept, required(name, model_server), directory) as terminal:
         await terminal.post("/input", text=prompt)
         await terminal.becomes("waiting")

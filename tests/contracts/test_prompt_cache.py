@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.doors import gateway_process

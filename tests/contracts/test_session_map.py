@@ -13,7 +13,7 @@ import pytest
 
 from remoteclaw.bridge.session_map import FILE_NAME, FileSessionMap
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.session_map import LeasedSessionMap
+from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import SessionMap
 from tests.support.stack import Stack, message

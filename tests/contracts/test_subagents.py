@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.support.agents import AgentCli
 from tests.support.doors import gateway_process
 from tests.support.kills import kill_all

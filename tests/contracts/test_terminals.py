@@ -29,7 +29,7 @@ async def notices(stack: Stack, session: SessionKey) -> list[str]:
 
 
 #: For each CLI: a prompt that makes it ask, and a text at the end of its dialog.
-ASKS = {
+REQUESTS = {
     "claude": ("SHELL:touch x", "Esc to cancel"),
     "codex": (ESCALATED, "esc to cancel"),
     "gemini": ("SHELL:touch x", "Allow once"),
@@ -42,13 +42,13 @@ BY_CHAT = {"claude": "**main** asks to use Bash", "opencode": "**main** asks to 
 
 
 @pytest.mark.thorough("codex", "gemini", "opencode")
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", REQUESTS)
 async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
 ) -> None:
     """Two people watch. Only keys answer a dialog, even after a SIGKILL of the gateway."""
     stack, cli, workspace = swept, required(name, model_server), directory / "workspace"
-    prompt, dialog = ASKS[name]
+    prompt, dialog = REQUESTS[name]
     workspace.mkdir()
     env = used_before(cli, directory / "home", workspace)
     settings = cli.config(workspace=str(workspace), env=env)
@@ -103,8 +103,8 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
         await becomes(ada.client, about["sid"], "waiting")
         assert not made.exists(), "only a key or an answer to the request lets the tool run"
         if name in BY_CHAT:
-            (request,) = (await ada.client.call("asks.list"))["asks"]
-            await ada.client.call("asks.answer", {"id": request["id"], "verdict": "once"})
+            (request,) = (await ada.client.call("requests.list"))["requests"]
+            await ada.client.call("requests.answer", {"id": request["id"], "verdict": "once"})
         else:
             await ada.client.call("terminals.key", {**about, "key": "enter"})
         await becomes(ada.client, about["sid"], "idle")
@@ -117,8 +117,8 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
         assert (ended["state"], ended["resumable"]) == ("parked", True)
     texts = await notices(stack, session)
     first, second, *closing = texts
-    asks = BY_CHAT.get(name, "The agent waits for a person in its terminal")
-    assert first.startswith(asks)
-    assert [text.startswith(asks) for text in closing] == [True] * (name in BY_CHAT)
+    requests = BY_CHAT.get(name, "The agent waits for a person in its terminal")
+    assert first.startswith(requests)
+    assert [text.startswith(requests) for text in closing] == [True] * (name in BY_CHAT)
     assert second.startswith("A terminal is open (the operator, ")
     assert second.endswith("): your message waits. /take ends it.")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
 from tests.support.cli import run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.session_map import id_of
+from remoteclaw.fleet.sessions.session_map import id_of
 from remoteclaw.host import process
 from remoteclaw.messages import SessionKey
 from remoteclaw.runtimes import CLIS, create_cli_runtime

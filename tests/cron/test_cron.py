@@ -16,7 +16,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.store import MAX_RUNS_OF_JOB
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.turns.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
 from tests.support.command import REMOTECLAW, start_program
 from tests.support.cron import cron_of, look_together, scheduler_of

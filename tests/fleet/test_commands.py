@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.commands import Command, command_of
+from remoteclaw.fleet.turns.commands import Command, command_of
 from remoteclaw.messages import Entry
 from remoteclaw.session.queue import next_batch
 from tests.support.rows import for_each

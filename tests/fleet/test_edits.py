@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.edits import EditVerdict, content_digest
-from remoteclaw.fleet.inbound import Accepted, Known, decode_entry
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
+from remoteclaw.fleet.turns.edits import EditVerdict, content_digest
+from remoteclaw.fleet.turns.inbound import Accepted, Known, decode_entry
 from tests.support.leases import acquire
 from tests.support.stack import message
 

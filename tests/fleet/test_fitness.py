@@ -132,7 +132,7 @@ async def test_a_full_server_refuses_new_messages_and_finishes_accepted_ones(
 async def test_a_full_disk_is_reported_until_it_has_space_again(
     program: ServerProgram, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.5)
+    monkeypatch.setattr("remoteclaw.fleet.turns.inbound.APPEND_S", 0.5)
     with running_server(program, directory, "--appendfsync", "everysec") as server:
         fleet = Fleet.open(server.url)
         client = fleet.scripts.client

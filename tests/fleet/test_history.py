@@ -4,7 +4,7 @@ from typing import Any
 
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.history import MAX_ENTRIES, MAX_TEXT_CHARS
+from remoteclaw.fleet.replies.history import MAX_ENTRIES, MAX_TEXT_CHARS
 from tests.support.cli import run
 from tests.support.stack import Stack, message
 

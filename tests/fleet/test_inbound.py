@@ -4,7 +4,7 @@ import pytest
 
 from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.inbound import Known
+from remoteclaw.fleet.turns.inbound import Known
 from tests.support.leases import accept, hints
 from tests.support.stack import message
 

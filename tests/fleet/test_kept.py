@@ -3,13 +3,13 @@
 import pytest
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.edits import content_digest
-from remoteclaw.fleet.inbound import Accepted, Known
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
-from remoteclaw.fleet.turn import Batch
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.terminals.state import HeldLease, TerminalTurn
+from remoteclaw.fleet.turns.edits import content_digest
+from remoteclaw.fleet.turns.inbound import Accepted, Known
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Batch
 from tests.support.leases import accept, acquire, begun, hints, let_pass, opened, postpone
 from tests.support.stack import message
 from tests.support.terminals import place_of

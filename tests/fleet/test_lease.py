@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.messages import SessionKey
 from tests.support.leases import accept, acquire, begun, hints, idle, let_pass, postpone
 from tests.support.stack import REPLIES, message

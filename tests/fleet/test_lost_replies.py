@@ -9,21 +9,21 @@ import pytest
 from remoteclaw.config.model import Config, TerminalsConfig
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.calls import ConversationCopy
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.request import RequestAnswer
-from remoteclaw.fleet.request_card import make_card, request_args
-from remoteclaw.fleet.terminal_state import TerminalTurn
-from remoteclaw.fleet.turn import Postponement, TaskResult
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.requests.card import make_card, request_args
+from remoteclaw.fleet.requests.request import RequestAnswer
+from remoteclaw.fleet.terminals.state import TerminalTurn
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
+from remoteclaw.fleet.turns.calls import ConversationCopy
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Postponement, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.tell import tell
-from tests.support.asks import change_request
 from tests.support.failpoints import Failpoint, Proxy
 from tests.support.leases import accept, acquire, begun, started_task
+from tests.support.requests import change_request
 from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
 from tests.support.terminals import place_of
@@ -449,7 +449,7 @@ async def test_a_lost_reply_to_call_change_makes_one_request(lossy: tuple[Fleet,
 
     assert lost.reached.is_set()
     assert await fleet.calls.result_of(None, "c") == ["made"]
-    assert [one.id for one in await fleet.asks.waiting()] == [request.id]
+    assert [one.id for one in await fleet.requests.waiting()] == [request.id]
     assert await fleet.scripts.client.xlen(REPLIES) == 1
 
 
@@ -460,17 +460,21 @@ async def test_a_lost_reply_to_made_reports_the_change_once(lossy: tuple[Fleet, 
     args = request_args(request, None, keep_ms=0)
     await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
     answer = RequestAnswer(verdict="once", by="operator", name="", at_ms=1)
-    await fleet.asks.answer(request, answer, holders=["*"], closing_text="", entry_text="Go on.")
-    assert [one.id for one in await fleet.asks.answered_changes()] == [request.id]
+    await fleet.requests.answer(
+        request, answer, holders=["*"], closing_text="", entry_text="Go on."
+    )
+    assert [one.id for one in await fleet.requests.answered_changes()] == [request.id]
     lost = lose(proxy, "close_change")
 
-    await fleet.asks.close_change(request, "used", closing_text="It is done.", entry_text="Done.")
+    await fleet.requests.close_change(
+        request, "used", closing_text="It is done.", entry_text="Done."
+    )
 
     assert lost.reached.is_set()
-    closed = await fleet.asks.find(request.id)
+    closed = await fleet.requests.find(request.id)
     assert closed is not None
     assert (closed.state, closed.became) == ("used", "It is done.")
-    assert await fleet.asks.answered_changes() == []
+    assert await fleet.requests.answered_changes() == []
     assert await fleet.scripts.client.xlen(keys.inbound(request.session.sid)) == 1
     assert await fleet.workers.waiting() == 1
 

@@ -8,7 +8,7 @@ import pytest
 from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lua import Argument
-from remoteclaw.fleet.turn import RecordAppend
+from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
 from tests.support.leases import idle

@@ -21,14 +21,14 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.model import Config, TerminalsConfig
 from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asides import AsideEnd, Asides
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.edits import content_digest
-from remoteclaw.fleet.inbound import GRACE_MS, Known, RawEntry, decode_entry
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
-from remoteclaw.fleet.terminals import TerminalEnding
-from remoteclaw.fleet.turn import Postponement
+from remoteclaw.fleet.terminals.state import HeldLease, TerminalTurn
+from remoteclaw.fleet.terminals.terminals import TerminalEnding
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
+from remoteclaw.fleet.turns.edits import content_digest
+from remoteclaw.fleet.turns.inbound import GRACE_MS, Known, RawEntry, decode_entry
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
 from remoteclaw.tasks.branches import move_to_branch
 from tests.conftest import THOROUGH, shifted

@@ -48,8 +48,8 @@ async def test_a_stream_has_one_reader_at_a_time(fleet: Fleet) -> None:
 async def test_a_slow_reader_that_lost_its_claim_delivers_nothing_more(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.reader.CLAIM_EVERY_S", 0)
-    monkeypatch.setattr("remoteclaw.fleet.reader.BLOCK_MS", 20)
+    monkeypatch.setattr("remoteclaw.fleet.replies.reader.CLAIM_EVERY_S", 0)
+    monkeypatch.setattr("remoteclaw.fleet.replies.reader.BLOCK_MS", 20)
     await answered(fleet, "one")
     await answered(fleet, "two")
     slow, quick = (fleet.replies.reader("test", "default") for _ in range(2))

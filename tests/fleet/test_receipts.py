@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.reader import KNOWN_MS, ReplyReader
-from remoteclaw.fleet.reply import operation_payload
+from remoteclaw.fleet.replies.reader import KNOWN_MS, ReplyReader
+from remoteclaw.fleet.replies.reply import operation_payload
 from remoteclaw.protocols import Operation
 from tests.support.waiting import HANG_S
 

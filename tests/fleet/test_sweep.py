@@ -3,7 +3,7 @@
 import math
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.turns.inbound import GRACE_MS
 from tests.support.leases import accept, acquire, hints, idle, let_pass
 
 # -- the sweeper -----------------------------------------------------------------------------------

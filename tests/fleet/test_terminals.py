@@ -9,10 +9,10 @@ import pytest
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, LeaseLost
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import GRACE_MS, Accepted
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.terminal_state import HeldLease, TerminalTurn
-from remoteclaw.fleet.terminals import TerminalEnding
+from remoteclaw.fleet.terminals.state import HeldLease, TerminalTurn
+from remoteclaw.fleet.terminals.terminals import TerminalEnding
+from remoteclaw.fleet.turns.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import SessionKey
 from tests.support.leases import accept, acquire, let_pass, opened
 from tests.support.stack import message

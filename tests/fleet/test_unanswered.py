@@ -21,7 +21,7 @@ def server(directory: Path) -> Iterator[Server]:
 async def fleet(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
     """A connected fleet with short time limits, on a server that has loaded the scripts."""
     monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
-    monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
+    monkeypatch.setattr("remoteclaw.fleet.turns.inbound.APPEND_S", 0.2)
     fleet = Fleet.open(server.url)
     await fleet.inbound.append(message("before"), agent="main")
     await fleet.scripts.client.flushall()

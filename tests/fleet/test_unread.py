@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lua import Script
-from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.messages import Attachment
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.leases import answered, let_pass

@@ -5,8 +5,8 @@ from typing import Any
 from remoteclaw.cli.usage import MAX_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.usage import USAGE_DAYS, USAGE_MS, Usage
+from remoteclaw.fleet.sessions.usage import USAGE_DAYS, USAGE_MS, Usage
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from tests.support.leases import accept, acquire, begun, let_pass, postpone
 
 TURN = Usage.of(

@@ -11,13 +11,13 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway.agent_scope import may_call
-from remoteclaw.gateway.auth import Authenticator
+from remoteclaw.gateway.auth.authenticator import Authenticator
+from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.methods import HANDLERS
-from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import terminals
 from remoteclaw.tools.base import Method

@@ -6,7 +6,7 @@ import pytest
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway import audit
+from remoteclaw.gateway.terminals import audit
 from tests.support.cockpit import Cockpit, Terminals
 from tests.support.doors import Refused, opened, own_token
 from tests.support.stack import Stack

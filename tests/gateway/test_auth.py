@@ -9,8 +9,8 @@ import pytest
 
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.principals import Agent, Operator
-from remoteclaw.gateway.token_file import TokenFile, token_files
+from remoteclaw.gateway.auth.principals import Agent, Operator
+from remoteclaw.gateway.auth.token_file import TokenFile, token_files
 from remoteclaw.host.tokens import digest
 from tests.support.cli import run
 from tests.support.doors import calling, opened

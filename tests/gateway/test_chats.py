@@ -13,7 +13,7 @@ from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.channels.delivery import NO_EFFECT
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import ReplyPayload, shows_nothing
 from tests.support.failpoints import Proxy

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.commands import command_of
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.commands import command_of
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, SessionKey
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
 from tests.support.stack import SID, Stack

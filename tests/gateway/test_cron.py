@@ -19,9 +19,9 @@ from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.gateway.auth.principals import Agent, Operator
 from remoteclaw.gateway.methods.cron import HANDLERS
-from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.host.tokens import digest
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import TOOLS

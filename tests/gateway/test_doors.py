@@ -17,9 +17,9 @@ from remoteclaw.config.model import Config, GatewayConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.auth.token_file import TokenFile
 from remoteclaw.gateway.guard import is_own_name
 from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
-from remoteclaw.gateway.token_file import TokenFile
 from tests.support.cli import run
 from tests.support.command import run_command
 from tests.support.doors import Door, calling, gateway_process, hello, opened, own_token, raw

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet.account_states import configured_accounts
-from remoteclaw.fleet.reader import DeliveryFailure
+from remoteclaw.fleet.replies.reader import DeliveryFailure
 from tests.support.cli import give_up
 from tests.support.doors import Refused, opened
 from tests.support.pages import login, paged

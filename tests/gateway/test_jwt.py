@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from remoteclaw.errors import ConfigError
+from remoteclaw.gateway.auth.jwt import check_keys
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.jwt import check_keys
-from remoteclaw.gateway.principals import Operator
 from tests.support.cli import run
 from tests.support.doors import Door, gateway_process, opened
 from tests.support.signed import part, secret_file, signed

@@ -7,8 +7,8 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.connection import MAX_CONNECTIONS
 from remoteclaw.gateway import limits
+from remoteclaw.gateway.auth.principals import Agent, Operator, Principal
 from remoteclaw.gateway.limits import Calls
-from remoteclaw.gateway.principals import Agent, Operator, Principal
 from tests.support.doors import calling, opened, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import eventually

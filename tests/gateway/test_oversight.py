@@ -12,15 +12,15 @@ import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway import search
 from remoteclaw.messages import Turn
 from remoteclaw.tools.base import Scope
-from tests.support.asks import put_request
 from tests.support.cli import run
 from tests.support.doors import Refused, RpcClient, opened
 from tests.support.leases import idle
 from tests.support.pages import login, paged
+from tests.support.requests import put_request
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.tasks import entries
 
@@ -52,10 +52,10 @@ async def test_sessions_that_wait_for_a_person_are_listed_first(stack: Stack) ->
     await put_request(stack, waits, tool="Bash", what="ls")
     async with page(stack, "read") as client:
         found = await client.call("sessions.search", {"limit": 2})
-        with_requests = await client.call("sessions.search", {"state": "asks"})
+        with_requests = await client.call("sessions.search", {"state": "requests"})
 
     assert names(found) == ["oldest", "number 4"]
-    assert [one["asks"] for one in found["sessions"]] == [1, 0]
+    assert [one["requests"] for one in found["sessions"]] == [1, 0]
     assert not found["isComplete"]
     assert names(with_requests) == ["oldest"]
 

@@ -12,10 +12,10 @@ from websockets.exceptions import ConnectionClosed
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway import limits
+from remoteclaw.gateway.auth.token_file import TokenFile
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.doors import ws
 from remoteclaw.gateway.methods import HANDLERS
-from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.base import Method, NoParams, Result
 from remoteclaw.tools.catalog import METHODS, TOOLS

@@ -13,11 +13,11 @@ from remoteclaw.config import tool_policy as policy
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway import send
+from remoteclaw.gateway.auth.principals import Agent
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.methods.sessions import HANDLERS
-from remoteclaw.gateway.principals import Agent
 from remoteclaw.host import fetch as fetching
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey

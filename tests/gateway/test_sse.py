@@ -13,9 +13,9 @@ from remoteclaw.gateway.doors import sse
 from remoteclaw.messages import SessionKey, TerminalWish
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.tail import MAX_TAIL_BYTES, Tail
-from tests.support.asks import put_request
 from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, opened, own_token, raw
+from tests.support.requests import put_request
 from tests.support.shown import ShownRuntime, held_terminal
 from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
@@ -102,9 +102,11 @@ async def test_a_request_is_streamed_at_once_and_to_clients_that_connect_later(
             async with cockpit.stream(path) as late:
                 again = [await late.next(), await late.next()]
 
-    assert (event.name, event.id) == ("ask", again[0].id), "its id is that of the last stored event"
+    assert (event.name, event.id) == ("request", again[0].id), (
+        "its id is that of the last stored event"
+    )
     assert (event.data["id"], event.data["what"]) == (request.id, "touch x")
-    assert [one.name for one in again] == ["snapshot", "ask"]
+    assert [one.name for one in again] == ["snapshot", "request"]
     assert again[1].data == event.data
 
 

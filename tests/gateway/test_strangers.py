@@ -6,9 +6,9 @@ import pytest
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.gateway.auth.principals import Agent
 from remoteclaw.gateway.methods import HANDLERS as ALL
-from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import SessionKey
 from tests.support.cron import cron_of
 from tests.support.mcp_client import agents_client

@@ -10,8 +10,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.methods.configuration import HANDLERS
-from remoteclaw.gateway.principals import Operator
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import SpawnResult

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw import messages
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import Entry, ReplyPayload, SessionKey
 from remoteclaw.tasks.entries import result_of
 from tests.support.bridges import script

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.terminal_state import HeldLease
-from remoteclaw.gateway import host_terminals
+from remoteclaw.fleet.terminals.state import HeldLease
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.gateway.terminals import host_terminals
 from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, TerminalOutput
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.renewal import remove_old_files

@@ -8,8 +8,8 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import limits, send
+from remoteclaw.gateway.auth.principals import Agent
 from remoteclaw.gateway.limits import MAX_FILES, Transfers
-from remoteclaw.gateway.principals import Agent
 from remoteclaw.host import fetch as fetching
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES
 from tests.support.stack import Stack

@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.drain import Drain
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, said

@@ -178,7 +178,7 @@ MUTANTS = (
         "a success status for an answer that does not count",
         before="if given.counts:",
         after="if True:",
-        test="test_asks_answer_fails_if_its_answer_does_not_count",
+        test="test_an_answer_fails_if_its_answer_does_not_count",
     ),
     Mutant(
         "a request that is printed with control sequences",

@@ -48,9 +48,9 @@ MUTANTS = (
     Mutant(
         "a request that the approvals chat sends to itself",
         before=(
-            "return replace(approvals, chat=None) if approvals.chat == session.place else approvals"
+            "return replace(requests, chat=None) if requests.chat == session.place else requests"
         ),
-        after="return approvals",
+        after="return requests",
         test="test_a_request_from_the_approvals_chat_stays_in_that_chat",
     ),
     Mutant(

@@ -289,8 +289,8 @@ MUTANTS = (
     ),
     Mutant(
         "stored requests that are not listed",
-        before='match=keys.ask("*")',
-        after="match=keys.ASKS",
+        before='match=keys.request("*")',
+        after="match=keys.REQUESTS",
         test="test_a_closed_request_is_listed_with_its_answer",
     ),
     Mutant(

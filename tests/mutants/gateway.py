@@ -603,7 +603,7 @@ MUTANTS = (
     ),
     Mutant(
         "requests to people that are missing in the event stream",
-        before='elif event == "session.ask":',
+        before='elif event == "session.request":',
         after='elif event == "nothing":',
         test="test_a_request_is_streamed_at_once_and_to_clients_that_connect_later",
     ),
@@ -726,7 +726,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change that was noted but is never written",
-        before='if answer.status == "needs_approval" or answer.hash == content.hash:',
+        before='if answer.status == "requested" or answer.hash == content.hash:',
         after="if True:",
         test="test_a_change_that_was_noted_but_not_written_is_written_by_a_retry",
     ),
@@ -798,7 +798,7 @@ MUTANTS = (
     ),
     Mutant(
         "a new request that is not sent to its session's subscribers",
-        before="self._subscriptions.add_listener(keys.ASKING, self._on_ask)",
+        before="self._subscriptions.add_listener(keys.NEW_REQUESTS, self._on_request)",
         after="",
         test="test_subscribers_of_a_session_receive_open_and_new_requests",
     ),
@@ -810,7 +810,7 @@ MUTANTS = (
     ),
     Mutant(
         "open requests that are not sent to a new subscriber",
-        before="await feed.send_asks([client])",
+        before="await feed.send_requests([client])",
         after="",
         test="test_subscribers_of_a_session_receive_open_and_new_requests",
     ),
@@ -840,7 +840,7 @@ MUTANTS = (
     ),
     Mutant(
         "a trace that does not say who answered a request",
-        before="if answer := ask_of(request).answer:",
+        before="if answer := request_view(request).answer:",
         after="if answer := None:",
         test="test_a_closed_request_is_listed_with_its_answer",
     ),
@@ -858,13 +858,13 @@ MUTANTS = (
     ),
     Mutant(
         "a session that waits for a person and is not listed first",
-        before="views = sorted([*newest, *older], key=lambda view: view.sid not in asks)",
+        before="views = sorted([*newest, *older], key=lambda view: view.sid not in requests)",
         after="views = [*newest, *older]",
         test="test_sessions_that_wait_for_a_person_are_listed_first",
     ),
     Mutant(
         "a session that waits for a person and is hidden by newer ones",
-        before="views([sid.encode() for sid in asks if sid not in known])",
+        before="views([sid.encode() for sid in requests if sid not in known])",
         after="views([])",
         test="test_sessions_that_wait_for_a_person_are_listed_first",
     ),

@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claude hook that keeps waiting after its dialog is answered",
-        before='if self.activity != "waiting":\n    self._asks.release()',
+        before='if self.activity != "waiting":\n    self._permissions.release()',
         after="pass",
         test="test_a_hook_ends_when_its_dialog_is_answered_with_keys",
     ),

@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "a terminal's request that stays open although keys have answered it",
-        before="await self._asks.retract(name, ANSWERED)",
+        before="await self._requests.retract(name, ANSWERED)",
         after="pass",
         test="test_a_request_that_was_answered_by_keys_closes_even_after_a_restart",
     ),
@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         "a request that is shown in its own chat although another chat is set",
-        before="chat=self._approvals.chat,",
+        before="chat=self._settings.chat,",
         after="",
         test="test_another_chat_answers_a_request_and_both_chats_see_the_result",
     ),
@@ -580,8 +580,8 @@ MUTANTS = (
     ),
     Mutant(
         "an answer at the deadline that is lost",
-        before="is_needed=False)\nstate, answer = await self._asks.take(name, is_heard=is_heard)",
-        after='is_needed=False)\nstate, answer = "lapsed", None',
+        before="lapse(is_needed=False)\nstate, answer = await self._requests.take(name,",
+        after='lapse(is_needed=False)\nstate, answer = "lapsed", (lambda *_, **__: None)(name,',
         test="test_a_click_at_the_deadline_counts_once[lapse]",
     ),
     Mutant(
@@ -604,7 +604,7 @@ MUTANTS = (
     ),
     Mutant(
         "a waiting turn that keeps the last free worker",
-        before="if await self._asks.lapse(is_needed=True):",
+        before="if await self._requests.lapse(is_needed=True):",
         after="if False:",
         test="test_a_waiting_turn_releases_the_last_worker_for_another_session",
     ),

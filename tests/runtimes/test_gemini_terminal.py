@@ -17,7 +17,7 @@ from remoteclaw.runtimes.gemini.terminal import GeminiTerminal, GeminiWatch
 ID = "8e7203f5-0e99-4388-b6fa-bf6d7fe5c040"
 READY, WORKING = "◇  Ready (work)      ", "✦  Working… (work)    "
 NOTICE = "Gemini CLI needs your attention {}"
-SILENT, ASKING = "⏲  Working… (work)     ", "✋  Action Required (work)"
+SILENT, NEW_REQUESTS = "⏲  Working… (work)     ", "✋  Action Required (work)"
 
 
 def spec(home: Path, **more: Any) -> AgentSpec:
@@ -113,7 +113,7 @@ async def test_geminis_idle_title_counts_only_once_its_record_exists(
     Chat(directory, launch.session_id or "")
     assert await poll(watch) == "idle"
     assert watch.is_ready
-    for title, activity in {WORKING: "busy", SILENT: "busy", ASKING: "waiting"}.items():
+    for title, activity in {WORKING: "busy", SILENT: "busy", NEW_REQUESTS: "waiting"}.items():
         assert set_title(watch, title) == activity
     for title in ("", "Gemini CLI (work)", "~/work"):
         assert set_title(watch, title) == "unknown", (
@@ -151,7 +151,7 @@ async def test_after_a_key_while_idle_geminis_activity_is_unknown_even_after_a_r
     following.title(WORKING)  # a restored screen reports its titles again
     following.title(READY)
     assert await poll(following) == "unknown"
-    following.title(ASKING)
+    following.title(NEW_REQUESTS)
     following.typed()
     assert await poll(following) == "waiting", "any key may have been pressed"
     assert set_title(following, READY) == "idle"
@@ -164,7 +164,7 @@ async def test_a_notification_alone_makes_gemini_waiting(directory: Path, chat: 
     chat.write({"$set": {"sessionId": ID}})
     watch = chat.watch()
     await watch.poll()
-    watch.title(ASKING)
+    watch.title(NEW_REQUESTS)
     watch.osc(9, NOTICE.format("Approval required | Approve tool action: ls"))
     assert set_title(watch, READY) == "idle", "the title showed that request"
     watch.osc(9, "Gemini CLI session complete Run finished | The session finished.")

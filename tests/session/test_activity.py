@@ -11,7 +11,7 @@ import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import announcements
-from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.gateway.auth.token_file import TokenFile
 from remoteclaw.messages import SessionKey
 from tests.support.bridges import script
 from tests.support.doors import opened

@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
 from remoteclaw.session.notices import RESET
 from tests.support.cli import refused, run

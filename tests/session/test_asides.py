@@ -10,8 +10,8 @@ from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.status import queue, status
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.asides import NOT_YOURS, WAITS
 from tests.support.conversations import append, busy, drain, dying, go, prompts, recorded
 from tests.support.stack import Stack, said

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import RESET
 from tests.support.bridges import acp_script, script
 from tests.support.conversations import AGENT, answers, drain, dying, passed, prompts, renewed

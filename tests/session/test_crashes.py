@@ -13,7 +13,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.host import process
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import SECOND_TRY

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.commands import command_of
-from remoteclaw.fleet.turn import Batch, Finished
+from remoteclaw.fleet.turns.commands import command_of
+from remoteclaw.fleet.turns.turn import Batch, Finished
 from remoteclaw.messages import Deliver, Entry, Origin, SessionKey, Turn
 from remoteclaw.session.queue import (
     MAX_SECONDS,

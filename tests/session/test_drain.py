@@ -9,7 +9,7 @@ import pytest
 
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted, decode_entry
+from remoteclaw.fleet.turns.inbound import Accepted, decode_entry
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
 from remoteclaw.session.queue import MAX_TURNS

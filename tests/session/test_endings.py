@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Batch
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Batch
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.notices import RESET
 from tests.support.conversations import (

@@ -23,7 +23,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config, QueueMode, QueueOverride
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.host import process
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Reply

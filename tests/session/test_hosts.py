@@ -9,7 +9,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import CONTEXT_LOST
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said

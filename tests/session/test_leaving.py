@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.queue import MAX_ATTEMPTS
 from tests.support.bridges import script
 from tests.support.conversations import dying

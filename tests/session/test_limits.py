@@ -16,7 +16,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_RUNS, RESET, SECOND_TRY

@@ -9,10 +9,10 @@ import pytest
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.asides import AsideEnd, Asides
-from remoteclaw.fleet.inbound import Accepted, Known
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.asides import AsideEnd, Asides
+from remoteclaw.fleet.turns.inbound import Accepted, Known
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.gateway.traces import find_message, read_trace
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.moved_turn import ENDED_ABOVE

@@ -10,7 +10,9 @@ from remoteclaw.bridge.conduct import NOBODY_TO_APPROVE
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from tests.support.agents import AgentCli
-from tests.support.asks import (
+from tests.support.bridges import agent_bridge, claude_script
+from tests.support.conversations import drain
+from tests.support.requests import (
     answered,
     asking,
     cut_off,
@@ -21,8 +23,6 @@ from tests.support.asks import (
     sooner,
     write,
 )
-from tests.support.bridges import agent_bridge, claude_script
-from tests.support.conversations import drain
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
@@ -84,7 +84,7 @@ async def agent(stack: Stack, directory: Path) -> Stack:
     return stack
 
 
-async def asks_in(stack: Stack, text: str) -> bool:
+async def requests_in(stack: Stack, text: str) -> bool:
     """Send a message; return whether the agent makes a request for it, which is denied."""
     accepted = await stack.append(text)
     task = drain(stack, accepted)
@@ -114,15 +114,15 @@ async def test_a_plan_is_shown_and_followed(agent: Stack) -> None:
     card, _ = [text async for text in shown(agent) if "this plan" in text]
     assert card.startswith("**main** asks to go on with this plan:\n\n```\nLook, do\n```")
     assert "reply to this message" in card
-    assert await asks_in(agent, "WRITE notes.txt")
+    assert await requests_in(agent, "WRITE notes.txt")
 
 
 async def test_edits_that_are_allowed_with_a_plan_need_no_further_request(agent: Stack) -> None:
     assert await answer_plan(agent, "ENTER Do", "2") == "I follow Do"
 
-    assert not await asks_in(agent, "WRITE notes.txt")
+    assert not await requests_in(agent, "WRITE notes.txt")
     for other in ("WRITE .git/hooks/pre-commit", "WRITE /etc/hosts", "RUN touch notes.txt"):
-        assert await asks_in(agent, other), other
+        assert await requests_in(agent, other), other
 
     accepted = await agent.append("ENTER Do")
     task = drain(agent, accepted)
@@ -133,7 +133,7 @@ async def test_edits_that_are_allowed_with_a_plan_need_no_further_request(agent:
     await write(agent, accepted, "/allow none")
     await write(agent, accepted, "1")
     await task
-    assert await asks_in(agent, "WRITE notes.txt")
+    assert await requests_in(agent, "WRITE notes.txt")
 
 
 async def test_a_plan_can_be_sent_back_any_number_of_times(agent: Stack) -> None:
@@ -142,7 +142,7 @@ async def test_a_plan_can_be_sent_back_any_number_of_times(agent: Stack) -> None
         assert request.what == "Do" + number * "+"
         await write(agent, accepted, f"/deny {request.id} not so")
         request = await next_request(agent, request)
-    await agent.fleet.scripts.client.hset(keys.ask(request.id), "shown", "card")
+    await agent.fleet.scripts.client.hset(keys.request(request.id), "shown", "card")
     assert await write(agent, accepted, "what else?") is None
     assert await write(agent, accepted, "with tests", reply_to="card") == ""
     last = await next_request(agent, request)
@@ -151,7 +151,7 @@ async def test_a_plan_can_be_sent_back_any_number_of_times(agent: Stack) -> None
     await task
     outcome = said(await agent.outcome(accepted))
     assert outcome.startswith("plan: alice does not approve this plan yet")
-    assert (await agent.fleet.asks.named(last.id)).state == "given"
+    assert (await agent.fleet.requests.named(last.id)).state == "given"
 
 
 async def test_answers_that_do_not_fit_a_plan_are_refused(agent: Stack) -> None:
@@ -219,7 +219,7 @@ async def test_a_crash_loses_neither_a_plan_nor_its_answer(
         await answered(agent, request, "edits")
 
         async def has_answer() -> bool:
-            return (await agent.fleet.asks.named(request.id)).state == "given"
+            return (await agent.fleet.requests.named(request.id)).state == "given"
 
         await eventually(has_answer)
         claude_script(directory, BODY)
@@ -233,7 +233,7 @@ async def test_a_crash_loses_neither_a_plan_nor_its_answer(
 
     assert "I follow Do" in said(await agent.outcome(accepted))
     assert len([text async for text in shown(agent) if "this plan" in text]) == 2
-    assert not await asks_in(agent, "WRITE notes.txt")
+    assert not await requests_in(agent, "WRITE notes.txt")
 
 
 async def test_a_late_answer_to_a_plan_wakes_the_agent(agent: Stack) -> None:
@@ -253,7 +253,7 @@ async def test_a_late_answer_to_a_plan_wakes_the_agent(agent: Stack) -> None:
         await drain(agent, accepted)
 
     assert said(await newest(agent, accepted)) == "I follow Do+"
-    assert not await asks_in(agent, "WRITE notes.txt")
+    assert not await requests_in(agent, "WRITE notes.txt")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from remoteclaw.commands.answers import GONE
 from remoteclaw.fleet import keys
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.asks import (
+from tests.support.bridges import claude_script
+from tests.support.conversations import drain
+from tests.support.requests import (
     COLOURS,
     DATABASE,
     QUESTIONS,
@@ -27,8 +29,6 @@ from tests.support.asks import (
     sooner,
     write,
 )
-from tests.support.bridges import claude_script
-from tests.support.conversations import drain
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S
 
@@ -57,7 +57,7 @@ async def test_the_real_claude_receives_a_chosen_option_and_free_text(
     assert first.what == "DB: Which DB?\n1. Postgres – a server\n2. SQLite – a file"
     assert await write(stack, accepted, "2") == ""  # no reply: the card shows the answer
     second = await next_request(stack, first)
-    await stack.fleet.scripts.client.hset(keys.ask(second.id), "shown", "card")
+    await stack.fleet.scripts.client.hset(keys.request(second.id), "shown", "card")
     assert await write(stack, accepted, "like the sea", reply_to="another") is None
     assert await write(stack, accepted, "like the sea", reply_to="card") == ""
 
@@ -101,7 +101,7 @@ async def test_the_real_claude_learns_that_no_person_can_answer(
     await stack.start_worker()
 
     assert NOBODY_TO_ANSWER in await stack.ask(ask(DATABASE))
-    assert await stack.fleet.asks.waiting() == []
+    assert await stack.fleet.requests.waiting() == []
 
 
 async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> None:
@@ -124,7 +124,7 @@ async def test_a_crash_between_two_questions_loses_no_answer(agent: Stack) -> No
 
 
 async def test_a_late_answer_wakes_the_agent_with_the_earlier_answers(agent: Stack) -> None:
-    agent.configure(agent.agent, approvals={"hold_s": 5})
+    agent.configure(agent.agent, requests={"hold_s": 5})
     accepted, task, first = await asking(agent, "go")
     await answered(agent, first, "words", words="SQLite")
     second = await next_request(agent, first)
@@ -184,6 +184,6 @@ async def test_a_word_that_looks_like_a_request_id_is_part_of_the_answer(
     assert await write(stack, accepted, "/deny k7m2q9xa no") == GONE
     assert await write(stack, accepted, text) == ""
 
-    answered_request = await stack.fleet.asks.named(request.id)
+    answered_request = await stack.fleet.requests.named(request.id)
     assert answered_request.answer is not None
     assert answered_request.answer.words == words

@@ -4,7 +4,7 @@ import pytest
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import NotFound
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import Entry, Origin
 from remoteclaw.session.queue import settling_pause_s
 from tests.support.conversations import answers, append, busy, drain, dying, go, renewed

@@ -12,7 +12,7 @@ from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.errors import ErrorCategory, NotFound
 from remoteclaw.events import AgentRunResult, CompactionEvent, PlanStep
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import (
     AgentDeliveryResult,
     Entry,

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import RESET, SECOND_TRY
 from tests.support.conversations import (
     answers,

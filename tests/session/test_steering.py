@@ -11,8 +11,8 @@ import pytest
 
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.session.steering import MAX_STEERED, Steering
 from tests.support.conversations import append, busy, drain, dying, go, renewed
 from tests.support.processes import is_alive

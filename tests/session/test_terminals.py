@@ -15,8 +15,8 @@ import pytest
 from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.terminal_state import HeldLease, TerminalRecord
+from remoteclaw.fleet.terminals.state import HeldLease, TerminalRecord
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.holder.runs import has_holder
 from remoteclaw.holder.terminal_client import TerminalClient, TerminalEnded, TerminalOutput
 from remoteclaw.host.process import is_alive

@@ -24,7 +24,7 @@ from remoteclaw.cli import main
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.replies import Replies
+from remoteclaw.fleet.replies.replies import Replies
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.profiles import Channel
 from remoteclaw.protocols import ChannelProfile, Identity, Incoming, IncomingFile, PollResult

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.support.command import REMOTECLAW, run_command
 from tests.support.stack import Stack
 

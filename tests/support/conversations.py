@@ -9,8 +9,8 @@ from typing import Any
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually

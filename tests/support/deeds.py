@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from remoteclaw.fleet.audit import AuditEntry
+from remoteclaw.fleet.terminals.audit import AuditEntry
 
 
 def deed(who: str, **more: Any) -> AuditEntry:

@@ -15,14 +15,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.gateway.address import listen, listen_privately, url_of
+from remoteclaw.gateway.auth.token_file import TokenFile
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import served
-from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.base import Method
 from remoteclaw.tools.catalog import METHODS, TOOLS

@@ -10,7 +10,7 @@ from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.store import JobRun
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey
 from tests.support.cron import calls_of, cron_of
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.turn import Postponement
-from remoteclaw.fleet.usage import Usage
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import Postponement
 from remoteclaw.messages import Attachment, ChannelMessage, Provenance, SessionKey, TerminalWish
 from tests.support.stack import message
 

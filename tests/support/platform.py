@@ -42,7 +42,7 @@ from remoteclaw.errors import (
     Unsupported,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.reader import CLAIM_MS
+from remoteclaw.fleet.replies.reader import CLAIM_MS
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve, unix_serve
 
 from remoteclaw.config.home import Home
-from remoteclaw.gateway.token_file import token_files
+from remoteclaw.gateway.auth.token_file import token_files
 from remoteclaw.tty.frames import Frames, Modes, row_text
 from tests.support.command import REMOTECLAW
 from tests.support.terminal import Terminal

@@ -17,7 +17,7 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.config.home import private_directory
 from remoteclaw.config.load import load_config
 from remoteclaw.events import PermissionEvent
-from remoteclaw.fleet.terminal_state import HeldLease, TerminalPlace, TerminalTurn
+from remoteclaw.fleet.terminals.state import HeldLease, TerminalPlace, TerminalTurn
 from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, end_terminal
 from remoteclaw.holder.terminal_launch import TerminalLaunch

@@ -18,10 +18,10 @@ import tomlkit
 from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import Accepted, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.keys import Lane
-from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.turns.inbound import Accepted, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import ChannelMessage, ChatPlace, Deliver, Origin, SessionKey
 from remoteclaw.tty.renewal import end_program
@@ -143,7 +143,7 @@ class Stack:
         record: dict[str, Any] | None = None,
         gateway: dict[str, Any] | None = None,
         sessions: dict[str, Any] | None = None,
-        approvals: dict[str, Any] | None = None,
+        requests: dict[str, Any] | None = None,
         terminals: dict[str, Any] | None = None,
         agents: dict[str, Any] | None = None,
         **fleet: Any,
@@ -159,7 +159,7 @@ class Stack:
             "channels": {"test": {"owners": ["alice"]}} if channels is None else channels,
             "record": record or {},
             "sessions": sessions or {},
-            "approvals": approvals or {},
+            "requests": requests or {},
             "terminals": {"max_load": 0, "min_memory_mb": 0, **(terminals or {})},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent, **(agents or {})},

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.turns.lease import Lease
 from tests.support.leases import begun
 from tests.support.waiting import eventually
 

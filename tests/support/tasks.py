@@ -8,9 +8,9 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.gateway.auth.principals import Agent, Operator
 from remoteclaw.gateway.methods import sessions, tasks
-from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack

@@ -21,7 +21,7 @@ import orjson
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.holder.terminal_client import TerminalClient, TerminalOutput
 from remoteclaw.host.process import end_strays
 from remoteclaw.host.process import is_alive as owner_lives

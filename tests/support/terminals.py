@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-from remoteclaw.fleet.terminal_state import TerminalPlace
+from remoteclaw.fleet.terminals.state import TerminalPlace
 from tests.support.agents import AgentCli
 
 

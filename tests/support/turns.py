@@ -8,10 +8,10 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.gateway.auth.principals import Agent, Operator, Principal
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.dispatch import Dispatcher
-from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.stack import Stack, message
 

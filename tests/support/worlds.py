@@ -26,7 +26,7 @@ from remoteclaw.channels.webhook.signing import signed_headers
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import web
-from remoteclaw.fleet.inbound import APPEND_S
+from remoteclaw.fleet.turns.inbound import APPEND_S
 from remoteclaw.fleet.web import ChatEvent
 from remoteclaw.protocols import ChannelAdapter
 from remoteclaw.tools.base import Scope

@@ -9,9 +9,9 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.dispatch import Dispatcher
-from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Method, NoParams, Result, Tool
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.promised import PROMISED, good_params, schema_of

@@ -20,7 +20,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.host.logs import MAX_LOG_BYTES
 from remoteclaw.runtimes import detect_runtime
 from remoteclaw.up.embedded import EmbeddedRedis

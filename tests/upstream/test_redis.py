@@ -94,7 +94,7 @@ async def rewritten(client: redis.asyncio.Redis) -> bool:
 async def test_a_client_blocked_on_a_list_is_served_before_others_can_read_it(
     any_server: Server, client: redis.asyncio.Redis, admin: Redis, command: str, first: str
 ) -> None:
-    """fleet/lease.py: a hint still on the queue after its `WAKE` entry found no idle worker."""
+    """fleet/turns/lease.py: a hint on the queue after its `WAKE` entry found no idle worker."""
     async with open_redis(any_server.url) as taker:
 
         async def take() -> None:
@@ -124,7 +124,7 @@ async def test_a_client_blocked_on_a_list_is_served_before_others_can_read_it(
 
 @each_server
 async def test_acknowledged_writes_survive_a_kill(program: ServerProgram, directory: Path) -> None:
-    """fleet/inbound.py: a message that was accepted is kept, with `appendfsync always`.
+    """fleet/turns/inbound.py: a message that was accepted is kept, with `appendfsync always`.
 
     With `everysec` a server postpones writing while the disk is busy, for two seconds at most.
     """

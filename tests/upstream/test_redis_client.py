@@ -73,7 +73,7 @@ def take(client: redis.asyncio.Redis) -> Any:
 async def test_a_cancelled_wait_for_a_message_misses_none(
     client: redis.asyncio.Redis, admin: Redis
 ) -> None:
-    """fleet/outcomes.py: it cancels its wait now and then to poll, and waits again."""
+    """fleet/turns/outcomes.py: it cancels its wait now and then to poll, and waits again."""
     async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
         await pubsub.subscribe("channel")
         await eventually(lambda: admin.pubsub_numsub("channel")[0][1] == 1)

@@ -86,7 +86,7 @@ def test_a_hint_in_redis_is_a_hash_with_a_compressed_pickle(rq: PlainRq) -> None
 
 
 async def test_the_length_of_a_queue_counts_the_jobs_that_no_worker_has_taken(rq: PlainRq) -> None:
-    """fleet/lease.py, finish.lua, sweep.lua: LLEN shows whether other sessions wait."""
+    """fleet/turns/lease.py, finish.lua, sweep.lua: LLEN shows whether other sessions wait."""
     await rq.start_worker()
     held, _ = await rq.running()
     assert rq.redis.llen("rq:queue:q") == 0
@@ -104,7 +104,7 @@ async def test_the_length_of_a_queue_counts_the_jobs_that_no_worker_has_taken(rq
 async def test_an_idle_worker_is_blocked_on_its_queues(
     rq: PlainRq, queues: tuple[str, ...], command: str
 ) -> None:
-    """fleet/lease.py: a hint that is still on a queue found no idle worker."""
+    """fleet/turns/lease.py: a hint that is still on a queue found no idle worker."""
     await rq.start_worker(*rq.flags(queues=queues))
 
     def blocked() -> list[str]:

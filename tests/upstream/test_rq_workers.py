@@ -192,7 +192,7 @@ async def test_a_busy_worker_that_is_asked_to_end_finishes_its_job_and_takes_no_
 
 
 async def test_a_busy_worker_that_is_asked_to_end_twice_kills_its_work_horse(rq: PlainRq) -> None:
-    """fleet/sweep.py: the job stays "started", so RQ does not repeat it; the sweeper does."""
+    """fleet/turns/sweep.py: the job stays "started", so RQ does not repeat it; the sweeper does."""
     worker = await rq.start_worker()
     held, horse = await rq.running()
 
@@ -227,7 +227,7 @@ async def test_a_work_horse_outlives_a_worker_that_is_killed(rq: PlainRq) -> Non
 async def test_a_worker_continues_at_once_after_a_signal_kills_its_work_horse(
     rq: PlainRq, number: signal.Signals
 ) -> None:
-    """fleet/sweep.py: for RQ the job has failed, so it is the sweeper that repeats the turn."""
+    """fleet/turns/sweep.py: for RQ the job has failed, so the sweeper repeats the turn."""
     await rq.start_worker()
     held, horse = await rq.running()
 

@@ -6,7 +6,6 @@ underscore in the place of a double one is ignored.
 """
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
-from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, TokenConfig, accounts_of
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
@@ -14,6 +13,7 @@ from remoteclaw.config.model.gateway import GatewayConfig, JwtConfig, is_loopbac
 from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import DropPolicy, QueueConfig, QueueMode, QueueOverride
 from remoteclaw.config.model.redis import RedisConfig
+from remoteclaw.config.model.requests import RequestsConfig
 from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
 from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, ToolsConfig
@@ -21,7 +21,6 @@ from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, To
 __all__ = [
     "AccountConfig",
     "AgentConfig",
-    "ApprovalsConfig",
     "ChannelConfig",
     "Config",
     "DropPolicy",
@@ -37,6 +36,7 @@ __all__ = [
     "QueueOverride",
     "RecordConfig",
     "RedisConfig",
+    "RequestsConfig",
     "ResetConfig",
     "SenderConfig",
     "SessionsConfig",

@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from remoteclaw.config.model.approvals import ApprovalsConfig
+from remoteclaw.config.model.requests import AskingSection, RequestsConfig
 from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
-from remoteclaw.config.permissions import PermissionRule
+from remoteclaw.config.permissions.permissions import PermissionRule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.locations import state_directory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
@@ -54,7 +54,7 @@ class McpServerSettings(Section):
         )
 
 
-class AgentConfig(Section):
+class AgentConfig(AskingSection):
     """An agent: its CLI, its directory and its permissions."""
 
     runtime: Annotated[
@@ -85,7 +85,7 @@ class AgentConfig(Section):
     """What happens when the CLI asks for permission to use a tool. `auto` allows all tools. `deny`
     refuses all tools, and no files are sent to the chat. `ask` allows reading files in the
     workspace and what `allow` lists, `edits` also changes of files in the workspace. About
-    everything else, a person is asked (`[approvals]`), or it is refused if nobody can be asked."""
+    everything else, a person is asked (`[requests]`), or it is refused if nobody can be asked."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
     """Rules for what needs no permission with `ask` and `edits`, in the syntax of claude's
     settings: `Bash(git status)` is this exact command, `Bash(npm run:*)` this command also with
@@ -133,7 +133,7 @@ class AgentConfig(Section):
     sooner than a new process; 0 ends it after each turn."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools the agent may use."""
-    approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
+    requests: RequestsConfig = Field(default_factory=RequestsConfig)
     """Who answers the agent's requests."""
 
     @field_validator("model")

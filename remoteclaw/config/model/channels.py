@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from remoteclaw.config.model.approvals import ApprovalsConfig
+from remoteclaw.config.model.requests import AskingSection, RequestsConfig
 from remoteclaw.config.model.section import MAX_NUMBER, Section, check_ids, check_names
 from remoteclaw.config.model.sessions import ResetConfig
 from remoteclaw.config.model.tools import GroupConfig, SenderConfig, ToolsConfig
@@ -22,7 +22,7 @@ from remoteclaw.protocols import Unit
 _T = TypeVar("_T")
 
 
-class ChannelConfig(Section):
+class ChannelConfig(AskingSection):
     """A channel.
 
     `chunk_limit`, `chunk_unit`, `formatting`, `attachment_mb` and `attachment_types` have other
@@ -43,7 +43,7 @@ class ChannelConfig(Section):
     this computer write."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools agents may use on the channel."""
-    approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
+    requests: RequestsConfig = Field(default_factory=RequestsConfig)
     """Who answers agents' requests on the channel."""
     commands: Annotated[Literal["owners", "everyone"], BY_PEOPLE] = "owners"
     """Who may use `/new` and `/stop` on the messages of others, in a conversation that several

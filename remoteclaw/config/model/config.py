@@ -7,14 +7,14 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from remoteclaw.config.model.agents import AgentConfig, workspace
-from remoteclaw.config.model.approvals import ApprovalsConfig
 from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accounts_of
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
 from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import QueueConfig
 from remoteclaw.config.model.redis import RedisConfig
-from remoteclaw.config.model.section import Section, check_names
+from remoteclaw.config.model.requests import AskingSection, RequestsConfig
+from remoteclaw.config.model.section import check_names
 from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
 from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
@@ -27,7 +27,7 @@ from remoteclaw.profiles import profile_of, runs_in_gateway
 _PROFILE_SETTINGS = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
 
 
-class Config(Section):
+class Config(AskingSection):
     """All settings."""
 
     redis: RedisConfig = RedisConfig()
@@ -47,7 +47,7 @@ class Config(Section):
     """The channels, by name."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools all agents may use."""
-    approvals: ApprovalsConfig = ApprovalsConfig()
+    requests: RequestsConfig = RequestsConfig()
     queue: QueueConfig = QueueConfig()
     sessions: SessionsConfig = SessionsConfig()
     record: RecordConfig = RecordConfig()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from remoteclaw.config.model.approvals import ApprovalsConfig
+from remoteclaw.config.model.requests import AskingSection, RequestsConfig
 from remoteclaw.config.model.section import Section, check_ids
 from remoteclaw.config.rights import BY_PEOPLE
 
@@ -55,7 +55,7 @@ class SenderConfig(Section):
     """Which of RemoteClaw's tools the agent may use on behalf of the sender."""
 
 
-class GroupConfig(Section):
+class GroupConfig(AskingSection):
     """Settings for a group chat, by the id that the platform assigned.
 
     The table `*` is for all group chats without a table of their own.
@@ -63,7 +63,7 @@ class GroupConfig(Section):
 
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools the agent may use in the group."""
-    approvals: ApprovalsConfig = Field(default_factory=ApprovalsConfig)
+    requests: RequestsConfig = Field(default_factory=RequestsConfig)
     """Who answers the agent's requests in the group."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """Settings for senders in the group, by the sender's id."""

@@ -72,7 +72,7 @@ end
 -- result is not reported either.
 -- → the number of stopped entries; 0 if nothing was unfinished, or if the turn had just finished
 local function stop_session(sid, state, inbound, is_unwanted)
-  void_asks(sid, nil, 'It was stopped.')
+  void_requests(sid, nil, 'It was stopped.')
   if redis.call('EXISTS', state) == 1 then redis.call('HSET', state, 'replies_stopped_ms', now_ms()) end
   local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
   if not newest[1] then return 0 end

@@ -1,7 +1,7 @@
 -- Answer a request; the first answer counts. If the turn waits, it receives the answer. If not, an allowed call passes
 -- once later, and an entry wakes the session. A change of the configuration is only answered here: close_change.lua closes it.
--- uses: replies, asks, entries
--- keys: ask, asks, changes, state, inbound, active, sessions, rules, grants, unreported_denials
+-- uses: replies, requests, entries
+-- keys: request, requests, changes, state, inbound, active, sessions, rules, grants, unreported_denials
 -- args: id, answer, by, message, verdict, remembered, words, sid, entry, grace_ms, outcomes, session_key, lane, bell,
 --   holders*
 --   by: the person and the answer as one name, which identifies a repetition
@@ -9,52 +9,52 @@
 --   remembered: the permission for the conversation, as JSON; holders: the people for whom it is
 --   words: the new text of the messages that show the request
 -- → done|late, state, answer as JSON, queue if a hint is due, else nothing
-local state, turn, digest, rule, until_ms, by, before = unpack(redis.call('HMGET', keys.ask, 'state', 'turn', 'digest',
+local state, turn, digest, rule, until_ms, by, before = unpack(redis.call('HMGET', keys.request, 'state', 'turn', 'digest',
   'rule', 'until_ms', 'by', 'answer'))
 if not state then return {'late', 'gone', '', ''} end
 if by == args.by then return {'done', state, before, queue_if_scheduled(keys.state)} end
 if state ~= 'open' and state ~= 'lapsed' then return {'late', state, before or '', ''} end
 local now = now_ms()
 if turn ~= '' and is_stopped(keys.state, turn) then
-  close_ask(args.id, 'void', 'It was stopped.')
+  close_request(args.id, 'void', 'It was stopped.')
   return {'late', 'void', '', ''}
 end
 if (state == 'lapsed' or turn == '') and tonumber(until_ms) <= now then
-  close_ask(args.id, 'expired', 'Nobody answered in time.')
+  close_request(args.id, 'expired', 'Nobody answered in time.')
   return {'late', 'expired', '', ''}
 end
-redis.call('HSET', keys.ask, 'answer', args.answer, 'by', args.by, 'answered_ms', now,
+redis.call('HSET', keys.request, 'answer', args.answer, 'by', args.by, 'answered_ms', now,
   'message', args.message, 'holders', table.concat(args.holders, '\n'))
-keep_ask(keys.ask)
+keep_request(keys.request)
 if args.verdict == 'conversation' or args.verdict == 'edits' then
   for _, holder in ipairs(args.holders) do
     redis.call('HSET', keys.rules, rule_of(args.verdict == 'edits' and 'edits' or rule, holder), args.remembered)
   end
-  redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.ask, 'keep_ms'))
+  redis.call('PEXPIRE', keys.rules, redis.call('HGET', keys.request, 'keep_ms'))
 end
 if turn ~= '' and args.verdict == 'deny' and cjson.decode(args.answer).words ~= '' then
   redis.call('HSET', keys.unreported_denials, args.id, '')
-  redis.call('PEXPIRE', keys.unreported_denials, redis.call('HGET', keys.ask, 'keep_ms'))
+  redis.call('PEXPIRE', keys.unreported_denials, redis.call('HGET', keys.request, 'keep_ms'))
 end
-if turn ~= '' then show_closed(keys.ask, args.words) end
+if turn ~= '' then show_closed(keys.request, args.words) end
 if state == 'open' then
-  redis.call('HSET', keys.ask, 'state', 'answered')
+  redis.call('HSET', keys.request, 'state', 'answered')
   -- It stays answered until the turn takes the answer; if the worker dies before, the next attempt takes it.
-  redis.call('ZREM', keys.asks, args.id)
+  redis.call('ZREM', keys.requests, args.id)
   if turn == '' then redis.call('SADD', keys.changes, args.id) else redis.call('PUBLISH', args.bell, '') end
   return {'done', 'answered', args.answer, ''}
 end
 if args.verdict == 'deny' then
-  close_ask(args.id, 'denied')
+  close_request(args.id, 'denied')
   return {'done', 'denied', args.answer, ''}
 end
 if args.verdict == 'once' or args.verdict == 'edits' then
-  redis.call('HSET', keys.ask, 'state', 'granted', 'until_ms', now + GRANT_MS)
-  redis.call('ZADD', keys.asks, now + GRANT_MS, args.id)
+  redis.call('HSET', keys.request, 'state', 'granted', 'until_ms', now + GRANT_MS)
+  redis.call('ZADD', keys.requests, now + GRANT_MS, args.id)
   redis.call('HSET', keys.grants, digest, args.id)
   redis.call('PEXPIRE', keys.grants, GRANT_MS)
 else
-  close_ask(args.id, 'used')
+  close_request(args.id, 'used')
 end
 local _, queue = accept(keys, args)
-return {'done', redis.call('HGET', keys.ask, 'state'), args.answer, queue}
+return {'done', redis.call('HGET', keys.request, 'state'), args.answer, queue}

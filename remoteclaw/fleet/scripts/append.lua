@@ -1,5 +1,5 @@
 -- Accept a message: recognize a repetition, store the message, and schedule the session if it is idle, in one step.
--- uses: replies, asks, entries, sessions
+-- uses: replies, requests, entries, sessions
 -- keys: inbound, state, active, sessions, known*, blobs*
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, effect?, title?, is_new?, digests*
 --   known: what is known of the message, or of each message that it was joined from; digests: of their contents

@@ -1,6 +1,6 @@
 -- Record a call that changes RemoteClaw itself, before it does so; or make a request to people for that change.
--- uses: replies, asks, calls
--- keys: caller?, call, side_effects?, sent?, ask?, asks?, session_asks?, replies?, file?, here?
+-- uses: replies, requests, calls
+-- keys: caller?, call, side_effects?, sent?, request?, requests?, session_requests?, replies?, file?, here?
 -- args: epoch?, turn?, call_ms, note?, note_ms, result, id?, sid?, request?, valid_ms?, keep_ms?, max_open?, max_total?,
 --  card?, closing?, here_card?, here_closing?, unreached?
 --   id and what follows it: of the request, if people are asked
@@ -9,11 +9,11 @@ local over = begin_call(keys, args, 1)
 if over then return over end
 if args.id then
   local open = 0
-  for _, id in ipairs(asks_of(args.sid)) do
-    if redis.call('HGET', 'rc:ask:' .. id, 'state') == 'open' then open = open + 1 end
+  for _, id in ipairs(requests_of(args.sid)) do
+    if redis.call('HGET', 'rc:request:' .. id, 'state') == 'open' then open = open + 1 end
   end
-  local is_full = open >= tonumber(args.max_open) or redis.call('ZCARD', keys.asks) >= tonumber(args.max_total)
+  local is_full = open >= tonumber(args.max_open) or redis.call('ZCARD', keys.requests) >= tonumber(args.max_total)
   if is_full then return {'full', ''} end
-  open_ask(keys, args, '', '', now_ms() + args.valid_ms)
+  open_request(keys, args, '', '', now_ms() + args.valid_ms)
 end
 return end_call(keys, args, args.result)

@@ -1,6 +1,6 @@
 -- Accept the edit of a message that was handled before. An entry that still waits gets the new text in its place. An
 -- entry that was taken up never runs again: the agent gets a note with its next turn.
--- uses: replies, asks, entries, sessions, edits, asides
+-- uses: replies, requests, entries, sessions, edits, asides
 -- keys: original, edit, inbound, state, active, sessions, aside_notes, blobs*
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, digest, is_command, note, blob_prefix
 --   original, edit: what is known of the message, and of this edit of it (`Inbound.append`); is_command: the new text

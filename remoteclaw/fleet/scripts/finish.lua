@@ -1,5 +1,5 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
--- uses: replies, asks, entries, sessions, edits, record, asides, work, usage
+-- uses: replies, requests, entries, sessions, edits, record, asides, work, usage
 -- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
 --   usage, usage_day, live, aside_notes, account?, home_record?, home_notes?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
@@ -119,7 +119,7 @@ if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 the
   if args.home_note then add_note(keys.home_notes, args.home_note) end
 end
 redis.call('DEL', keys.side_effects, keys.live)
-void_asks(args.sid, turn, 'The turn is over, and it was not done.')
+void_requests(args.sid, turn, 'The turn is over, and it was not done.')
 if args.usage then add_usage(keys, args) end
 redis.call('HDEL', keys.state, 'spent', 'spent_now')
 forget_turn(keys.state)

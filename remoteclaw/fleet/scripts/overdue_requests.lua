@@ -1,19 +1,19 @@
 -- Let the requests lapse or expire whose time is over.
--- uses: replies, asks
--- keys: asks
+-- uses: replies, requests
+-- keys: requests
 -- args: max_count
 -- → their number
-local due = redis.call('ZRANGEBYSCORE', keys.asks, '-inf', now_ms(), 'LIMIT', 0, args.max_count)
+local due = redis.call('ZRANGEBYSCORE', keys.requests, '-inf', now_ms(), 'LIMIT', 0, args.max_count)
 for _, id in ipairs(due) do
-  local state, turn = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'state', 'turn'))
+  local state, turn = unpack(redis.call('HMGET', 'rc:request:' .. id, 'state', 'turn'))
   if state == 'open' and turn ~= '' then
     lapse(id)
   elseif state == 'open' or state == 'lapsed' then
-    close_ask(id, 'expired', 'Nobody answered in time.')
+    close_request(id, 'expired', 'Nobody answered in time.')
   elseif state == 'granted' then
-    close_ask(id, 'expired')
+    close_request(id, 'expired')
   else
-    redis.call('ZREM', keys.asks, id)
+    redis.call('ZREM', keys.requests, id)
   end
 end
 return #due

@@ -3,7 +3,7 @@
 -- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request that its chat can't show,
 -- the conversation gets a notice.
 -- uses: replies
--- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, ask?, shown_asks, history?, notified,
+-- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, request?, shown_requests, history?, notified,
 --   notice_replies?, outcomes*, blobs*, origins*
 -- args: token, reply, ids?, shown?, answer?, answer_ms, origin, origin_ms, category?, why?, mark?, preview?,
 --   line?, max_entries, keep_ms, request?, is_agents, shown_ms, is_seen, person, is_next, notice?, notified_ms
@@ -36,19 +36,19 @@ if letter then
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, origin in ipairs(keys.origins) do redis.call('SET', origin, args.origin, 'PX', args.origin_ms) end
-if keys.ask and redis.call('EXISTS', keys.ask) == 1 then
-  local state, here, unreached = unpack(redis.call('HMGET', keys.ask, 'state', 'here_replies', 'unreached'))
-  if args.shown then redis.call('HSET', keys.ask, 'shown', args.shown) end
+if keys.request and redis.call('EXISTS', keys.request) == 1 then
+  local state, here, unreached = unpack(redis.call('HMGET', keys.request, 'state', 'here_replies', 'unreached'))
+  if args.shown then redis.call('HSET', keys.request, 'shown', args.shown) end
   if here and not args.category then
-    redis.call('ZADD', keys.shown_asks, now, args.request)
-    redis.call('ZREMRANGEBYRANK', keys.shown_asks, 0, -101)
-    redis.call('PEXPIRE', keys.shown_asks, args.shown_ms)
+    redis.call('ZADD', keys.shown_requests, now, args.request)
+    redis.call('ZREMRANGEBYRANK', keys.shown_requests, 0, -101)
+    redis.call('PEXPIRE', keys.shown_requests, args.shown_ms)
   elseif here then
-    redis.call('HSET', keys.ask, 'unshown', args.why)
+    redis.call('HSET', keys.request, 'unshown', args.why)
     if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end
   end
-elseif args.is_agents == '1' and redis.call('EXISTS', keys.shown_asks) == 1 then
-  redis.call('ZADD', keys.shown_asks, now, '')
+elseif args.is_agents == '1' and redis.call('EXISTS', keys.shown_requests) == 1 then
+  redis.call('ZADD', keys.shown_requests, now, '')
 end
 if keys.history then
   redis.call('XADD', keys.history, 'MAXLEN', args.max_entries, '*', 'name', '', 'line', args.line)

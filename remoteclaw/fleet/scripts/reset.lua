@@ -1,6 +1,6 @@
 -- End a session's conversation, once for each turn that asks for it: archive the record, and remove everything from which
 -- the conversation could continue. The session's settings stay.
--- uses: replies, asks, sessions
+-- uses: replies, requests, sessions
 -- keys: state, session_map, record, archive
 -- args: epoch, turn, reason, keep_ms, max_archived, sid, stops_tasks, outcomes, outcome_ms, done_channel,
 --   copy_name?, copy_of?, map_ms, notes?
@@ -45,7 +45,7 @@ end
 redis.call('LTRIM', keys.archive, 0, max - 1)
 if max == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
-void_asks(args.sid, nil, 'The conversation has ended.')
+void_requests(args.sid, nil, 'The conversation has ended.')
 redis.call('DEL', 'rc:rules:{' .. args.sid .. '}', 'rc:grants:{' .. args.sid .. '}',
   'rc:unheard:{' .. args.sid .. '}', 'rc:beside:{' .. args.sid .. '}')
 if args.copy_name then

@@ -1,6 +1,6 @@
 -- Stop everything that a session has accepted so far, running or waiting, and all sessions below it. With `is_unwanted`,
 -- the session's result is no longer awaited; those of the sessions below it never are.
--- uses: replies, asks, sessions
+-- uses: replies, requests, sessions
 -- keys: state, inbound, call?
 -- args: sid, is_unwanted, keep_ms
 -- → the number of stopped entries, as the first time for a repeated call; session key, queue if a hint is due, else

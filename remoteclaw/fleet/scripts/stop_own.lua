@@ -1,6 +1,6 @@
 -- Stop what a session does for one person before it does anything for others: the running turn, if it answers nobody
 -- else, and the person's waiting entries up to the first one of another person. Sessions below continue.
--- uses: replies, asks, sessions
+-- uses: replies, requests, sessions
 -- keys: state, inbound, call
 -- args: sid, by, sender, keep_ms
 --   by: the person, as CHANNEL:ID; sender: the same without the channel
@@ -31,7 +31,7 @@ end
 if not is_whole_turn then count = -1 end
 redis.call('SET', keys.call, count, 'PX', args.keep_ms)
 if count <= 0 then return {count, ''} end
-if turn then void_asks(args.sid, turn, 'It was stopped.') end
+if turn then void_requests(args.sid, turn, 'It was stopped.') end
 local is_postponed = redis.call('HEXISTS', keys.state, 'postponed_until_ms') == 1
 redis.call('HSET', keys.state, 'stop_entry', mark)
 wake(args.sid, keys.state)

@@ -8,7 +8,7 @@ if fence then return fence end
 local found = {}
 for _, id in ipairs(redis.call('HKEYS', keys.unreported_denials)) do
   local reporting_turn = redis.call('HGET', keys.unreported_denials, id)
-  local request, answer = unpack(redis.call('HMGET', 'rc:ask:' .. id, 'request', 'answer'))
+  local request, answer = unpack(redis.call('HMGET', 'rc:request:' .. id, 'request', 'answer'))
   if (reporting_turn == '' or reporting_turn == args.turn) and answer then
     redis.call('HSET', keys.unreported_denials, id, args.turn)
     found[#found + 1] = {request, answer}

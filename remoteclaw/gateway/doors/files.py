@@ -5,9 +5,9 @@ from starlette.responses import JSONResponse, Response
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.agent_scope import AgentScope
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import TooLarge, authenticate, body_of
-from remoteclaw.gateway.principals import Operator
 from remoteclaw.host.files import format_size
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.frames import encoded
 from remoteclaw.gateway.doors.rest import RestDoor
@@ -22,7 +23,6 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, authenticate, parsed
 from remoteclaw.gateway.metrics import exposition
 from remoteclaw.gateway.page.door import PageDoor, PageSocket, with_token
-from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id, Params
 from remoteclaw.tools.catalog import TOOLS
 

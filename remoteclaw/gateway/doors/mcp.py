@@ -20,9 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
 from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
-from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.tools.base import Params
 from remoteclaw.tools.catalog import TOOLS
 

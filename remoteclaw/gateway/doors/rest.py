@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.doors.frames import encoded
 from remoteclaw.gateway.doors.sse import EventStreams
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import API, TooLarge, address_of, authenticate, body_of, refusal
-from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Result
 from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.terminals import OpenedTerminal

@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.principals import Operator
 from remoteclaw.tty.screen import Screen
 
 #: The maximum number of streams of a gateway, and of one operator.
@@ -278,8 +278,8 @@ class _StreamResponse(Response):
         """
         if event == "shutdown":
             self._ended.set()
-        elif event == "session.ask":
-            self.inbox.events.append(("ask", payload))
+        elif event == "session.request":
+            self.inbox.events.append(("request", payload))
             self.inbox.changed.set()
         elif event == "terminal.bell" and self.session_key:
             self.inbox.events.append(("bell", payload))

@@ -19,6 +19,7 @@ from remoteclaw import __version__
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.agent_scope import may_call
+from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.doors.frames import (
     Connect,
     RequestFrame,
@@ -31,8 +32,7 @@ from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import address_of
 from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
-from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.gateway.viewers import EVENTS as TERMINAL_EVENTS
+from remoteclaw.gateway.terminals.viewers import EVENTS as TERMINAL_EVENTS
 from remoteclaw.tools.base import SCOPES, Result
 from remoteclaw.tools.catalog import METHODS
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.methods import (
-    asks,
     chats,
     configuration,
     console,
@@ -12,6 +11,7 @@ from remoteclaw.gateway.methods import (
     fleet,
     operators,
     oversight,
+    requests,
     sessions,
     tasks,
     terminals,
@@ -30,7 +30,7 @@ HANDLERS: Mapping[str, Handler] = {
     **operators.HANDLERS,
     **oversight.HANDLERS,
     **fleet.HANDLERS,
-    **asks.HANDLERS,
+    **requests.HANDLERS,
     **console.HANDLERS,
     **web.HANDLERS,
     **terminals.HANDLERS,

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.caller import call_name
-from remoteclaw.fleet.receipts import PlatformReceipt
-from remoteclaw.fleet.replies import Readers
-from remoteclaw.fleet.reply import operation_payload
+from remoteclaw.fleet.replies.receipts import PlatformReceipt
+from remoteclaw.fleet.replies.replies import Readers
+from remoteclaw.fleet.replies.reply import operation_payload
+from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.chat_targets import current_place, target_place
 from remoteclaw.gateway.rights import is_for_owner

@@ -14,15 +14,14 @@ import orjson
 from remoteclaw.bridge.permission_text import shortened
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.bridge.visible import Renderer
-from remoteclaw.config.approvals import approvals_of, can_be_asked
 from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 from remoteclaw.config.merge_patch import check_json
 from remoteclaw.config.model import Config
+from remoteclaw.config.requests import can_be_asked, request_settings
 from remoteclaw.config.secrets import part, redacted, without_dotted_keys
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.request import Change, Request, new_id
-from remoteclaw.fleet.request_card import (
+from remoteclaw.fleet.requests.card import (
     ShownCard,
     file_note,
     make_card,
@@ -30,6 +29,7 @@ from remoteclaw.fleet.request_card import (
     request_args,
     with_file,
 )
+from remoteclaw.fleet.requests.request import Change, Request, new_id
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.host.terminal import fenced
@@ -37,12 +37,12 @@ from remoteclaw.messages import people_of
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
 
-NEEDS_APPROVAL = (
+REQUESTED = (
     "Nothing was changed yet: a person has to allow it within an hour ({rule}). {where} Go on "
     "without waiting for it: you are told what becomes of it."
 )
 IN_CHAT = "They are asked in the chat."
-AT_HOST = "An operator does, with `remoteclaw asks answer {id} once` on {host}."
+AT_HOST = "An operator does, with `remoteclaw requests answer {id} once` on {host}."
 
 _Planner = Callable[[ConfigFile, FileContent], PlannedChange]
 CARD = "**{agent}**{about} asks to change the configuration:\n\n{block}"
@@ -121,7 +121,7 @@ async def _apply_change(
         if earlier := await call.fleet.calls.result_of(call.caller, call.id):
             answer = contract.ConfigChanged(**orjson.loads(earlier[0]))
             # Otherwise a gateway was killed before it wrote the file: write it now.
-            if answer.status == "needs_approval" or answer.hash == content.hash:
+            if answer.status == "requested" or answer.hash == content.hash:
                 return answer
         if base_hash not in (None, content.hash):
             raise CallRefused(
@@ -157,10 +157,10 @@ async def _apply_change(
             new_request = request_args(request, shown, keep_ms=call.config.record.keep_ms)
             where = IN_CHAT if shown else AT_HOST.format(id=request.id, host=call.home.host_id)
             pending = {
-                "status": "needs_approval",
+                "status": "requested",
                 "hash": content.hash,
-                "approval_id": request.id,
-                "detail": NEEDS_APPROVAL.format(rule=rule, where=where),
+                "request_id": request.id,
+                "detail": REQUESTED.format(rule=rule, where=where),
             }
             answer = answer.model_copy(update=pending)
         note = {"type": "config_asked" if new_request else "config_changed", "changed": plan.paths}
@@ -234,7 +234,7 @@ async def _request_of(call: Call, plan: PlannedChange) -> Request:
         incomplete=shown.incomplete,
         where=call.home.host_id,
         deliver=entries[-1].deliver,
-        chat=approvals_of(call.config, call.caller.session).chat,
+        chat=request_settings(call.config, call.caller.session).chat,
         people=people_of(entries),
         change=change,
     )

@@ -16,7 +16,7 @@ from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule, has_offset
 from remoteclaw.cron.store import Cron
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
-from remoteclaw.fleet.caller import call_name
+from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.messages import SessionKey

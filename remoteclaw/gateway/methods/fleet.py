@@ -15,9 +15,9 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.account_states import AccountState, configured_accounts
-from remoteclaw.fleet.deadletters import DeadLetter
-from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.fleet.usage import sum_usage
+from remoteclaw.fleet.replies.deadletters import DeadLetter
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.usage import sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.page.chats import CHANNEL

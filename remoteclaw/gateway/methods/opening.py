@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.terminals import TerminalEnding
+from remoteclaw.fleet.terminals.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.consoles import CHANNEL
-from remoteclaw.gateway.host_terminals import NOT_OPEN
 from remoteclaw.gateway.methods.console import console_chat
 from remoteclaw.gateway.session_access import find_session
-from remoteclaw.gateway.viewers import terminal_of
+from remoteclaw.gateway.terminals.host_terminals import NOT_OPEN
+from remoteclaw.gateway.terminals.viewers import terminal_of
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.safe_open import BadSubdir, parts_of
 from remoteclaw.messages import SessionKey, TerminalWish

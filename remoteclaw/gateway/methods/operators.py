@@ -6,7 +6,7 @@ from remoteclaw import __version__
 from remoteclaw.clock import now_ms
 from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.inbound import RESET_S
+from remoteclaw.fleet.turns.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.session_access import find_session, send_result
 from remoteclaw.messages import ChannelMessage, SessionKey

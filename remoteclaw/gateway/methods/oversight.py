@@ -8,7 +8,7 @@ from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.commands.table import ALIASES, COMMANDS
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.sessions import common_fields, history_of
 from remoteclaw.gateway.search import MAX_SESSIONS, search_records
@@ -21,15 +21,15 @@ from remoteclaw.tools.sessions import HistoryResult
 
 
 async def _search(call: Call, params: contract.SearchParams) -> contract.SearchResult:
-    asks = Counter(request.session.sid for request in await call.fleet.asks.waiting())
+    requests = Counter(request.session.sid for request in await call.fleet.requests.waiting())
     is_narrowed = bool(params.query or params.state or params.channel or params.agent)
     max_views = MAX_SESSIONS if is_narrowed else params.limit + 1
     newest = await call.fleet.sessions.list(limit=max_views)
     known = {view.sid for view in newest}
     # A session that waits for a person may be older than the newest `max_views`.
-    older = await call.fleet.sessions.views([sid.encode() for sid in asks if sid not in known])
-    views = sorted([*newest, *older], key=lambda view: view.sid not in asks)
-    matching = [view for view in views if _matches(view, params, asks)]
+    older = await call.fleet.sessions.views([sid.encode() for sid in requests if sid not in known])
+    views = sorted([*newest, *older], key=lambda view: view.sid not in requests)
+    matching = [view for view in views if _matches(view, params, requests)]
     searched = max_views if is_narrowed and len(newest) == max_views else None
     excerpts: Mapping[str, contract.Excerpt] = {}
     if params.query:
@@ -42,7 +42,7 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.SearchR
             contract.FoundSession.of(
                 view,
                 **common_fields(view),
-                asks=asks[view.sid],
+                requests=requests[view.sid],
                 excerpt=excerpts.get(view.sid),
             )
             for view in matching[: params.limit]
@@ -54,9 +54,11 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.SearchR
     )
 
 
-def _matches(view: SessionView, params: contract.SearchParams, asks: Mapping[str, int]) -> bool:
+def _matches(view: SessionView, params: contract.SearchParams, requests: Mapping[str, int]) -> bool:
     is_in_state = (
-        bool(asks[view.sid]) if params.state == "asks" else view.shown_status == params.state
+        bool(requests[view.sid])
+        if params.state == "requests"
+        else view.shown_status == params.state
     )
     return (
         (params.state is None or is_in_state)

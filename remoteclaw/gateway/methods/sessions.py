@@ -8,7 +8,7 @@ from typing import Any
 
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.search import MAX_SESSIONS
 from remoteclaw.gateway.session_access import (

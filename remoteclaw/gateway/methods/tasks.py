@@ -7,7 +7,7 @@ from typing import Literal
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.chat_targets import check_has_reader, target_place
 from remoteclaw.gateway.rights import is_for_owner

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.terminal_state import TerminalRecord
+from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.consoles import CHANNEL
-from remoteclaw.gateway.held_terminal import HeldTerminal
 from remoteclaw.gateway.methods.console import chat_fields
 from remoteclaw.gateway.methods.opening import open_terminal
 from remoteclaw.gateway.session_access import find_session
-from remoteclaw.gateway.viewers import TerminalViewers, terminal_of
+from remoteclaw.gateway.terminals.held_terminal import HeldTerminal
+from remoteclaw.gateway.terminals.viewers import TerminalViewers, terminal_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract

@@ -30,8 +30,8 @@ from remoteclaw.gateway.page.chats import CHANNEL, session_of
 from remoteclaw.gateway.page.html import hides_words, html_of
 from remoteclaw.host.tokens import token_id_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
-from remoteclaw.tools.asks import Ask, AsksResult
 from remoteclaw.tools.base import Params, Result
+from remoteclaw.tools.requests import RequestsResult, RequestView
 from remoteclaw.tools.sessions import HistoryResult
 from remoteclaw.tools.web import EarlierEvents
 
@@ -234,8 +234,8 @@ class _PageConnection(WebSocketConnection):
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON."""
-        if isinstance(result, AsksResult | Ask):
-            return self._asks_payload(result)
+        if isinstance(result, RequestsResult | RequestView):
+            return self._requests_payload(result)
         if not isinstance(result, HistoryResult | EarlierEvents):
             return super().payload(result)
         payload, room = result.to_json(), MAX_HISTORY_CHARS
@@ -248,12 +248,12 @@ class _PageConnection(WebSocketConnection):
                 item["html"] = html_of(text)
         return orjson.dumps(payload)
 
-    def _asks_payload(self, result: AsksResult | Ask) -> bytes:
+    def _requests_payload(self, result: RequestsResult | RequestView) -> bytes:
         """Return requests as JSON."""
         payload, room = orjson.loads(super().payload(result)), MAX_HISTORY_CHARS
-        for ask in payload.get("asks", [payload]):
-            if (room := room - len(ask["what"])) >= 0:
-                _render_plan(ask)
+        for shown in payload.get("requests", [payload]):
+            if (room := room - len(shown["what"])) >= 0:
+                _render_plan(shown)
         return orjson.dumps(payload)
 
     def send_event(
@@ -262,20 +262,20 @@ class _PageConnection(WebSocketConnection):
         """Queue an event for sending, with its Markdown also as HTML."""
         if isinstance(text := payload.get("text"), str) and len(text) <= MAX_RENDERED_CHARS:
             payload = {**payload, "html": _rendered(text)}
-        if event == "session.ask":
+        if event == "session.request":
             payload = _render_plan(payload)
         super().send_event(event, payload, is_droppable=is_droppable)
 
 
-def _render_plan(ask: dict[str, Any]) -> dict[str, Any]:
+def _render_plan(shown: dict[str, Any]) -> dict[str, Any]:
     """Add the HTML of a plan, which is Markdown, to a request's payload; return the payload.
 
     A plan that the HTML would not show completely is shown as text.
     """
-    plan = ask["what"] if ask["kind"] == "plan" else ""
+    plan = shown["what"] if shown["kind"] == "plan" else ""
     if plan and len(plan) <= MAX_RENDERED_CHARS and not _hides_words(plan):
-        ask["html"] = _rendered(plan)
-    return ask
+        shown["html"] = _rendered(plan)
+    return shown
 
 
 #: Cached, because all subscribers of a session receive the same text.

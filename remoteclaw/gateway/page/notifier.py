@@ -23,8 +23,8 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable, StateDirectoryErro
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.push_subscriptions import PushSubscription
 from remoteclaw.fleet.web import ChatEvent, parse_chat_name
+from remoteclaw.gateway.auth.token_file import TokenFile
 from remoteclaw.gateway.page.html import html_of
-from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.fetch import post
 from remoteclaw.host.files import UnfitFile
 from remoteclaw.host.logs import frames_of

@@ -18,8 +18,8 @@ import orjson
 from remoteclaw.events import PermissionEvent
 from remoteclaw.host.files import write_new
 from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch
-from remoteclaw.runtimes.claude.asks import ClaudeAsks, asking_hook
 from remoteclaw.runtimes.claude.hook import WAIT_S
+from remoteclaw.runtimes.claude.hook_permissions import HookPermissions, permission_hook
 from remoteclaw.runtimes.claude.launch import (
     PLANNING,
     SETTINGS,
@@ -128,7 +128,7 @@ class ClaudeWatch(BaseWatch):
         self._title = ""
         """The activity according to the title: "works", "rests" or empty."""
         self._interruptions = Interruptions()
-        self._asks = ClaudeAsks(notes.parent)
+        self._permissions = HookPermissions(notes.parent)
 
     @property
     def activity(self) -> Activity:
@@ -144,11 +144,11 @@ class ClaudeWatch(BaseWatch):
     @property
     def requests(self) -> Sequence[PermissionEvent]:
         """The requests that waiting hooks hold open, while claude shows its dialog."""
-        return self._asks.requests() if self.activity == "waiting" else ()
+        return self._permissions.requests() if self.activity == "waiting" else ()
 
     async def answer(self, request: str, decision: Decision) -> None:
         """Pass the decision to the hook of a request. Raises `OSError`."""
-        self._asks.answer(request, decision)
+        self._permissions.answer(request, decision)
 
     @property
     def _was_interrupted(self) -> bool:
@@ -198,11 +198,11 @@ class ClaudeWatch(BaseWatch):
             for line, next_position in await asyncio.to_thread(self._read_notes):
                 self._position = next_position
                 if line.strip():
-                    self._apply(self._asks.register(record_of(line)))
+                    self._apply(self._permissions.register(record_of(line)))
         if self._hook_activity in ("busy", "waiting"):
             await asyncio.to_thread(self._read_record)
         if self.activity != "waiting":
-            self._asks.release()
+            self._permissions.release()
 
     def _read_notes(self) -> list[tuple[bytes, str]]:
         return list(self._notes.read(self._position))
@@ -280,7 +280,7 @@ def _settings(notes: Path) -> dict[str, Any]:
     for event in _BARE_HOOKS:
         bare = orjson.dumps({"hook_event_name": event}).decode()
         commands[event] = f"{{ cat >/dev/null; echo {shlex.quote(bare)}; }} {to_file}"
-    commands["PermissionRequest"] = asking_hook(notes)
+    commands["PermissionRequest"] = permission_hook(notes)
     waits = {"PermissionRequest": WAIT_S}
     hooks = {
         event: [

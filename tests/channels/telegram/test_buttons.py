@@ -9,9 +9,9 @@ import pytest
 from remoteclaw.channels.responses import ELSEWHERE
 from remoteclaw.commands.answers import GONE, NOT_YOURS
 from remoteclaw.fleet import keys
-from tests.support.asks import BODY, QUESTIONS, next_request, open_request
 from tests.support.bridges import acp_script, claude_script
 from tests.support.cli import run
+from tests.support.requests import BODY, QUESTIONS, next_request, open_request
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
 from tests.support.telegram.channel import ANN, GROUP, Channel
@@ -163,8 +163,8 @@ async def test_a_long_request_is_attached_in_full_as_a_file(
     assert list(bot.files(ANN)) == [name]
 
     # The operator can read the file for as long as the request is stored.
-    assert run(stack, "asks", "show", request.id).stdout.endswith(f"\n\n{whole}\n")
-    left = [await client.pttl(name) for name in (keys.ask(request.id), file)]
+    assert run(stack, "requests", "show", request.id).stdout.endswith(f"\n\n{whole}\n")
+    left = [await client.pttl(name) for name in (keys.request(request.id), file)]
     assert abs(left[1] - left[0]) < 1000
 
 
@@ -223,7 +223,7 @@ async def test_a_reply_to_the_file_of_a_request_answers_it_and_other_replies_do_
     bot.say("1", chat=ANN, reply_to=words["message_id"])
     bot.say("/deny made2222", chat=ANN)
     await eventually(lambda: GONE in bot.texts(ANN))
-    found = await stack.fleet.asks.find(request.id)
+    found = await stack.fleet.requests.find(request.id)
     assert found is not None
     assert found.answer is None
 

@@ -10,11 +10,11 @@ import pytest
 from remoteclaw.channels.responses import ELSEWHERE
 from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.request import Request
+from remoteclaw.fleet.requests.request import Request
 from remoteclaw.gateway.methods.chats import HANDLERS
-from tests.support.asks import BODY, next_request, open_request
 from tests.support.bridges import acp_script
 from tests.support.command import run_command
+from tests.support.requests import BODY, next_request, open_request
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot
 from tests.support.telegram.channel import ANN, GROUP, Channel
@@ -44,7 +44,7 @@ async def make_request(stack: Stack, bot: TelegramBot, *, chat: int) -> tuple[Re
     request = await open_request(stack)
 
     async def is_shown() -> bool:
-        found = await stack.fleet.asks.find(request.id)
+        found = await stack.fleet.requests.find(request.id)
         return bool(found and found.shown)
 
     await eventually(is_shown)
@@ -60,7 +60,7 @@ async def answer_to(bot: TelegramBot, press: str) -> str:
 async def test_another_chat_answers_a_request_and_both_chats_see_the_result(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
-    channel.configure(approvals={"chat": f"telegram:{ANN}"})
+    channel.configure(requests={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     channel.start()
     request, card = await make_request(stack, bot, chat=ANN)
@@ -95,7 +95,7 @@ async def test_a_number_answers_a_card_until_an_agent_writes_below_it(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     """An agent's text may look like a request, or ask for a number itself."""
-    channel.configure(approvals={"chat": f"telegram:{ANN}"})
+    channel.configure(requests={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     channel.start()
     request, card = await make_request(stack, bot, chat=ANN)
@@ -112,7 +112,7 @@ async def test_a_number_answers_a_card_until_an_agent_writes_below_it(
     bot.say("1", chat=ANN)
     bot.say("/deny made2222", chat=ANN)
     await eventually(lambda: "There is no such request any more." in bot.texts(ANN))
-    found = await stack.fleet.asks.find(request.id)
+    found = await stack.fleet.requests.find(request.id)
     assert found is not None
     assert found.answer is None
 
@@ -124,7 +124,7 @@ async def test_a_number_answers_the_older_card_once_the_newer_one_is_answered(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
     channel.about["allow"] = [str(BO), str(EVE)]
-    channel.configure(approvals={"chat": f"telegram:{ANN}"})
+    channel.configure(requests={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     await stack.start_worker()
     channel.start()
@@ -143,7 +143,7 @@ async def test_a_number_answers_the_older_card_once_the_newer_one_is_answered(
 async def test_a_request_is_answered_by_text_in_the_other_chat(
     stack: Stack, bot: TelegramBot, channel: Channel, text: str
 ) -> None:
-    channel.configure(approvals={"chat": f"telegram:{ANN}"})
+    channel.configure(requests={"chat": f"telegram:{ANN}"})
     await stack.start_worker()
     channel.start()
     request, _ = await make_request(stack, bot, chat=ANN)
@@ -157,8 +157,8 @@ async def test_a_request_is_answered_by_text_in_the_other_chat(
 async def test_an_approver_answers_in_a_group_without_access(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
-    approvals = {"who": ["telegram:11"], "chat": f"telegram:{OPERATORS}"}
-    channel.about["approvals"] = approvals
+    requests = {"who": ["telegram:11"], "chat": f"telegram:{OPERATORS}"}
+    channel.about["requests"] = requests
     channel.configure()
     await stack.start_worker()
     channel.start()
@@ -176,7 +176,7 @@ async def test_an_approver_answers_in_a_group_without_access(
 async def test_an_unreachable_approval_chat_is_reported_in_the_conversation(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
-    channel.configure(approvals={"who": "sender", "chat": f"telegram:{OPERATORS}"})
+    channel.configure(requests={"who": "sender", "chat": f"telegram:{OPERATORS}"})
     refusal = "Forbidden: bot is not a member of the supergroup chat"
     bot.fault("sendMessage", "refused", code=403, description=refusal, chat=OPERATORS, times=9)
     await stack.start_worker()
@@ -188,7 +188,7 @@ async def test_an_unreachable_approval_chat_is_reported_in_the_conversation(
         lambda: [text for text in bot.texts(BO) if "can't be reached" in text]
     )
     assert (f"/allow {request.id}" in notice, COMMAND in notice) == (True, False)
-    shown = run_command("asks", "show", request.id, env=stack.env()).stdout
+    shown = run_command("requests", "show", request.id, env=stack.env()).stdout
     assert f"telegram:{OPERATORS}" in shown
     assert "The bot is no member of that group" in shown
 

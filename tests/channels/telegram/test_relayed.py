@@ -89,7 +89,7 @@ async def test_sends_that_certainly_failed_are_repeated_in_order(
 async def test_a_card_of_several_messages_loses_its_buttons(stack: Stack, bot: TelegramBot) -> None:
     bot.chat(7)
     client: Any = stack.fleet.scripts.client
-    await client.hset(keys.ask("abcdefgh"), "state", "open")
+    await client.hset(keys.request("abcdefgh"), "state", "open")
     opened = Card("abcdefgh", (("once", "Allow once"),))
     await queue_reply(stack, f"```\n{'😀' * 3000}\n```", call="ask:abcdefgh", card=opened)
     closed = Card("abcdefgh")

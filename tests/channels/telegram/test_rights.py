@@ -7,9 +7,9 @@ import pytest
 
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.gateway.auth.principals import Agent
 from remoteclaw.gateway.methods import HANDLERS
-from remoteclaw.gateway.principals import Agent
 from remoteclaw.session.queue import next_batch
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.stack import Stack

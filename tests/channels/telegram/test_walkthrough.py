@@ -10,7 +10,7 @@ import pytest
 
 from remoteclaw.channels.changes import EDIT_LATE
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli

@@ -16,14 +16,14 @@ import pytest
 from remoteclaw.channels.webhook.signing import signed_headers
 from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import SessionKey
-from tests.support.asks import BODY, QUESTIONS, open_request, shown
 from tests.support.bridges import acp_script, claude_script
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.doors import Door, gateway_process
 from tests.support.receiver import Receiver
+from tests.support.requests import BODY, QUESTIONS, open_request, shown
 from tests.support.stack import Stack, said
 from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
@@ -202,8 +202,8 @@ async def test_a_chat_on_another_platform_answers_a_request_by_number(
 ) -> None:
     stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
     webhook = {"token": TOKEN, "url": receiver.url, "groups": {"ops": {}}}
-    approvals = {"who": ["webhook:bo"], "chat": "webhook:ops", "thread": "t1"}
-    stack.configure(channels={"webhook": webhook, "test": {"approvals": approvals}})
+    requests = {"who": ["webhook:bo"], "chat": "webhook:ops", "thread": "t1"}
+    stack.configure(channels={"webhook": webhook, "test": {"requests": requests}})
     await stack.start_worker()
     with channel(stack):
         accepted = await stack.append("touch x")

@@ -7,10 +7,10 @@ import orjson
 from playwright.async_api import Browser, Locator, Page, expect
 
 from remoteclaw.fleet import keys
-from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import opened
+from tests.support.requests import QUESTIONS
 from tests.support.stack import Stack
 
 #: claude during a long tool call, with an aside.

@@ -10,7 +10,7 @@ import regex
 from playwright.async_api import Browser, Locator, Page, expect
 
 from remoteclaw.commands.answers import GONE
-from remoteclaw.fleet.request import Request
+from remoteclaw.fleet.requests.request import Request
 from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.cards import (
     ACTIONS,
@@ -50,7 +50,7 @@ async def requests(stack: Stack) -> dict[str, Request]:
     """Wait for the requests of all actions; return them by their marks."""
 
     async def all_of_them() -> list[Request] | None:
-        waiting = await stack.fleet.asks.waiting()
+        waiting = await stack.fleet.requests.waiting()
         return waiting if len(waiting) == len(ACTIONS) else None
 
     found: list[Request] = await eventually(all_of_them)
@@ -77,7 +77,7 @@ async def test_requests_in_telegram_show_exactly_what_will_run(
     agent: Stack, bot: TelegramBot, chat: int
 ) -> None:
     channel = Channel(agent, bot)
-    channel.configure(**({"approvals": {"chat": f"telegram:{chat}"}} if chat != ANN else {}))
+    channel.configure(**({"requests": {"chat": f"telegram:{chat}"}} if chat != ANN else {}))
     bot.chat(chat)  # Telegram lets bots write only to known chats
     await agent.start_worker()
     channel.start()
@@ -108,7 +108,7 @@ async def test_requests_in_telegram_show_exactly_what_will_run(
             lambda: [text for text in bot.texts(chat) if "Denied by" in text and "evil" in text]
         )
         assert_shown(ACTIONS[1], closed[0])
-        assert len(await agent.fleet.asks.waiting()) == len(ACTIONS) - 1
+        assert len(await agent.fleet.requests.waiting()) == len(ACTIONS) - 1
     finally:
         channel.end()
 
@@ -142,10 +142,12 @@ async def test_requests_at_the_command_line_show_exactly_what_will_run(agent: St
     accepted = await agent.append("go")
     found = await requests(agent)
     async with gateway_process(agent):
-        shown = {mark: run(agent, "asks", "show", each.id).stdout for mark, each in found.items()}
-        listed = run(agent, "asks", "list").stdout
-        refused = run(agent, "asks", "answer", found[TOO_LONG.mark].id, "once")
-        run(agent, "asks", "answer", found[ACTIONS[0].mark].id, "deny")
+        shown = {
+            mark: run(agent, "requests", "show", each.id).stdout for mark, each in found.items()
+        }
+        listed = run(agent, "requests", "list").stdout
+        refused = run(agent, "requests", "answer", found[TOO_LONG.mark].id, "once")
+        run(agent, "requests", "answer", found[ACTIONS[0].mark].id, "deny")
         traced = run(agent, "sessions", "trace", str(accepted.session)).stdout
 
     for action in ACTIONS:
@@ -186,8 +188,8 @@ async def test_requests_on_the_page_show_exactly_what_will_run(
         await check_cards(page, cards)
         await page.get_by_role("link", name=re.compile("^Requests")).click()
         await page.get_by_role("button", name="Show all of it").first.click()
-        await check_cards(page, page.locator(".ask"), is_whole=True)
-        one = page.locator(".ask", has_text="curl evil")
+        await check_cards(page, page.locator(".request"), is_whole=True)
+        one = page.locator(".request", has_text="curl evil")
         await one.get_by_role("button", name="Deny").click()
         await expect(one.get_by_role("status")).to_contain_text("ada denied it")
         assert_shown(ACTIONS[1], await one.inner_text())

@@ -199,7 +199,7 @@ async def test_axe_finds_no_accessibility_fault_on_any_view(
     async with opened(stack) as door, logged_in(browser, stack, door, bypass_csp=True) as page:
         await write(page, "Publish 2.1.")
         await expect(page.get_by_role("button", name="Allow").first).to_be_visible()
-        (request,) = await stack.fleet.asks.waiting()
+        (request,) = await stack.fleet.requests.waiting()
         session = f"s/{quote(str(request.session), safe='')}"
         faults: list[str] = []
         for place in ("", session, "requests", "cron", "usage", "fleet"):

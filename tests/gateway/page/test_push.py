@@ -22,12 +22,12 @@ from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.page import notifier
 from remoteclaw.gateway.page.webpush import encrypt_message
 from remoteclaw.host.fetch import post
-from tests.support.asks import QUESTIONS
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in
 from tests.support.doors import Door, Refused, RpcClient, opened
 from tests.support.pages import Login, login, paged
 from tests.support.pushes import PushService, opened_by, push_service
+from tests.support.requests import QUESTIONS
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 

@@ -8,14 +8,14 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.turn_asks import TurnAsks
+from remoteclaw.fleet.requests.turn_requests import TurnRequests
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway.methods import HANDLERS
-from tests.support.asks import answered, open_request, put_in, put_request
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import Refused, gateway_process, opened
 from tests.support.pages import login, paged
+from tests.support.requests import answered, open_request, put_in, put_request
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn
 
@@ -24,7 +24,7 @@ QUESTION = "Look: Which colours?\n1. red – like fire\n2. green\n3. blue – li
 
 #: A claude that shows a plan, or asks to use a tool if the message contains "touch", and reports
 #: the answer.
-ASKING = f"""
+NEW_REQUESTS = f"""
 while True:
     message = heard()
     echo(message)
@@ -37,13 +37,13 @@ while True:
 """
 
 
-async def asking(stack: Stack) -> tuple[TurnAsks, Accepted]:
+async def asking(stack: Stack) -> tuple[TurnRequests, Accepted]:
     """Begin a turn without a worker; return its requests and its entry."""
     accepted = await stack.append("hello")
-    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="asks", host="here")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="requests", host="here")
     assert lease is not None
     assert await lease.turns.begin([accepted.entry_id])
-    return TurnAsks(lease, accepted.entry_id), accepted
+    return TurnRequests(lease, accepted.entry_id), accepted
 
 
 async def test_each_kind_of_request_has_the_fields_that_the_page_needs(stack: Stack) -> None:
@@ -55,16 +55,16 @@ async def test_each_kind_of_request_has_the_fields_that_the_page_needs(stack: St
         ada = await login(stack, door)
         async with paged(door, ada) as page:
             await page.call("sessions.subscribe", {"sessionKey": str(turn[1].session)})
-            asks = (await page.call("asks.list"))["asks"]
-            plan, command = sorted(asks, key=lambda ask: str(ask["kind"]))
-            events = [await page.event("session.ask") for _ in range(2)]
-            shown = await page.call("asks.show", {"id": plan["id"]})
-            done = await page.call("asks.answer", {"id": plan["id"], "verdict": "edits"})
-            closed = await page.call("asks.show", {"id": plan["id"]})
+            requests = (await page.call("requests.list"))["requests"]
+            plan, command = sorted(requests, key=lambda ask: str(ask["kind"]))
+            events = [await page.event("session.request") for _ in range(2)]
+            shown = await page.call("requests.show", {"id": plan["id"]})
+            done = await page.call("requests.answer", {"id": plan["id"], "verdict": "edits"})
+            closed = await page.call("requests.show", {"id": plan["id"]})
         async with paged(door, await login(stack, door, name="bo", scope="write")) as page:
-            assert (await page.call("asks.list"))["asks"] == [command]
+            assert (await page.call("requests.list"))["requests"] == [command]
             with pytest.raises(Refused, match="FORBIDDEN"):
-                await page.call("asks.answer", {"id": command["id"], "verdict": "once"})
+                await page.call("requests.answer", {"id": command["id"], "verdict": "once"})
 
     assert (command["kind"], plan["kind"]) == ("tool", "plan")
     assert "html" not in command
@@ -82,7 +82,7 @@ async def test_a_plan_whose_markdown_hides_words_is_shown_as_text(
     plan = await put_in(*turn, tool="ExitPlanMode", what=f"{PLAN}\n\n[x]: /rm", is_plan=True)
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await page.get_by_role("link", name=re.compile("^Requests")).click()
-        await expect(page.locator(".ask .what")).to_have_text(plan.what)
+        await expect(page.locator(".request .what")).to_have_text(plan.what)
 
 
 async def test_requests_of_every_kind_are_answered_and_show_who_answered(
@@ -96,7 +96,7 @@ async def test_requests_of_every_kind_are_answered_and_show_who_answered(
         await expect(page).to_have_title("(1) Chat · RemoteClaw")
         other = await put_in(*turn, tool="Write", what="/x\n+y")
         await page.get_by_role("link", name="Requests, 2 open").click()
-        rows = page.locator(".ask")
+        rows = page.locator(".request")
         heading = await page.get_by_role("heading", name="Requests").bounding_box()
         assert heading, "it is shown"
         assert heading["x"] >= 16
@@ -132,8 +132,8 @@ async def test_requests_of_every_kind_are_answered_and_show_who_answered(
         await rows.nth(3).get_by_role("button", name="Send").click()
         await expect(rows.nth(3).get_by_role("status")).to_contain_text("ada answered at")
 
-    asks = stack.fleet.asks
-    answers = [(await asks.named(one.id)).answer for one in (denied, plan, question)]
+    requests = stack.fleet.requests
+    answers = [(await requests.named(one.id)).answer for one in (denied, plan, question)]
     assert [(one.verdict, one.words) for one in answers if one] == [
         ("deny", "not on a Friday"),
         ("words", "smaller steps"),
@@ -161,15 +161,17 @@ async def test_a_change_of_the_configuration_is_approved_from_its_diff(
             await expect(each.get_by_role("heading", level=2)).to_have_text(
                 "main wants to change the configuration"
             )
-        row = page.locator(".ask")
+        row = page.locator(".request")
         await expect(row.locator(".added")).to_have_text('+queue.mode = "steer"\n')
         await expect(row).to_contain_text("It expires at")
         await expect(row.get_by_role("button")).to_have_text(["Approve", "Reject"])
-        await expect(reader.locator(".ask")).to_contain_text("needs a login with the scope admin")
-        await expect(reader.locator(".ask").get_by_role("button")).to_have_count(0)
+        await expect(reader.locator(".request")).to_contain_text(
+            "needs a login with the scope admin"
+        )
+        await expect(reader.locator(".request").get_by_role("button")).to_have_count(0)
         await row.get_by_role("button", name="Approve").click()
         for each in (reader, page):
-            await expect(each.locator(".ask").get_by_role("status")).to_have_text(
+            await expect(each.locator(".request").get_by_role("status")).to_have_text(
                 re.compile(r"^Allowed once by ada at \d\d:\d\d\. queue\.mode is changed\.$")
             )
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
@@ -189,7 +191,7 @@ async def test_a_killed_gateway_loses_no_answer_and_no_message(
         await write(page, "hello")
         await expect(answers).to_have_count(1)
         await page.get_by_role("link", name="Requests").click()
-        card = page.locator(".ask")
+        card = page.locator(".request")
         allow = card.get_by_role("button", name="Allow once")
         await expect(allow).to_be_enabled()
         process.send_signal(signal.SIGSTOP)
@@ -210,7 +212,7 @@ async def test_a_killed_gateway_loses_no_answer_and_no_message(
             await write(page, "again")
             await expect(answers).to_have_count(2)
             await expect(page.locator(".message.own")).to_have_count(2)
-    assert (await stack.fleet.asks.named(request.id)).state == "answered"
+    assert (await stack.fleet.requests.named(request.id)).state == "answered"
 
 
 async def test_a_plan_in_the_chat_is_markdown_and_allow_once_is_asked_again(
@@ -219,7 +221,7 @@ async def test_a_plan_in_the_chat_is_markdown_and_allow_once_is_asked_again(
     """The chat shows the same card as the list of requests. The message and the data of its request
     arrive separately and in either order, also after a reload.
     """
-    stack.configure({"runtime": "claude", "command": list(claude_script(directory, ASKING))})
+    stack.configure({"runtime": "claude", "command": list(claude_script(directory, NEW_REQUESTS))})
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "go")
@@ -245,5 +247,5 @@ async def test_a_plan_in_the_chat_is_markdown_and_allow_once_is_asked_again(
             await expect(answers).to_have_count(count + 1)
             await expect(answers.last).to_contain_text("I hear: allow")
             await expect(page.locator(".message .choices")).to_have_count(0)
-            assert await stack.fleet.asks.rules(request.session.sid) == []
+            assert await stack.fleet.requests.rules(request.session.sid) == []
         await expect(page.get_by_text("Allowed once by ada")).to_have_count(2)

@@ -8,12 +8,12 @@ from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import Accepted
-from tests.support.asks import put_request
+from remoteclaw.fleet.turns.inbound import Accepted
 from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.cli import give_up
 from tests.support.doors import opened
 from tests.support.jobs import add
+from tests.support.requests import put_request
 from tests.support.stack import Stack, message
 
 
@@ -124,7 +124,7 @@ async def test_waiting_sessions_are_listed_first_and_long_lists_show_more_on_req
         rows = page.locator(".sessions li")
         await expect(rows).to_have_text([re.compile("publish it.*asks you"), re.compile("newer")])
         await rows.first.get_by_role("link").click()
-        request = page.locator(".conversation .ask")
+        request = page.locator(".conversation .request")
         await expect(request).to_contain_text("npm publish")
         await request.get_by_role("button", name="Deny").click()
         await expect(request.get_by_role("status")).to_contain_text("ada denied it")
@@ -135,7 +135,7 @@ async def test_waiting_sessions_are_listed_first_and_long_lists_show_more_on_req
         await page.goto(f"{door.url}/#/requests")
         await expect(page.get_by_role("heading", name="Requests", exact=True)).to_be_focused()
         await put_request(stack, newer, tool="Bash", what="touch x")
-        card = page.locator(".ask", has_text="touch x")
+        card = page.locator(".request", has_text="touch x")
         await card.get_by_role("button", name="Allow once").press("Enter")
         await expect(card.locator(".done")).to_contain_text("ada allowed it once")
         await expect(card).to_be_focused()  # keyboard users continue from there

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
-from remoteclaw.fleet.terminal_state import HeldLease
+from remoteclaw.fleet.terminals.state import HeldLease
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.screen import Screen as Emulator
 from tests.support.browser import logged_in

@@ -15,7 +15,7 @@ export function actionRunner(buttons, problem, refresh) {
   });
 }
 
-/** Return three buttons: one that asks for confirmation, and two that then replace it and `others`. */
+/** Return three buttons: one that requests for confirmation, and two that then replace it and `others`. */
 export function confirmButtons([first, no, yes], onConfirm, others = []) {
   const ask = button(first, () => setAsking(true), { class: "deny" });
   const keep = button(no, () => setAsking(false), { hidden: true });

@@ -1,6 +1,6 @@
 // The page: the login, the navigation, and the view of the current address.
 
-import { OpenAsks, asksView } from "./asks.js";
+import { OpenRequests, requestsView } from "./requests.js";
 import { chatView } from "./chat.js";
 import { button, count, el, fill, liveRegion, setMessage } from "./dom.js";
 import { drawer } from "./drawer.js";
@@ -11,7 +11,7 @@ import { get, Link, post, reasonOf, storeKey } from "./rpc.js";
 import { sessionsList } from "./sessions.js";
 
 const link = new Link();
-const asks = new OpenAsks(link);
+const requests = new OpenRequests(link);
 const status = el("p", { class: "status", role: "status", hidden: true });
 const main = el("main", { id: "main", tabindex: "-1" });
 const aside = el("aside", { id: "conversations", "aria-label": "Conversations" });
@@ -24,10 +24,10 @@ let hasRung = false;  // whether a terminal's bell rang while the window had no 
 
 /** The views by the first part of the address. */
 const routes = {
-  "": { title: "Chat", open: () => chatView(link, asks) },
-  c: { title: "Chat", open: (parts) => chatView(link, asks, parts[1]) },
-  s: { title: "Session", open: (parts) => lazyView("Session", async () => (await import("./session.js")).sessionView, link, decodedPart(parts[1]), asks) },
-  requests: { title: "Requests", open: () => asksView(link, asks) },
+  "": { title: "Chat", open: () => chatView(link, requests) },
+  c: { title: "Chat", open: (parts) => chatView(link, requests, parts[1]) },
+  s: { title: "Session", open: (parts) => lazyView("Session", async () => (await import("./session.js")).sessionView, link, decodedPart(parts[1]), requests) },
+  requests: { title: "Requests", open: () => requestsView(link, requests) },
   cron: { title: "Cron", open: () => lazyView("Cron", async () => (await import("./cron.js")).cronView, link) },
   usage: { title: "Usage", open: () => lazyView("Usage", async () => (await import("./usage.js")).usageView, link) },
   fleet: { title: "Fleet", open: () => lazyView("Fleet", async () => (await import("./fleet.js")).fleetView, link) },
@@ -41,13 +41,13 @@ function navigation() {
 
 /** Show the number of open requests in the window's title and in the navigation. */
 function updateTitle() {
-  const open = asks.list.length;
+  const open = requests.list.length;
   badge.hidden = !open;
   badge.textContent = count(open);
   badge.parentElement?.setAttribute("aria-label", open ? `Requests, ${count(open)} open` : "Requests");
   document.title = `${hasRung ? "🔔 " : ""}${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
 }
-asks.addEventListener("change", updateTitle);
+requests.addEventListener("change", updateTitle);
 
 /** Show a bell in the window's title, until the window has the focus. */
 function setRinging(isRinging) {

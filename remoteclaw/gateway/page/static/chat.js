@@ -17,7 +17,7 @@ const WAITS_MS = 1000;
 /** The key in the session storage of the person who uses this tab. */
 const PERSON = "remoteclaw.person";
 
-export function chatView(link, asks, conversation = null) {
+export function chatView(link, requests, conversation = null) {
   let resolveOpened;
   const opened = new Promise((resolve) => { resolveOpened = resolve; });
   const writing = composer({
@@ -29,7 +29,7 @@ export function chatView(link, asks, conversation = null) {
   const frame = conversationFrame("Chat", {
     stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }),
     retry: () => link.call("sessions.retry", { sessionKey: chat.sessionKey }),
-    isAsking: () => asks.list.some((ask) => ask.sessionKey === chat.sessionKey),
+    isAsking: () => requests.list.some((request) => request.sessionKey === chat.sessionKey),
     panel,
     below: writing.element,
   });
@@ -233,19 +233,19 @@ export function chatView(link, asks, conversation = null) {
   }
 
   function onRequestsChanged() {
-    frame.keepAtEnd(() => asks.list.forEach((ask) => showRequest(ask.id)));
+    frame.keepAtEnd(() => requests.list.forEach((request) => showRequest(request.id)));
     if (chat) frame.showRequests(chat.agent);
   }
 
   /** Show a request in its message; the two arrive separately, in either order. */
-  function showRequest(askId) {
-    const ask = asks.list.find((each) => each.id === askId), shown = cards.get(askId), buttons = shown?.querySelector(".choices");
-    if (!ask || !buttons || shown.dataset.kind) return;  // shown already: keeps text that was entered
-    shown.dataset.kind = ask.kind;
-    if (ask.kind === "plan" || ask.kind === "question") {
-      fill(shown.querySelector(".text"), el("p", {}, el("strong", { text: headline(ask) })), body(ask));
+  function showRequest(requestId) {
+    const request = requests.list.find((each) => each.id === requestId), shown = cards.get(requestId), buttons = shown?.querySelector(".choices");
+    if (!request || !buttons || shown.dataset.kind) return;  // shown already: keeps text that was entered
+    shown.dataset.kind = request.kind;
+    if (request.kind === "plan" || request.kind === "question") {
+      fill(shown.querySelector(".text"), el("p", {}, el("strong", { text: headline(request) })), body(request));
     }
-    buttons.replaceWith(choices(ask, (verdict, text) => answer(askId, verdict, text)));
+    buttons.replaceWith(choices(request, (verdict, text) => answer(requestId, verdict, text)));
   }
 
   /** Return the choices of a request whose other fields are not known yet. */
@@ -289,13 +289,13 @@ export function chatView(link, asks, conversation = null) {
 
   function close() {
     clearTimeout(waitingTimer);
-    asks.removeEventListener("change", onRequestsChanged);
+    requests.removeEventListener("change", onRequestsChanged);
     writing.close();
     terminal?.close();
     if (chat) link.call("sessions.unsubscribe", { sessionKey: chat.sessionKey }).catch(() => {});
   }
 
-  asks.addEventListener("change", onRequestsChanged);
+  requests.addEventListener("change", onRequestsChanged);
   return { element: frame.element, onConnected, onEvent, close };
 }
 

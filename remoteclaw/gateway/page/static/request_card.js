@@ -23,19 +23,19 @@ const DONE = {
 export function headline({ agent, kind, tool }) {
   return {
     tool: `${agent} wants to use ${tool}`,
-    question: `${agent} asks`,
+    question: `${agent} requests`,
     plan: `${agent} wants to go on with this plan`,
     change: `${agent} wants to change the configuration`,
   }[kind];
 }
 
 /** Return the content of a request: a plan as HTML, a change as a diff. */
-export function body(ask) {
-  if (ask.kind === "plan") return ask.html ? rendered(ask.html) : el("div", { class: "text plain", text: ask.what });
-  if (ask.kind === "question") return el("div", { class: "text plain", text: questionOf(ask).text });
-  const isDiff = ask.kind === "change";
+export function body(request) {
+  if (request.kind === "plan") return request.html ? rendered(request.html) : el("div", { class: "text plain", text: request.what });
+  if (request.kind === "question") return el("div", { class: "text plain", text: questionOf(request).text });
+  const isDiff = request.kind === "change";
   return el("pre", { tabindex: "0", class: isDiff ? "diff" : null },
-    isDiff ? ask.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed" }[line[0]], text: `${line}\n` })) : ask.what);
+    isDiff ? request.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed" }[line[0]], text: `${line}\n` })) : request.what);
 }
 
 /** Return the text of a question without its numbered choices, and the lines of these. */
@@ -47,16 +47,16 @@ function questionOf({ what, choices }) {
 }
 
 /** Return until when a request can be answered, as text. */
-export function deadline(ask) {
-  if (!ask.untilMs) return "";
-  const until = `${moment(ask.untilMs)}, ${ago(ask.untilMs)}`;
-  if (ask.kind === "change") return `It expires at ${until}.`;
-  return ask.state === "open" ? `The agent waits until ${until}; it can be answered for a day.` : `The agent has stopped waiting and is woken by an answer, until ${until}.`;
+export function deadline(request) {
+  if (!request.untilMs) return "";
+  const until = `${moment(request.untilMs)}, ${ago(request.untilMs)}`;
+  if (request.kind === "change") return `It expires at ${until}.`;
+  return request.state === "open" ? `The agent waits until ${until}; it can be answered for a day.` : `The agent has stopped waiting and is woken by an answer, until ${until}.`;
 }
 
 /** Return who answered what and when, or why it can't be answered any more. */
-export function outcome(ask) {
-  const { answer, change, state, kind } = ask;
+export function outcome(request) {
+  const { answer, change, state, kind } = request;
   if (change?.became) return change.became;
   if (!answer || state === "void") return state === "expired" ? "Nobody answered in time." : "Nothing waits for an answer any more: the turn is over, or it was stopped.";
   const quoted = answer.words ? `: “${answer.words}”` : ".";
@@ -68,15 +68,15 @@ export function outcome(ask) {
  * Return the choices of a request; `answer(verdict, text)` resolves once the gateway has accepted the
  * answer. Until then the buttons are off.
  */
-export function choices(ask, answer) {
-  const { kind } = ask;
-  const isMultiple = kind === "question" && ask.isMultiple;
+export function choices(request, answer) {
+  const { kind } = request;
+  const isMultiple = kind === "question" && request.isMultiple;
   const problem = problemLine();
   const field = el("input", { type: "text", "aria-label": "Your words", placeholder: PLACEHOLDERS[kind] });
-  const offered = ask.offered.filter(([verdict]) => !(isMultiple && isNumber(verdict)));
-  const meanings = kind === "question" ? questionOf(ask).meanings : [];
+  const offered = request.offered.filter(([verdict]) => !(isMultiple && isNumber(verdict)));
+  const meanings = kind === "question" ? questionOf(request).meanings : [];
   let isAnswered = false;
-  const boxes = isMultiple ? ask.choices.map((choice, index) => el("label", { class: "check" }, el("input", { type: "checkbox", value: choice }), meanings[index] ?? choice)) : [];
+  const boxes = isMultiple ? request.choices.map((choice, index) => el("label", { class: "check" }, el("input", { type: "checkbox", value: choice }), meanings[index] ?? choice)) : [];
   const send = kind === "question" ? el("button", { type: "submit", disabled: true }, "Send") : null;
   const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !enteredText(); } },
     boxes.length ? el("fieldset", { class: "checks" }, el("legend", { text: "Choose any" }), boxes) : null,
@@ -94,7 +94,7 @@ export function choices(ask, answer) {
   }
 
   function choose(verdict) {
-    if (isNumber(verdict) && ask.choices) return submitAnswer("words", ask.choices[verdict - 1]);
+    if (isNumber(verdict) && request.choices) return submitAnswer("words", request.choices[verdict - 1]);
     return submitAnswer(verdict, verdict === "words" ? enteredText() : verdict === "deny" ? field.value.trim() : "");
   }
 

@@ -1,7 +1,7 @@
 // The view of any session, in which operators can also write.
 
 import { aboutSession } from "./about.js";
-import { askList } from "./asks.js";
+import { requestList } from "./requests.js";
 import { conversationFrame, isAtWork } from "./conversation.js";
 import { ago } from "./dom.js";
 import { item, keyed } from "./messages.js";
@@ -11,14 +11,14 @@ import { terminalToggle } from "./terminal_toggle.js";
 /** How many items of the record are loaded at once, and after the end of a turn. */
 const PAGE = 200, TURN_PAGE = 60;
 
-export function sessionView(link, sessionKey, asks) {
-  const waiting = askList(link, asks, { fits: (ask) => ask.sessionKey === key });
+export function sessionView(link, sessionKey, requests) {
+  const waiting = requestList(link, requests, { fits: (request) => request.sessionKey === key });
   const writing = sessionComposer(link, sessionKey, (message) => frame.keepAtEnd(() => show([message], (made) => made)));
   const about = aboutSession(link, sessionKey);
   const frame = conversationFrame(sessionKey, {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
     retry: () => link.call("sessions.retry", { sessionKey: key }),
-    isAsking: () => asks.list.some((ask) => ask.sessionKey === key),
+    isAsking: () => requests.list.some((request) => request.sessionKey === key),
     mayStop: () => link.scopes.includes("write"),
     panel: about.element,
     below: [waiting.element, writing.element],
@@ -106,12 +106,12 @@ export function sessionView(link, sessionKey, asks) {
   }
 
   function close() {
-    asks.removeEventListener("change", onRequestsChanged);
+    requests.removeEventListener("change", onRequestsChanged);
     waiting.close();
     terminal.close();
     link.call("sessions.unsubscribe", { sessionKey }).catch(() => {});
   }
 
-  asks.addEventListener("change", onRequestsChanged);
+  requests.addEventListener("change", onRequestsChanged);
   return { element: frame.element, onConnected, onEvent, close };
 }

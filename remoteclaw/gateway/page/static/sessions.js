@@ -9,7 +9,7 @@ const TYPING_MS = 250;
 const PAGE = 50;
 /** The key of the filters in the session storage. */
 const STORED = "remoteclaw.search";
-const STATES = { asks: "waits for a person", running: "works", scheduled: "waits for a worker", terminal: "is open in a terminal", idle: "is idle" };
+const STATES = { requests: "waits for a person", running: "works", scheduled: "waits for a worker", terminal: "is open in a terminal", idle: "is idle" };
 
 export function sessionsList(link) {
   const filter = { query: "", state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(STORED) ?? "{}") };
@@ -83,7 +83,7 @@ export function sessionsList(link) {
 
   /** Refresh soon after an event; more events in the meantime only postpone it. */
   function onEvent({ event }) {
-    if (["web.event", "session.ask", "session.outcome"].includes(event) && !filter.query) refreshLater(300);
+    if (["web.event", "session.request", "session.outcome"].includes(event) && !filter.query) refreshLater(300);
   }
 
   addEventListener("hashchange", () => rows.forEach((row) => row.mark()));
@@ -126,8 +126,8 @@ function sessionRow() {
     const next = JSON.stringify([session, ago(session.lastMessageMs), addressOf(session.key), query]);
     if (next === shown) return;
     shown = next;
-    const state = session.asks ? "asks you" : session.state === "idle" ? "" : [session.state === "terminal" && STATES.terminal, pauseOf(session)].filter(Boolean).join(", ") || STATES[session.state];
-    element.className = session.asks ? "asks" : session.state;
+    const state = session.requests ? "asks you" : session.state === "idle" ? "" : [session.state === "terminal" && STATES.terminal, pauseOf(session)].filter(Boolean).join(", ") || STATES[session.state];
+    element.className = session.requests ? "requests" : session.state;
     anchor.href = addressOf(session.key);
     title.textContent = session.label ?? session.title ?? nameOf(session.key);
     about.textContent = [session.channel, session.agent, state].filter(Boolean).join(" · ");

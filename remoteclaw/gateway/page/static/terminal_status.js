@@ -12,7 +12,7 @@ export function stateOf(record, isElsewhere = false) {
   const { state, reason, activity, exit } = record;
   const more = {
     starting: reason && `needs you: a dialog is open (${reason})`,
-    live: activity === "waiting" ? `needs you: ${record.waitingFor || "it asks something"}` : ACTIVITIES[activity],
+    live: activity === "waiting" ? `needs you: ${record.waitingFor || "it requests something"}` : ACTIVITIES[activity],
     parked: reason || "it can be resumed",
     exited: exit ? `with the status ${count(exit)}` : "",
     crashed: reason,

@@ -1,0 +1,1 @@
+"""Permissions: what an agent's CLI may do without a person's answer."""

@@ -1,0 +1,1 @@
+"""Replies: their streams, their readers, their receipts, and what is left undelivered."""

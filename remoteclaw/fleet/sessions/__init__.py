@@ -1,0 +1,1 @@
+"""Sessions: their state, their conversations' records, their tasks and their usage."""

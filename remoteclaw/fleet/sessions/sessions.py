@@ -1,0 +1,403 @@
+"""Sessions for commands, tools and operators: list, find, change, fork and stop them."""
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from remoteclaw.config.model import QueueOverride
+from remoteclaw.errors import NotFound
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.sessions.records import Records
+from remoteclaw.fleet.sessions.session_map import id_of
+from remoteclaw.fleet.sessions.state import IS_QUIET, MODEL, PROJECT, QUEUE, STATE_MS, SessionState
+from remoteclaw.fleet.turns.caller import call_name
+from remoteclaw.fleet.turns.calls import CALL_MS
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.messages import SessionKey, person
+from remoteclaw.protocols import FORK_OF
+
+#: At most this many of the newest sessions are searched for a label or title.
+MAX_NAMED = 1000
+#: At most this many sessions with work are searched for running ones.
+MAX_ACTIVE = 1000
+#: At most this many of the newest sessions are searched for warm agents.
+MAX_WARM = 300
+#: The number of sessions that are read in one transaction, during which Redis is blocked.
+MAX_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView(SessionState):
+    """A session's state with its number of entries and its conversations."""
+
+    sid: str
+    waiting: int
+    """The number of entries without a final outcome, including those of the running turn."""
+    last_message_ms: int
+    session_ids: Mapping[str, str]
+    """The CLIs' own session ids, by runtime and workspace."""
+
+    @property
+    def shown_status(self) -> str:
+        """The status for people: `terminal` while the session is open in one.
+
+        It is `idle` also while a worker only keeps the lease for a while.
+        """
+        if self.turn and self.turn == self.terminal_entry:
+            return "terminal"
+        is_over = self.status == "running" and not self.turn and not self.waiting
+        return "idle" if is_over else self.status
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the session itself is postponed, and not only a batch behind its terminal."""
+        return self.postponed_until_ms is not None and not self.kept_size
+
+    def matches(self, text: str) -> bool:
+        """Return whether the key, label or title contains `text`, in any case."""
+        names = f"{self.key} {self.label or ''} {self.title or ''}"
+        return text.casefold() in names.casefold()
+
+
+class Sessions:
+    """The sessions of a fleet."""
+
+    def __init__(self, scripts: Scripts, waker: Waker, records: Records) -> None:
+        self._scripts = scripts
+        self._waker = waker
+        self._records = records
+
+    async def list(self, *, limit: int) -> Sequence[SessionView]:
+        """Return the sessions with the newest messages, newest first."""
+        return await self.views(await self._newest(limit))
+
+    async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
+        """Return the number of sessions with work, and at most `limit` of them, running first."""
+        count, sids = await self._scripts.run_pipeline(
+            lambda ask: (ask.zcard(keys.ACTIVE), ask.zrange(keys.ACTIVE, 0, MAX_ACTIVE - 1))
+        )
+        states = await self._fields(sids, ["status"])
+        pairs = sorted(zip(states, sids, strict=True), key=lambda one: one[0] != [b"running"])
+        some = await self.views([sid for _, sid in pairs[:limit]])
+        return count, [view for view in some if view.status != "idle"]
+
+    async def waiting_since(self, views: Sequence[SessionView]) -> Sequence[int | None]:
+        """Return the time of each session's oldest entry without an outcome; None without one.
+
+        Times are in milliseconds since 1970.
+        """
+        oldest = await self._scripts.run_pipeline(
+            lambda ask: [ask.xrange(keys.inbound(view.sid), count=1) for view in views]
+        )
+        return [int(entries[0][0].partition(b"-")[0]) if entries else None for entries in oldest]
+
+    async def by_agent_path(self) -> Mapping[str, SessionKey]:
+        """Return sessions by the address of their last agent's holder.
+
+        Only the newest sessions are read, since an agent stays warm for minutes.
+        """
+        newest = await self._newest(MAX_WARM)
+        return {
+            orjson.loads(agent)["path"]: SessionKey.parse(key.decode())
+            for key, agent in await self._fields(newest, ["key", "agent_process"])
+            if key and agent
+        }
+
+    async def view(self, sid: str) -> SessionView | None:
+        """Return a session; None if its state has expired."""
+        return next(iter(await self.views([sid.encode()])), None)
+
+    async def views(self, sids: Sequence[bytes]) -> Sequence[SessionView]:
+        """Return the sessions in the order of `sids`, without those whose state has expired."""
+        names = [sid.decode() for sid in sids]
+        return [
+            view
+            for first in range(0, len(names), MAX_AT_ONCE)
+            for view in await self._views(names[first : first + MAX_AT_ONCE])
+            if view is not None
+        ]
+
+    async def _views(self, sids: Sequence[str]) -> Sequence[SessionView | None]:
+        def ask(pipeline: Any) -> None:
+            for sid in sids:
+                pipeline.hgetall(keys.state(sid))
+                pipeline.xlen(keys.inbound(sid))
+                pipeline.zscore(keys.SESSIONS, sid)
+                pipeline.hgetall(keys.session_map(sid))
+
+        results = iter(await self._scripts.run_pipeline(ask, is_atomic=True))
+        return [_view(sid, *values) for sid, *values in zip(sids, *[results] * 4, strict=True)]
+
+    async def _newest(self, count: int) -> Sequence[bytes]:
+        client = self._scripts.client
+        sids: Sequence[bytes] = await self._scripts.call(
+            client.zrevrange, keys.SESSIONS, 0, count - 1
+        )
+        return sids
+
+    async def _fields(self, sids: Sequence[bytes], names: Sequence[str]) -> Sequence[Any]:
+        return await self._scripts.run_pipeline(
+            lambda ask: [ask.hmget(keys.state(sid.decode()), [*names]) for sid in sids]
+        )
+
+    async def ancestors(self, view: SessionView) -> Sequence[SessionKey]:
+        """Return the parent of a session, the parent's parent and so on."""
+        ancestors = []
+        current: SessionView | None = view
+        while current and current.parent and current.parent not in ancestors:
+            ancestors.append(current.parent)
+            current = await self.view(current.parent.sid)
+        return ancestors
+
+    async def children(self, sid: str) -> Sequence[SessionView]:
+        """Return the sessions that a session started, oldest first."""
+        client = self._scripts.client
+        sids = await self._scripts.call(client.zrange, keys.children(sid), 0, -1)
+        return await self.views(sids)
+
+    async def labelled(self, agent: str, label: str) -> str | None:
+        """Return the id of the agent's session with a label; None if no session has it."""
+        client = self._scripts.client
+        sid = await self._scripts.call(client.hget, keys.labels(agent), label)
+        return sid.decode() if sid else None
+
+    async def label(self, view: SessionView, label: str | None) -> None:
+        """Set the label of a session; None removes it.
+
+        Raises `NotFound` if another session of the agent has the label.
+        """
+        owner = await self._scripts.run(
+            "label",
+            keys={"state": keys.state(view.sid), "labels": keys.labels(view.key.agent)},
+            args={"sid": view.sid, "label": label},
+        )
+        if owner:
+            raise NotFound(f"{owner.decode()!r} already has the label {label!r}: choose another.")
+
+    async def find(self, text: str) -> str:
+        """Return the id of the session that `text` names.
+
+        `text` is the session's key, its label, its id or the beginning of it, or its title or the
+        beginning of it; the first of these that matches decides. Raises `NotFound` if no session
+        matches, or more than one.
+        """
+        found: set[str] = set()
+        client = self._scripts.client
+
+        async def scan_ids() -> None:
+            async for sid, _score in client.zscan_iter(keys.SESSIONS, match=f"{text}*", count=1000):
+                found.add(sid.decode())
+
+        sid = text if re.fullmatch("[0-9a-f]{32}", text) else None
+        if "/" in text:
+            with contextlib.suppress(ValueError):
+                sid = SessionKey.parse(text).sid
+        if sid and (await self.view(sid) or await self._records.has(sid)):
+            found.add(sid)
+        elif not (found := await self._named_by(text, "label")):
+            if re.fullmatch("[0-9a-f]{1,31}", text):
+                await self._scripts.call(scan_ids)
+            if not found:
+                found = await self._named_by(text, "title")
+        if len(found) == 1:
+            return found.pop()
+        listed = "`remoteclaw sessions list` lists them"
+        if found:
+            raise NotFound(f"{text!r} fits {len(found)} sessions: give more of its id; {listed}.")
+        raise NotFound(f"{text!r} is no session: {listed}.")
+
+    async def _named_by(self, text: str, field: Literal["label", "title"]) -> set[str]:
+        """Return the ids of the newest sessions whose `field` is `text`, in any case.
+
+        If no title is `text`, the sessions whose title begins with it are returned.
+        """
+        newest = await self._newest(MAX_NAMED)
+        rows = await self._fields(newest, [field])
+        names = {
+            sid.decode(): name.decode().casefold()
+            for sid, (name,) in zip(newest, rows, strict=True)
+            if name
+        }
+        text = text.casefold()
+        exact = {sid for sid, name in names.items() if name == text}
+        if exact or field == "label" or not text:
+            return exact
+        return {sid for sid, name in names.items() if name.startswith(text)}
+
+    async def named(self, text: str) -> SessionView:
+        """Return the session that `text` names, as for `find()`.
+
+        Raises `NotFound` also if the session's state has expired.
+        """
+        if view := await self.view(await self.find(text)):
+            return view
+        raise NotFound(f"There is no {text!r}, or its record has expired.")
+
+    async def key_of(self, text: str) -> SessionKey:
+        """Return the key of the session that `text` names, as for `find()`.
+
+        Raises `NotFound` also if the session's state has expired and `text` is not its key.
+        """
+        sid = await self.find(text)
+        if view := await self.view(sid):
+            return view.key
+        if "/" not in text:
+            raise NotFound(f"The session {text!r} has expired: give its key instead.")
+        return SessionKey.parse(text)
+
+    async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
+        """Begin the session `target` with a copy of the conversation of `source`.
+
+        `names` are the conversations, by their names in the session map, that their CLIs can copy.
+        The CLI makes the copy in the first turn of `target`; without a copy, that turn begins with
+        the record. Raises `NotFound` if `target` exists, or if there is nothing to copy.
+        """
+        result = await self._scripts.run(
+            "fork",
+            keys={
+                "state": keys.state(source.sid),
+                "session_map": keys.session_map(source.sid),
+                "record": keys.record(source.sid),
+                "new_state": keys.state(target.sid),
+                "new_map": keys.session_map(target.sid),
+                "new_record": keys.record(target.sid),
+                "sessions": keys.SESSIONS,
+            },
+            args={
+                "sid": target.sid,
+                "session_key": str(target),
+                "keep_ms": STATE_MS,
+                "mark": FORK_OF,
+                "names": names,
+            },
+        )
+        if result == b"exists":
+            raise NotFound(f"{str(target)!r} already exists: choose another thread or user.")
+        if result == b"nothing":
+            raise NotFound(f"{str(source.key)!r} has no conversation that could be copied.")
+
+    async def configure(self, session: SessionKey, queue: QueueOverride | None) -> None:
+        """Set a session's own queue settings from its next turn on; None removes them."""
+        await self._set(session, QUEUE, queue.model_dump_json(exclude_none=True) if queue else None)
+
+    async def change_queue(
+        self, view: SessionView, wanted: Mapping[str, Any], *, is_reset: bool
+    ) -> QueueOverride | None:
+        """Add the settings `wanted` to a session's own queue settings; return the new ones.
+
+        With `is_reset`, the previous settings are removed first.
+        """
+        own = None if is_reset else view.queue
+        if is_reset or wanted:
+            before = own.model_dump(exclude_none=True) if own else {}
+            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
+            await self.configure(view.key, own)
+        return own
+
+    async def choose_model(self, session: SessionKey, model: str | None) -> None:
+        """Set a session's own model from its next turn on; None removes it."""
+        await self._set(session, MODEL, model)
+
+    async def bind(self, session: SessionKey, project: str | None) -> None:
+        """Bind a session to a project from its next turn on; None removes the binding.
+
+        The state of a bound session does not expire.
+        """
+        await self._set(session, PROJECT, project)
+
+    async def quieten(self, session: SessionKey, *, is_quiet: bool) -> None:
+        """Set whether the session's chat shows only the answers of turns, without progress."""
+        await self._set(session, IS_QUIET, "1" if is_quiet else None)
+
+    async def _set(self, session: SessionKey, field: str, value: str | None) -> None:
+        """Set or remove a field of a session's state; the session may not have a message yet."""
+        await self._scripts.run(
+            "configure",
+            keys={"state": keys.state(session.sid)},
+            args={
+                "session_key": str(session),
+                "field": field,
+                "value": value,
+                "keep_ms": STATE_MS,
+            },
+        )
+
+    async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
+        """Stop all unfinished entries of a session and of all sessions below it.
+
+        Returns the number of the session's entries; 0 if there were none, or if they finished
+        first. No session below returns a result, and the session itself returns one to its parent
+        only with `wants_result`. The stop is durable: a worker that acquires the lease later obeys
+        it. A postponed session gets a hint. A repeated `call` of an operator does not stop entries
+        that have arrived since. Calls are named within the session: a platform may number the
+        messages of each chat.
+        """
+        count, key, queue = await self._scripts.run(
+            "stop",
+            keys={
+                "state": keys.state(sid),
+                "inbound": keys.inbound(sid),
+                "call": keys.call(call_name(None, f"{sid}\0{call}")) if call else None,
+            },
+            args={"sid": sid, "is_unwanted": not wants_result, "keep_ms": CALL_MS},
+        )
+        if queue:
+            await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
+        return int(count)
+
+    async def retry(self, sid: str) -> bool:
+        """Have a postponed session ask its agent again now; return whether it was postponed."""
+        key, queue = await self._scripts.run(
+            "wake", keys={"state": keys.state(sid)}, args={"sid": sid}
+        )
+        if queue:
+            await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
+        return bool(key)
+
+    async def stop_own(self, session: SessionKey, sender: str, *, call: str) -> int | None:
+        """Stop what a shared session does for one of its people before it works for others.
+
+        That is the running turn, if it answers only `sender`, and the sender's waiting messages up
+        to the first one of another person. Sessions below continue. Returns the number of stopped
+        entries; None if the session works for others first. A repeated `call` has no effect.
+        """
+        count, queue = await self._scripts.run(
+            "stop_own",
+            keys={
+                "state": keys.state(session.sid),
+                "inbound": keys.inbound(session.sid),
+                "call": keys.call(call_name(None, f"{session.sid}\0{call}")),
+            },
+            args={
+                "sid": session.sid,
+                "by": person(session.provider, sender),
+                "sender": sender,
+                "keep_ms": CALL_MS,
+            },
+        )
+        if queue:
+            await self._waker.try_hint(session, queue.decode())
+        return None if count < 0 else int(count)
+
+
+def _view(
+    sid: str,
+    state: Mapping[bytes, bytes],
+    waiting: int,
+    last_message_ms: float | None,
+    session_ids: Mapping[bytes, bytes],
+) -> SessionView | None:
+    if not state:
+        return None
+    return SessionView.decode(
+        state,
+        sid=sid,
+        waiting=waiting,
+        last_message_ms=int(last_message_ms or 0),
+        session_ids={name.decode(): id_of(value.decode()) for name, value in session_ids.items()},
+    )

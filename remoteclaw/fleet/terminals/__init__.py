@@ -1,0 +1,1 @@
+"""Terminals: their state, their events and their audit log."""

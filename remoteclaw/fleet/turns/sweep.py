@@ -1,0 +1,126 @@
+"""The sweeper: sends new hints for sessions with work and no worker. Any number may run."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.requests.requests import Requests
+from remoteclaw.fleet.sessions.state import STATE_MS
+from remoteclaw.fleet.turns.inbound import GRACE_MS
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.fleet.workers import Workers
+
+#: The interval between two sweeps, in seconds.
+INTERVAL_S = 1.0
+#: The maximum number of sessions that one sweep checks.
+MAX_BATCH = 500
+#: The maximum time between two checks of one session, in milliseconds.
+MAX_WAIT_MS = 60_000
+
+#: At the check with this number, a session gets a hint even if its queue is not empty, since its
+#: earlier hint may be lost.
+PATIENT_CHECKS = 5
+#: A sweeper counts as running for this long after a sweep, in milliseconds.
+ALIVE_MS = 30_000
+
+log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Sends hints for sessions whose hint was lost, or whose worker's lease has expired."""
+
+    def __init__(
+        self, scripts: Scripts, waker: Waker, workers: Workers, requests: Requests
+    ) -> None:
+        self._scripts = scripts
+        self._waker = waker
+        self._workers = workers
+        self._requests = requests
+
+    async def sweep(self) -> int:
+        """Sweep once; return the number of sessions for which a hint was sent."""
+        rows = await self._scripts.run(
+            "sweep",
+            keys={"active": keys.ACTIVE, "sessions": keys.SESSIONS, "sweeper": keys.SWEEPER},
+            args={
+                "states": keys.STATE_PREFIX,
+                "retry_ms": GRACE_MS,
+                "max_count": MAX_BATCH,
+                "longest_ms": MAX_WAIT_MS,
+                "patient_checks": PATIENT_CHECKS,
+                "listed_ms": STATE_MS,
+                "alive_ms": ALIVE_MS,
+            },
+            deadline=boottime() + INTERVAL_S,
+        )
+        values = iter(value.decode() for value in rows)
+        count = 0
+        for sid, why, session_key, queue in zip(values, values, values, values, strict=True):
+            log.info("session %s: hinted again, %s", sid[:8], why)
+            await self._waker.hint(sid, session_key, queue=queue)
+            count += 1
+        return count
+
+    async def release_dead(
+        self,
+        host: str,
+        is_alive: Callable[[str], bool],
+        *,
+        end_left: Callable[[], object] = lambda: None,
+        is_deliberate: bool = False,
+    ) -> int:
+        """End the leases of this host's dead workers at once; return the number of leases.
+
+        `is_alive` gets a worker's label without `host`. Before the leases end, `end_left` ends the
+        agents that the workers left running, since the next owner may be on another host. With
+        `is_deliberate`, the interrupted attempts do not count as failed.
+        """
+        client = self._scripts.client
+        active = await self._scripts.call(
+            client.zrange, keys.ACTIVE, 0, -1, deadline=boottime() + INTERVAL_S
+        )
+        sids = [sid.decode() for sid in active]
+        dead = [
+            (sid, epoch)
+            for start in range(0, len(sids), MAX_BATCH)
+            for sid, epoch, label in await self._owners(sids[start : start + MAX_BATCH])
+            if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} "))
+        ]
+        if dead:
+            await asyncio.to_thread(end_left)
+        released = 0
+        for sid, epoch in dead:
+            released += await self._scripts.run(
+                "expire",
+                keys={"state": keys.state(sid), "active": keys.ACTIVE},
+                args={"epoch": epoch, "sid": sid, "is_deliberate": is_deliberate},
+                deadline=boottime() + INTERVAL_S,
+            )
+        return released
+
+    async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Return the id, the epoch and the worker's label of the sessions that have a worker."""
+        owners = await self._scripts.run_pipeline(
+            lambda ask: [ask.hmget(keys.state(sid), ["epoch", "worker"]) for sid in sids],
+            deadline=boottime() + INTERVAL_S,
+        )
+        return [
+            (sid, epoch.decode(), worker.decode())
+            for sid, (epoch, worker) in zip(sids, owners, strict=True)
+            if epoch and worker
+        ]
+
+    async def run(self) -> None:
+        """Sweep every second until cancelled, also while Redis is unavailable."""
+        while True:
+            try:
+                await self.sweep()
+                await self._workers.clear_deserted()
+                await self._requests.expire_due()
+            except (RedisUnavailable, RedisRefused) as error:
+                log.warning("sweeping: %s", error)
+            await asyncio.sleep(INTERVAL_S)

@@ -1,0 +1,431 @@
+"""The turns of a session: how the owner of the lease begins, records and ends them.
+
+Each write carries the lease's epoch. A turn's outcome, its last messages and the removal of its
+entries are written in one step.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from remoteclaw.config.model import QueueOverride
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.sessions.usage import Usage, usage_args, usage_keys
+from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry
+from remoteclaw.fleet.turns.moves import MovedEnd, home_end_args
+from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
+from remoteclaw.messages import SessionKey
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet.turns.lease import Lease
+
+#: Live text expires this long after the last write, in milliseconds.
+LIVE_MS = 60_000
+
+#: The progress of an attempt:
+#: "" - not recorded yet;
+#: accepted - recorded;
+#: postponed - the agent is asked again later;
+#: spawned - the prompt is about to be sent;
+#: output - the agent has sent text;
+#: tool - the agent has used a tool;
+#: dropped - no agent is asked, and the entries are dropped.
+Phase = Literal["", "accepted", "postponed", "spawned", "output", "tool", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The entries of a turn as `begin()` recorded them, and the state of earlier attempts."""
+
+    turn: str
+    attempt: int
+    failures: int
+    """The number of earlier attempts that failed; attempts cut off on purpose don't count."""
+    furthest_phase_before: Phase
+    """The furthest phase that an earlier attempt reached; empty for a first attempt."""
+    is_stopped: bool
+    """Whether the entries were stopped before the turn began."""
+    is_dropped: bool
+    """Whether the entries were recorded to be dropped, now or by an earlier attempt."""
+    entries: tuple[RawEntry, ...]
+    left_out: frozenset[str]
+    """The ids of the entries of which the agent sees only the beginning."""
+    is_resumed: bool = False
+    """Whether the previous attempt was postponed, so that the turn's notices are already sent."""
+    tries: int = 0
+    """The number of times that the agent was asked in postponed attempts."""
+    last_notice: str = ""
+    """The content of the last notice about a postponement, as it was passed to `postpone()`."""
+    has_tasks: bool = True
+    """False if the session has started no tasks."""
+    has_aside_notes: bool = True
+    """False if there are no notes of asides that the agent has not received."""
+    has_denials: bool = True
+    """False if there are no reasons of denials that the agent has not received."""
+    spent: Usage = field(default_factory=Usage)
+    """The usage of earlier attempts that were cut off or postponed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAppend:
+    """The lines that a turn adds to the record of its conversation."""
+
+    lines: bytes
+    """Lines of JSON, one object each (`session.record`)."""
+    max_bytes: int
+    """The maximum size of the whole record; beyond it, the oldest lines are removed."""
+    keep_ms: int
+    """The time for which the record is kept after this turn, in milliseconds; 0 removes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The result of a turn, for the parent of its session."""
+
+    to: SessionKey
+    """The parent."""
+    entry: bytes
+    """The result, encoded as an entry of the parent's inbound stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postponement:
+    """The time until which a turn is postponed, and the notices about this."""
+
+    until_ms: int
+    why: str
+    """The category of the error for which the turn is postponed."""
+    tries: int
+    """The number of times that the agent was asked so far."""
+    last_notice: str
+    """The content of the last notice to the person, so that it is sent once."""
+    detail: str
+    """The reason, for operators who trace the message."""
+    notice: dict[str, Any] | None = None
+    """The notice to send now; None if it was already sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The state after the end of a turn."""
+
+    left: int
+    """The number of the session's entries that are waiting."""
+    competing_hints: int
+    """The number of waiting hints that are at least as urgent as the session's."""
+    at_ms: int
+    """The end of the turn, in milliseconds on Redis' clock."""
+
+
+class Turns:
+    """Begins, records and ends the turns of a leased session.
+
+    Every method raises `LeaseLost` once another worker holds the session.
+    """
+
+    def __init__(self, lease: "Lease") -> None:
+        self._lease = lease
+        self._batch: Batch | None = None
+
+    async def begin(
+        self,
+        entry_ids: Sequence[str],
+        *,
+        phase: Phase = "accepted",
+        detail: str = "",
+        left_out: Sequence[str] = (),
+    ) -> Batch | None:
+        """Record a turn of the entries, or begin the unfinished turn again.
+
+        `phase` is "spawned" if the agent is ready, which saves a call of `note_phase()`, and
+        "dropped" for entries that get no turn. `left_out` are the entries of which the agent sees
+        only the beginning. Returns None if the entries no longer exist, because their senders have
+        withdrawn them, or an operator has removed them.
+
+        If a batch is kept, the session's terminal begins, else the kept batch. While that one is
+        postponed, the lease is released (`Lease.is_given_away`), and None returned.
+        """
+        nonce = uuid.uuid4().hex  # a repeated command with the same nonce is the same attempt
+        reply = await self._lease.run_fenced(
+            "begin",
+            {"inbound": keys.inbound(self._lease.sid), "active": keys.ACTIVE},
+            {
+                "nonce": nonce,
+                "sid": self._lease.sid,
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "entry_ids": ",".join(entry_ids),
+                "phase": phase,
+                "detail": detail,
+                "left_out": ",".join(left_out),
+            },
+        )
+        if reply[0] in (b"missing", b"postponed"):
+            self._lease.is_given_away = reply[0] == b"postponed"
+            return None
+        verdict, turn, attempt, phase_before, entries, forgiven, recorded_left_out = reply[:7]
+        busy_since, queue, resumed, tries, last_notice, model, project = reply[7:14]
+        has_tasks, has_notes, has_denials, spent = reply[14:]
+        self._lease.state = replace(
+            self._lease.state,
+            busy_since_ms=int(busy_since),
+            queue=_queue(queue),
+            model=model.decode() or None,
+            turn_project=project.decode() or None,
+        )
+        self._batch = Batch(
+            turn=turn.decode(),
+            attempt=int(attempt),
+            failures=int(attempt) - 1 - int(forgiven),
+            furthest_phase_before=phase_before.decode(),
+            is_stopped=verdict == b"stopped",
+            is_dropped=verdict == b"dropped",
+            entries=tuple(tuple(entry) for entry in entries),
+            left_out=frozenset(filter(None, recorded_left_out.decode().split(","))),
+            is_resumed=resumed == b"1",
+            tries=int(tries),
+            last_notice=last_notice.decode(),
+            has_tasks=bool(has_tasks),
+            has_aside_notes=bool(has_notes),
+            has_denials=bool(has_denials),
+            spent=Usage.decode(spent),
+        )
+        return self._batch
+
+    async def join(self, entry_ids: Sequence[str]) -> list[RawEntry]:
+        """Record that entries join the running turn, and return them for the agent.
+
+        The entries that `finish()` does not report as taken up wait again. Another attempt at the
+        turn includes all of them. Returns nothing if the turn is being stopped.
+        """
+        entries: list[RawEntry] = await self._lease.run_fenced(
+            "steer",
+            {"inbound": keys.inbound(self._lease.sid)},
+            {
+                "turn": self._running.turn,
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "entry_ids": entry_ids,
+            },
+        )
+        return entries
+
+    async def note_phase(
+        self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
+    ) -> None:
+        """Record the phase of the running attempt; `detail` is for operators who trace it.
+
+        `agent_process` is the address of the agent, which the next owner of the lease ends first
+        after a crash.
+        """
+        await self._lease.run_fenced(
+            "phase",
+            {},
+            {
+                "turn": self._running.turn,
+                "phase": phase,
+                "detail": detail,
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "agent_process": _json(agent_process),
+            },
+        )
+
+    async def publish(self, index: int, payload: dict[str, Any]) -> None:
+        """Append a message of the running turn to the reply stream, once per index."""
+        await self._lease.run_fenced(
+            "publish",
+            {"replies": self._reply_stream},
+            {
+                "turn": self._running.turn,
+                "attempt": self._running.attempt,
+                "index": index,
+                "payload": _json(payload),
+            },
+        )
+
+    async def publish_live_text(
+        self,
+        payload: dict[str, Any],
+        *,
+        for_chat: dict[str, Any] | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        """Publish the partial answer as live text, in place of the previous live text.
+
+        `for_chat` is the form for the adapter of the session's chat; None publishes nothing there.
+        `usage` is that of the attempt so far, which counts if the attempt is cut off.
+        """
+        session = self._lease.session
+        account = keys.live_of(session.provider, session.account) if for_chat else None
+        await self._lease.run_fenced(
+            "live",
+            {"live": keys.live(self._lease.sid), "account": account},
+            {
+                "turn": self._running.turn,
+                "attempt": self._running.attempt,
+                "text": _json(payload),
+                "keep_ms": LIVE_MS,
+                "usage": usage.encode() if usage else None,
+                "for_chat": _json(for_chat),
+            },
+        )
+
+    async def postpone(
+        self, postponement: Postponement, *, newest: str, usage: Usage | None = None
+    ) -> Literal["postponed", "stopped", "news"]:
+        """Release the lease until a time, after which the running turn's batch is begun again.
+
+        The agent must not have written text or used a tool. `usage` is that of the attempt, which
+        counts at the turn's end. Returns "stopped" if the turn has to end instead, and "news" if
+        the session has an entry after `newest`, the last entry that the caller knows. A terminal
+        that waits opens meanwhile.
+        """
+        result, queue = await self._lease.run_fenced(
+            "postpone",
+            {
+                "active": keys.ACTIVE,
+                "live": keys.live(self._lease.sid),
+                "inbound": keys.inbound(self._lease.sid),
+                "replies": self._reply_stream,
+            },
+            {
+                "sid": self._lease.sid,
+                "newest": newest,
+                "until_ms": postponement.until_ms,
+                "reason": postponement.why,
+                "tries": postponement.tries,
+                "told": postponement.last_notice,
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "done_channel": keys.outcome_channel(self._lease.sid),
+                "detail": postponement.detail,
+                "usage": usage.encode() if usage else None,
+                "notice": _json(postponement.notice),
+            },
+        )
+        await self._lease.waker.try_hint(self._lease.session, queue.decode())
+        verdict: Literal["postponed", "stopped", "news"] = result.decode()
+        return verdict
+
+    async def finish(
+        self,
+        status: str,
+        *,
+        reply: list[dict[str, Any]],
+        error: dict[str, Any] | None = None,
+        agent_process: dict[str, Any] | None = None,
+        first_index: int = 0,
+        payloads: Sequence[dict[str, Any]] = (),
+        taken_up: Sequence[str] = (),
+        answered: Sequence[str] = (),
+        blobs: Sequence[str] = (),
+        record: RecordAppend | None = None,
+        task_result: TaskResult | None = None,
+        is_about_person: bool = False,
+        usage: Usage | None = None,
+        last_aside_note: bytes | None = None,
+        moved: MovedEnd | None = None,
+    ) -> Finished:
+        """End the running turn, and the joined entries that the agent has `taken_up`.
+
+        - `reply` is stored in the outcome, for a caller that waits.
+        - `agent_process` is the address of the parked agent.
+        - `payloads` are appended to the reply stream, numbered from `first_index`.
+        - `answered` are the entries that were answered before a failure; their status is "done".
+        - `blobs` are the files of the entries. They are deleted, unless the status is "dead": then
+          the entries become dead letters.
+        - `task_result` is appended to the parent's stream in the same step.
+        - `is_about_person` says that a person sent at least one of the entries.
+        - `usage` is that of all attempts. It counts for the current day on this worker's local
+          clock; None if the agent was not asked.
+        - `last_aside_note` is the last note of an aside that the agent received; the notes up to it
+          are deleted.
+        - `moved` ends the entry also in the session from which it was moved.
+        """
+        recipients = await self._lease.progress.recipients()
+        home_keys, home_args = home_end_args(moved)
+        left, hints, now, queue, hint = await self._lease.run_fenced(
+            "finish",
+            {
+                "inbound": keys.inbound(self._lease.sid),
+                "replies": self._reply_stream,
+                "dead_letters": keys.DEAD_LETTERS,
+                "record": keys.record(self._lease.sid),
+                "side_effects": keys.side_effects(self._lease.sid),
+                "result_inbound": keys.inbound(task_result.to.sid) if task_result else None,
+                "result_state": keys.state(task_result.to.sid) if task_result else None,
+                "active": keys.ACTIVE,
+                "sessions": keys.SESSIONS,
+                **usage_keys(),
+                "live": keys.live(self._lease.sid),
+                "account": recipients.account,
+                "aside_notes": keys.aside_notes(self._lease.sid),
+                **home_keys,
+                "queues": keys.competing(self._lease.state.lane, self._lease.host),
+                "blobs": [keys.blob(self._lease.sid, name) for name in blobs],
+            },
+            {
+                "turn": self._running.turn,
+                "attempt": self._running.attempt,
+                "status": status,
+                **home_args,
+                "outcome_ms": OUTCOME_MS,
+                "outcomes": keys.outcome_prefix(self._lease.sid),
+                "done_channel": keys.outcome_channel(self._lease.sid),
+                "reply": _json(reply),
+                "error": _json(error),
+                "agent_process": _json(agent_process),
+                "sid": self._lease.sid,
+                "first_index": first_index,
+                "steered": ",".join(taken_up),
+                "answered": ",".join(answered),
+                "record": record.lines if record else None,
+                "record_bytes": record.max_bytes if record else None,
+                "record_ms": record.keep_ms if record else None,
+                "result": task_result.entry if task_result else None,
+                "result_sid": task_result.to.sid if task_result else None,
+                "result_key": str(task_result.to) if task_result else None,
+                "result_outcomes": keys.outcome_prefix(task_result.to.sid) if task_result else None,
+                "grace_ms": GRACE_MS,
+                "is_about_person": is_about_person,
+                **usage_args(usage, self._lease.session.agent),
+                "above": recipients.above,
+                "hint": recipients.hint,
+                "last_note": last_aside_note,
+                "payloads": [orjson.dumps(payload) for payload in payloads],
+            },
+        )
+        self._batch = None
+        heard_ms = int(now) if is_about_person else self._lease.state.last_heard_ms
+        self._lease.state = replace(self._lease.state, last_heard_ms=heard_ms, queue=_queue(queue))
+        if task_result:
+            await self._lease.waker.try_hint(task_result.to, hint.decode())
+        return Finished(left=int(left), competing_hints=int(hints), at_ms=int(now))
+
+    async def side_effects(self) -> list[dict[str, Any]]:
+        """Return the noted side effects of the running turn's tools, in all attempts, in order."""
+        lease = self._lease
+        name = keys.side_effects(lease.sid)
+        lines = await lease.scripts.call(
+            lease.scripts.client.lrange, name, 0, -1, deadline=lease.stop_at
+        )
+        return [orjson.loads(line) for line in lines]
+
+    @property
+    def _running(self) -> Batch:
+        if self._batch is None:
+            raise RuntimeError("no turn is running: begin() comes first")
+        return self._batch
+
+    @property
+    def _reply_stream(self) -> str:
+        return keys.reply_stream(self._lease.session.provider, self._lease.session.account)
+
+
+def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
+    """Return a value as JSON; None for an empty value."""
+    return orjson.dumps(value) if value else None
+
+
+def _queue(text: bytes) -> QueueOverride | None:
+    return QueueOverride.model_validate_json(text) if text else None

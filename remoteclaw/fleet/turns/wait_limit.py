@@ -1,0 +1,68 @@
+"""The limit on turns that wait for another session's turn, so that a worker stays free for that."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.keys import lane_on
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.workers import Workers
+
+#: The time limit for recording the begin or end of a wait, in seconds.
+WAIT_S = 2.0
+#: The assumed number of workers if none is registered: then another program runs the turns.
+UNKNOWN_WORKERS = 1000
+
+#: Whether a turn may wait. "free": it may. "full": it may not, since no worker would be left for
+#: the other turn. "circle": it may not, since the other session already waits for this one,
+#: directly or through others.
+Verdict = Literal["free", "full", "circle"]
+
+
+class WaitLimit:
+    """Records the turns that wait for another session's turn, and limits their number."""
+
+    def __init__(self, scripts: Scripts, workers: Workers) -> None:
+        self._scripts = scripts
+        self._workers = workers
+
+    @contextlib.asynccontextmanager
+    async def hold(
+        self, sid: str, turn: str, target: SessionView, *, timeout_s: float
+    ) -> AsyncIterator[Verdict]:
+        """Record that a session's turn waits for a turn of `target`; yield whether it may.
+
+        A waiting turn occupies a worker, and the other turn needs another one, of the target's
+        host if it has one. The record is removed when the context ends. It also ends with the
+        waiting turn and after `timeout_s`, in case this process dies. Raises `RedisUnavailable` or
+        `RedisRefused`.
+        """
+        views = [view for view in await self._workers.list() if view.is_ours]
+        of_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
+        name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
+        result = await self._scripts.run(
+            "wait",
+            keys={"waits": keys.WAITS},
+            args={
+                "name": name,
+                "wait_ms": int(timeout_s * 1000),
+                "workers": len(of_host or views) or UNKNOWN_WORKERS,
+                "host": target.host if of_host else None,
+            },
+            deadline=boottime() + WAIT_S,
+        )
+        verdict: Verdict = result.decode()
+        try:
+            yield verdict
+        finally:
+            if verdict == "free":
+                client = self._scripts.client
+                with contextlib.suppress(RedisUnavailable, RedisRefused):
+                    await self._scripts.call(
+                        client.zrem, keys.WAITS, name, deadline=boottime() + WAIT_S
+                    )

@@ -1,0 +1,1 @@
+"""Authentication: tokens, and the principals that they stand for."""

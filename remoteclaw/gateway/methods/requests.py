@@ -1,0 +1,50 @@
+"""Handlers of requests to people, for operators."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from remoteclaw.commands.answers import answer_request, verdict_of_numbers
+from remoteclaw.config.requests import OPERATOR
+from remoteclaw.fleet.requests.request import Verdict
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.request_view import request_view
+from remoteclaw.tools import requests as contract
+
+
+async def _list(call: Call, params: contract.RequestsParams) -> contract.RequestsResult:
+    requests = call.fleet.requests
+    listed = await (requests.all() if params.all else requests.waiting())
+    return contract.RequestsResult(requests=tuple(request_view(request) for request in listed))
+
+
+async def _show(call: Call, params: contract.RequestParams) -> contract.RequestView:
+    requests = call.fleet.requests
+    request = await requests.named(params.id)
+    return request_view(replace(request, what=await requests.full_text(request)), is_whole=True)
+
+
+async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:
+    request = await call.fleet.requests.named(params.id)
+    verdict: Verdict = params.verdict
+    words = params.reason
+    if verdict == "words":  # numbers stand for the choices that they number
+        verdict, words = verdict_of_numbers(request, words) or (verdict, words)
+    outcome = await answer_request(
+        call.fleet,
+        call.home,
+        call.config,
+        request,
+        verdict,
+        by=OPERATOR,
+        name=call.operator.known_as,
+        is_owner=True,
+        words=words,
+    )
+    return contract.AnswerResult(counts=outcome.counts, detail=outcome.text)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "requests.list": _list,
+    "requests.show": _show,
+    "requests.answer": _answer,
+}

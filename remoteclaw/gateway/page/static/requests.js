@@ -1,0 +1,126 @@
+// The open requests of all sessions, and the view that lists them.
+
+import { body, choices, deadline, headline, outcome } from "./request_card.js";
+import { ago, button, el, fill } from "./dom.js";
+import { sessionLink } from "./session_keys.js";
+
+/** The interval of polls: events about requests are sent only to subscribers of their session. */
+const EVERY_MS = 2000;
+
+/** The requests that can be answered. It dispatches `change` when they have changed. */
+export class OpenRequests extends EventTarget {
+  #link;
+  #timer = null;
+  #shown = "";
+  list = [];
+
+  constructor(link) {
+    super();
+    this.#link = link;
+    link.addEventListener("event", ({ detail }) => detail.event === "session.request" && this.refresh());
+    link.addEventListener("state", ({ detail }) => detail === "connected" && this.refresh());
+  }
+
+  async refresh() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.refresh(), EVERY_MS);
+    const { requests } = await this.#link.call("requests.list").catch(() => ({}));
+    const next = JSON.stringify(requests);
+    if (!requests || next === this.#shown) return;  // after an error, the last list stays
+    this.#shown = next;
+    this.list = requests;
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export function requestsView(link, open) {
+  const notice = el("p", { class: "notice", text: "Nothing waits for you." });
+  const { element, refresh, close } = requestList(link, open, { onCount: (count) => { notice.hidden = count > 0; } });
+  return {
+    element: el("section", {}, el("h1", { text: "Requests" }), notice, element),
+    onConnected: () => { refresh(); return open.refresh(); },
+    close,
+  };
+}
+
+/** Return the list of the open requests for which `fits(request)`; `onCount` receives their number. */
+export function requestList(link, open, { fits = () => true, onCount = () => {} }) {
+  const element = el("ul", { class: "requests" });
+  const items = new Map();
+
+  function refresh() {
+    const fitting = open.list.filter(fits);
+    const openIds = new Set(fitting.map((request) => request.id));
+    for (const request of fitting) {
+      if (!items.has(request.id)) {
+        items.set(request.id, requestItem(link, request, { tag: "li" }));
+        element.append(items.get(request.id).element);
+      } else items.get(request.id).show(request);
+    }
+    for (const [id, item] of items) {
+      if (!openIds.has(id)) item.refresh();  // it stays, and shows its outcome
+    }
+    onCount(openIds.size);
+  }
+
+  open.addEventListener("change", refresh);
+  return { element, refresh, close: () => open.removeEventListener("change", refresh) };
+}
+
+/** Return an item in which a request is answered, and which then shows the outcome. */
+function requestItem(link, request, { tag = "div" } = {}) {
+  const until = el("p", { class: "about until" });
+  const done = el("p", { class: "done", role: "status" });
+  const what = el("div", { class: "what" }, body(request));
+  const more = request.isCut ? button("Show all of it", showAll) : null;
+  const answering = link.scopes.includes("admin") ? choices(request, answer)
+    : el("p", { class: "about", text: "To answer needs a login with the scope admin." });
+  const element = el(tag, { class: `request ${request.kind}`, tabindex: "-1" },
+    el("h2", { text: headline(request) }),
+    el("p", { class: "about" }, sessionLink(request.sessionKey),
+      [ago(request.askedMs), request.kind === "change" ? request.change.host : request.where, request.people.length && `for ${request.people.join(", ")}`, request.chat && `asked in ${request.chat}`].filter(Boolean).map((part) => ` · ${part}`)),
+    request.unshown ? el("p", { class: "problem", text: `That chat does not show it: ${request.unshown}` }) : null,
+    what, more,
+    request.isAgain ? el("p", { text: "An earlier try at this was cut off: it may have been done already." }) : null,
+    request.change?.needsRestart.length ? el("p", { class: "about", text: `It would take effect after a restart: ${request.change.needsRestart.join(", ")}.` }) : null,
+    until, answering, done);
+  let isOver = false;
+
+  function show(now) {
+    if (isOver) return;
+    const text = deadline(now);
+    if (until.textContent !== text) until.textContent = text;
+    if (["open", "lapsed"].includes(now.state)) return;
+    isOver = true;
+    const hadFocus = element.contains(document.activeElement);
+    answering.remove();
+    until.remove();
+    done.textContent = outcome(now);
+    if (hadFocus) element.focus();
+  }
+
+  /** Update the item from the gateway. */
+  async function refresh() {
+    if (isOver) return;
+    try {
+      show(await link.call("requests.show", { id: request.id }));
+    } catch (error) {
+      if (error.code === "NOT_FOUND") show({ ...request, state: "void", untilMs: null });
+    }
+  }
+
+  async function answer(verdict, reason) {
+    const reply = await link.call("requests.answer", { id: request.id, verdict, reason });
+    await refresh();
+    if (!isOver) throw new Error(reply.detail);
+  }
+
+  async function showAll() {
+    const full = await link.call("requests.show", { id: request.id });
+    fill(what, body(full));
+    more.remove();
+  }
+
+  show(request);
+  return { element, show, refresh };
+}

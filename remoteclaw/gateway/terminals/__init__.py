@@ -1,0 +1,1 @@
+"""The terminals of this host, and their viewers."""
