@@ -4,27 +4,9 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "a page that shows requests only if a channel has owners",
-        before="return has_owners or is_owned_by(config, session.provider, anyone)",
-        after='return has_owners or is_owned_by(config, session.provider, "-")',
-        test="test_without_settings_requests_can_be_answered_on_the_page",
-    ),
-    Mutant(
-        "an approvals chat that the explanation leaves out",
-        before='text + (f", asked in {self.chat}" if self.chat else "")',
-        after="text",
-        test="test_policy_explain_prints_json",
-    ),
-    Mutant(
         "a secret in a diff",
         before="value = values[setting.path] if is_shown else HIDDEN",
         after="value = values[setting.path]",
-        test="test_a_diff_masks_secrets_and_escapes_invisible_characters",
-    ),
-    Mutant(
-        "invisible characters in a diff",
-        before="json.dumps(value, default=str)",
-        after="json.dumps(value, default=str, ensure_ascii=False)",
         test="test_a_diff_masks_secrets_and_escapes_invisible_characters",
     ),
     Mutant(
@@ -32,32 +14,6 @@ MUTANTS = (
         before="sections = (config, agent, channel, group and group[1])",
         after="sections = (group and group[1], channel, agent, config)",
         test="test_the_narrowest_table_decides_each_setting",
-    ),
-    Mutant(
-        "a group's approvals table in a direct chat",
-        before="is_direct = session.user == session.channel_id",
-        after="is_direct = False",
-        test="test_the_narrowest_table_decides_each_setting",
-    ),
-    Mutant(
-        "an approvals chat without an account that is accepted",
-        before="check_chats(config)",
-        after="",
-        test="test_an_approvals_chat_without_an_account_is_refused",
-    ),
-    Mutant(
-        "a request that the approvals chat sends to itself",
-        before=(
-            "return replace(requests, chat=None) if requests.chat == session.place else requests"
-        ),
-        after="return requests",
-        test="test_a_request_from_the_approvals_chat_stays_in_that_chat",
-    ),
-    Mutant(
-        "a channel profile that overrides the file",
-        before="if key not in settings.model_fields_set",
-        after="if True",
-        test="test_settings_in_the_file_override_the_channel_profile",
     ),
     Mutant(
         "a name that is accepted as an id",
@@ -102,63 +58,15 @@ MUTANTS = (
         test="test_a_patch_with_one_invalid_part_changes_nothing",
     ),
     Mutant(
-        "a name that ends at its first dot",
-        before="path.append(max(fitting, key=len))",
-        after="path.append(min(fitting, key=len))",
-        test="test_a_path_may_contain_names_with_dots",
-    ),
-    Mutant(
         "a secret that is overwritten by its hidden form",
         before="elif value != old:",
         after="else:",
         test="test_a_secret_written_back_in_hidden_form_is_kept",
     ),
     Mutant(
-        "a listed tool that the channel does not support",
-        before="if tool.tool not in lacks)",
-        after="if tool.tool)",
-        test="test_tools_that_do_nothing_on_a_channel_are_not_listed",
-    ),
-    Mutant(
-        "a message pinned in a group by a stranger",
-        before="if subject.is_group and not party.ownership:",
-        after="if False:",
-        test="test_deleting_and_pinning_in_a_group_needs_an_owner[message_pin]",
-    ),
-    Mutant(
-        "a list of tools that depends on the sender of the turn",
-        before="if is_group:\n    people |=",
-        after="if False:\n    people |=",
-        test="test_a_group_session_lists_the_tools_that_any_member_may_use",
-    ),
-    Mutant(
-        "a turn with the rights of its first sender only",
-        before="senders = sorted({sender for sender in subject.senders if sender is not None})",
-        after="senders = [sender for sender in subject.senders if sender is not None][:1]",
-        test="test_a_group_turn_has_the_rights_of_its_least_privileged_sender",
-    ),
-    Mutant(
-        "a message of another session with the rights of a sender",
-        before='entry.message.from_ if entry.origin == "chat" else None',
-        after="entry.message.from_",
-        test="test_an_entry_that_no_person_wrote_lifts_no_denial",
-    ),
-    Mutant(
         "a command that is chained to an allowed one",
         before="return not _OPERATORS & set(command) and command.isprintable()",
         after="return command.isprintable()",
-        test="test_an_allowed_command_does_not_allow_commands_chained_to_it",
-    ),
-    Mutant(
-        "a command on the line after an allowed one",
-        before="return not _OPERATORS & set(command) and command.isprintable()",
-        after="return not _OPERATORS & set(command)",
-        test="test_an_allowed_command_does_not_allow_commands_chained_to_it",
-    ),
-    Mutant(
-        "a program whose name begins with the name of an allowed one",
-        before='command.startswith(f"{self.target} ")',
-        after="command.startswith(self.target)",
         test="test_an_allowed_command_does_not_allow_commands_chained_to_it",
     ),
     Mutant(
@@ -180,12 +88,6 @@ MUTANTS = (
         test="test_a_rule_with_more_arguments_allows_no_files_elsewhere_and_no_programs",
     ),
     Mutant(
-        "a rule with more arguments that allows an option which starts a program",
-        before="not _starts_program(text)",
-        after="True",
-        test="test_a_rule_with_more_arguments_allows_no_files_elsewhere_and_no_programs",
-    ),
-    Mutant(
         "an edit of a file with several names",
         before="return file.is_file() and status.st_nlink > 1",
         after="return False",
@@ -198,21 +100,9 @@ MUTANTS = (
         test="test_permission_edits_asks_for_files_that_programs_find_in_a_home_directory",
     ),
     Mutant(
-        "a reading command with a file elsewhere",
-        before="any(is_in(path, root, directory) for root in roots) for path in paths",
-        after="True for path in paths",
-        test="test_other_commands_need_a_permission",
-    ),
-    Mutant(
         "a reading command with any option",
         before="if not re.fullmatch(reader.options, word.text):",
         after="if False:",
-        test="test_other_commands_need_a_permission",
-    ),
-    Mutant(
-        "a reading command whose pattern matches files elsewhere",
-        before='if word.pattern and not word.text.startswith("-")]',
-        after="if False]",
         test="test_other_commands_need_a_permission",
     ),
     Mutant(
@@ -225,18 +115,6 @@ MUTANTS = (
         "an edit through a symlink out of the workspace",
         before="{Path(os.path.realpath(each)) for each in",
         after="{Path(os.path.normpath(each)) for each in",
-        test="test_permission_edits_asks_for_any_other_path",
-    ),
-    Mutant(
-        "an edit by a path that CLIs resolve in two ways",
-        before="for each in (joined, os.path.normpath(joined))",
-        after="for each in (joined,)",
-        test="test_permission_edits_asks_for_any_other_path",
-    ),
-    Mutant(
-        "an edit by a path that CLIs resolve elsewhere",
-        before='if not path or path.startswith("~") or path != path.strip() or',
-        after="if not path or",
         test="test_permission_edits_asks_for_any_other_path",
     ),
     Mutant(
@@ -258,18 +136,6 @@ MUTANTS = (
         test="test_an_allow_rule_does_not_allow_other_requests",
     ),
     Mutant(
-        "a refusal that proposes an invalid rule",
-        before="if is_enough and len(listed) <= MAX_PROPOSED_CHARS",
-        after="if len(listed) <= MAX_PROPOSED_CHARS",
-        test="test_a_refusal_names_the_permissions_that_would_allow_the_request",
-    ),
-    Mutant(
-        "a default agent that is not main",
-        before='"main" if "main" in self.agents else next(iter(self.agents))',
-        after="next(iter(self.agents))",
-        test="test_the_default_agent_is_main_or_else_the_first_one",
-    ),
-    Mutant(
         "a turn in another directory after its project was removed",
         before="if project is None:",
         after="if project not in self.projects:",
@@ -286,18 +152,6 @@ MUTANTS = (
         before="if event.plan is not None:",
         after="if False:",
         test="test_plans_need_approval_even_with_automatic_permissions",
-    ),
-    Mutant(
-        "a plan that offers a permission that the agent already has",
-        before='EDITS if spec.permissions == "ask" else ""',
-        after="EDITS",
-        test="test_answers_that_do_not_fit_a_plan_are_refused",
-    ),
-    Mutant(
-        "a chat of the page that is deleted on its first day",
-        before="max(self.keep_days, 1)",
-        after="self.keep_days",
-        test="test_the_pages_chats_work_without_a_record",
     ),
     Mutant(
         "a read-only branch whose CLI changes files",

@@ -33,10 +33,4 @@ MUTANTS = (
         after="if True:",
         test="test_a_call_is_retried_under_the_same_id",
     ),
-    Mutant(
-        "a call whose time limit starts again with each attempt",
-        before="self._until = self._until or now + self.timeout_s",
-        after="self._until = now + self.timeout_s",
-        test="test_all_attempts_of_a_call_share_one_time_limit",
-    ),
 )

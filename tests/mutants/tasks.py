@@ -22,30 +22,6 @@ MUTANTS = (
         test="test_a_session_cannot_write_to_a_session_that_waits_for_it",
     ),
     Mutant(
-        "a joined message to a task that is reported as waiting",
-        before="return outcome is not None and outcome.turn not in (None, entry_id)",
-        after="return False",
-        test="test_a_message_to_a_running_task_joins_its_turn[collect]",
-    ),
-    Mutant(
-        "a waiting message to a task that is reported as joined",
-        before="return outcome is not None and outcome.turn not in (None, entry_id)",
-        after="return True",
-        test="test_a_message_that_does_not_join_the_turn_waits",
-    ),
-    Mutant(
-        "a task's result without its earlier answers",
-        before="answers = [_text_of(reply) for reply in earlier]",
-        after="answers: list[str] = []",
-        test="test_a_message_that_missed_the_turn_is_answered_in_the_same_result",
-    ),
-    Mutant(
-        "a task's result with the name of an earlier run",
-        before='run = f"{lease.sid}-{first_entry or turn.id}"',
-        after='run = f"{lease.sid}-{state.task_entry or turn.id}"',
-        test="test_another_run_of_a_task_can_use_the_lease_of_the_first",
-    ),
-    Mutant(
         "a stopped task's result without its partial text",
         before='if status == "done":',
         after="if True:",
