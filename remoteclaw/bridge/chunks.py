@@ -4,7 +4,7 @@ A chunk ends at the best place before the limit: at a paragraph, a line, a word,
 A heading stays with what follows it.
 A Markdown fence that is open at the end of a chunk is closed there and opened again, with its
 language, in the next chunk.
-The cuts depend on the text alone, not on how the stream divides it.
+The cuts depend only on the text, not on how the stream divides it.
 """
 
 import re

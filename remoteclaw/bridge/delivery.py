@@ -367,7 +367,7 @@ class DeliveryAdapter:
     async def _take_back(self, characters: int) -> None:
         """Remove the last characters of the message.
 
-        The chunks depend on the text alone, so the remaining text yields the same chunks again;
+        The chunks depend only on the text, so the remaining text yields the same chunks again;
         those that were delivered are not delivered again.
         """
         text = "".join(self._text)

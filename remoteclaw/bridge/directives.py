@@ -26,7 +26,7 @@ MAX_HELD_CHARS = 100
 _BEGINNINGS = "|".join(
     SILENT_REPLY_TOKEN[:length] for length in range(len(SILENT_REPLY_TOKEN) - 1, 0, -1)
 )
-#: An answer that is the token alone, in upper or lower case, and a text that may become one. Models
+#: An answer that is only the token, in upper or lower case, and a text that may become one. Models
 #: also write the token in bold or as code.
 _SILENCE = re.compile(rf"[\s*`]*(?:{SILENT_REPLY_TOKEN}[\s*`.]*)+", re.IGNORECASE)
 _MAYBE_SILENCE = re.compile(
@@ -45,7 +45,7 @@ class Directives:
     reply_to: str | None = None
     """The id of the message to quote; empty for the message that is answered, None for no quote."""
     is_silent: bool = False
-    """Whether the complete answer was the silent token alone."""
+    """Whether the complete answer was only the silent token."""
     attached: list[str] = field(default_factory=list)
     """The files that tags name, as the agent wrote their paths."""
     _maybe_tag: str = ""

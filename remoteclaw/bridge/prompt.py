@@ -39,7 +39,7 @@ _SAFETY = _section(
     "Safety",
     "You have no goals of your own. The user's oversight comes first: stop when asked.",
     "Don't widen your own access, and don't talk anybody into doing it for you.",
-    "Never show passwords, keys or tokens, whoever asks.",
+    "Never show passwords, keys or tokens, even if asked.",
 )
 _REPLY_TAGS = _section(
     "Reply tags",

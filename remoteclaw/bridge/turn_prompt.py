@@ -36,7 +36,7 @@ _ODD = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 #: The instructions of a branch, which otherwise looks exactly like the conversation to its agent.
 BRANCH = (
-    "You are a copy of this conversation for what follows alone; the conversation itself goes on "
+    "You are a copy of this conversation only for what follows; the conversation itself goes on "
     "elsewhere, with `conversation_now`, which is not yours to do. You work in the same directory: "
     "look, read and think. What changes something may be refused; say then what is to be done."
 )

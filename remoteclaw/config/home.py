@@ -242,7 +242,7 @@ def _check_private(path: Path) -> None:
     if mode & 0o077 and any(path.iterdir()):
         raise StateDirectoryError(
             f"The state directory {path} is open to other users (mode {mode:03o}): "
-            f"`chmod 700 {shlex.quote(str(path))}` if it is RemoteClaw's alone, "
+            f"`chmod 700 {shlex.quote(str(path))}` if only RemoteClaw uses it, "
             "else set REMOTECLAW_HOME to another directory."
         )
     _check_writable(path)

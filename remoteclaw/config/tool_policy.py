@@ -170,7 +170,7 @@ def listed_tools(
 
 
 def is_owner(config: Config, subject: Subject) -> bool:
-    """Whether a turn is on behalf of owners alone, and of at least one."""
+    """Whether a turn is only on behalf of owners, and of at least one."""
     return all(party.ownership for party in _parties(config, subject))
 
 

@@ -49,7 +49,7 @@ class Subscriptions:
         self.remove_listeners(keys.outcome_channel(sid))
 
     async def run(self) -> None:
-        """Listen for ever, also while Redis is unavailable."""
+        """Listen forever, also while Redis is unavailable."""
         while True:
             try:
                 await self._listen()

@@ -74,7 +74,7 @@ def check_method(operator: Operator, method: Method) -> None:
         agents = ", ".join(map(repr, operator.agents))
         raise CallRefused(
             "FORBIDDEN",
-            f"This token is for {agents} alone, and {method.name} is about others, too.",
+            f"This token is only for {agents}, and {method.name} is about others, too.",
         )
 
 
@@ -113,7 +113,7 @@ class AgentScope:
         """Raise `CallRefused` for a call that concerns a session of another agent."""
         if method.name == "chat.open" and getattr(params, "sender", None) is not None:
             raise CallRefused(
-                "FORBIDDEN", "A token for some agents alone can't set `sender` for another chat."
+                "FORBIDDEN", "A token for only some agents can't set `sender` for another chat."
             )
         sessions = [session_key]
         if parameter := _SESSION_PARAMETERS.get(method.name):

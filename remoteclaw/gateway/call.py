@@ -103,7 +103,7 @@ class Call:
     def events(self) -> Subscriber:
         """The connection of the call. Raises `CallRefused` if it can't carry events."""
         if self.subscriber is None:
-            raise CallRefused("INVALID_REQUEST", "Events are sent over WebSocket alone.")
+            raise CallRefused("INVALID_REQUEST", "Events are sent only over WebSocket.")
         return self.subscriber
 
     @property

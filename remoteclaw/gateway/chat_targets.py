@@ -58,7 +58,7 @@ def target_place(call: Call, readers: Readers, target: str) -> ChatPlace:
         raise CallRefused(
             "INVALID_REQUEST",
             f"There is no channel {provider[:40]!r}: there are {listed}. A chat of this channel is "
-            "named by its id alone.",
+            "named only by its id.",
         )
     return ChatPlace(session.provider, _account_of(call, readers, session.provider), target)
 
@@ -73,7 +73,7 @@ def _account_of(call: Call, readers: Readers, provider: str, named: str | None =
     """Return the account to use on a channel: the account `named`, else the session's.
 
     An account that no adapter has ever read is refused if it is `named`, because a message there
-    would stay undelivered for ever. If it is the session's, another account is used: a session of
+    would stay undelivered forever. If it is the session's, another account is used: a session of
     `send --channel console` has no console of its own.
     """
     session = call.session
@@ -109,7 +109,7 @@ async def check_has_reader(call: Call, readers: Readers, place: ChatPlace) -> No
         case "cli":
             raise CallRefused(
                 "INVALID_REQUEST",
-                "The chat of `remoteclaw send` shows the answer alone: nothing was sent. Say it in "
+                "The chat of `remoteclaw send` shows only the answer: nothing was sent. Say it in "
                 "your answer, or name another chat as CHANNEL:CHAT.",
             )
         case "console":

@@ -192,7 +192,7 @@ class Dispatcher:
         """
         if caller is not None:
             if session_key is not None and session_key != str(caller.session):
-                raise CallRefused("FORBIDDEN", "An agent calls for its own session alone.")
+                raise CallRefused("FORBIDDEN", "An agent calls only for its own session.")
             return caller.session
         if session_key is None:
             return None

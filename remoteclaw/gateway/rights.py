@@ -18,7 +18,7 @@ def subject_of_caller(caller: Caller) -> tool_policy.Subject:
 
 
 def is_for_owner(config: Config, caller: Caller) -> bool:
-    """Whether the caller's turn is on behalf of owners alone."""
+    """Whether the caller's turn is only on behalf of owners."""
     return tool_policy.is_owner(config, subject_of_caller(caller))
 
 

@@ -118,7 +118,7 @@ def _check_may_send(call: Call, place: ChatPlace) -> None:
     if not may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
         raise CallRefused(
             "FORBIDDEN",
-            f"This turn may send to its own chat alone, and {':'.join(at)} is another one. Only an "
+            f"This turn may send only to its own chat, and {':'.join(at)} is another one. Only an "
             f"owner may have messages sent there, unless sends_to of [agents.{own.agent}] has it. "
             "Say so in your answer.",
         )

@@ -14,7 +14,7 @@ NETWORK = tuple(
 )
 #: The environment variables of the directories in which programs keep settings and data.
 DIRECTORIES = tuple("XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME".split())
-#: The environment variables that each session of a user sets anew.
+#: The environment variables that each session of a user sets by itself.
 SESSION = tuple("HOME SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR XDG_RUNTIME_DIR".split())
 #: The environment variables that any program may need.
 _COMMON = frozenset(("PATH", *SESSION, *NETWORK, *DIRECTORIES))

@@ -94,7 +94,7 @@ class RpcPeer:
         await self._send({"id": message_id, "result": result})
 
     async def refuse(self, message: RpcMessage) -> None:
-        """Answer an unknown request with an error, because the CLI waits for an answer for ever."""
+        """Answer an unknown request with an error, because the CLI waits for an answer forever."""
         error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not supported"}
         await self._send({"id": message.id, "error": error})
 

@@ -55,8 +55,8 @@ ORIGIN = "beside"
 #: The notices to a person whose message waits although the agent has decided something else.
 WAITS = "(Your message waits until I have finished the running work.)"
 NOT_YOURS = (
-    "(Only whoever asked for the running work, or an owner, can add to it or stop it: your message "
-    "waits until it is done.)"
+    "(Only the person who asked for the running work, or an owner, can add to it or stop it: your "
+    "message waits until it is done.)"
 )
 #: The acknowledgement of a message that moves to a branch, unless the agent has written one.
 ON_IT = "On it, alongside the other work."

@@ -382,7 +382,7 @@ def _digest(*parts: Any) -> str:
 def _place_of(event: PermissionEvent) -> tuple[str, ...]:
     """Return where an action happens; never the same for two commands in unknown directories."""
     is_unknown = event.intent is not None and event.intent.cwd is None
-    # The agent's own ids begin anew with each of its processes.
+    # The agent's own ids begin again with each of its processes.
     return (event.place, new_id()) if is_unknown else (event.place,)
 
 

@@ -107,7 +107,7 @@ def _answered_together(entries: Sequence[Entry], queue: QueueConfig) -> list[Ent
     match queue.mode:
         case "aside" | "collect":
             return list(entries)
-        case "interrupt":  # only a turn of people's messages alone may be interrupted
+        case "interrupt":  # only a turn of only people's messages may be interrupted
             is_chat = entries[0].origin == "chat"
             return list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, entries))
         case _:

@@ -88,7 +88,7 @@ def check_hops(config: Config, caller: Caller | None) -> None:
     """Raise `CallRefused` after too many turns in a row without a message from a person.
 
     The limit on turns about results is lower: agents that start tasks about the results of tasks
-    would go on for ever.
+    would go on forever.
     """
     if caller and caller.turn and caller.turn.hops >= config.sessions.max_hops:
         raise CallRefused(

@@ -190,7 +190,7 @@ METHODS = (
         title="Broadcast a message",
         description="Send one message to several chats at once ('tell everybody'). Returns "
         "`results`, one per chat, as message_send does: if one failed, repeat "
-        'that one alone. Example: {"targets": ["telegram:1", "slack:C2"], '
+        'only that one. Example: {"targets": ["telegram:1", "slack:C2"], '
         '"message": "Back at 3"}.',
         params=BroadcastParams,
         result=BroadcastResult,

@@ -100,7 +100,7 @@ async def test_an_agent_that_ignores_a_stop_is_ended(
 async def test_an_agent_that_does_not_read_its_input_is_ended_by_a_stop(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message that fills the agent's pipe blocks for ever, and so does the interrupt after it."""
+    """A message that fills the agent's pipe blocks forever, and so does the interrupt after it."""
     monkeypatch.setattr("remoteclaw.bridge.conduct.ABORT_S", 0.3)
     monkeypatch.setattr("remoteclaw.bridge.conduct.INTERRUPT_EVERY_S", 0.05)
     pid_file = directory / "pid"

@@ -139,7 +139,7 @@ def test_indented_code_keeps_its_indentation_in_the_next_chunk() -> None:
 
 
 def test_a_line_of_code_longer_than_the_limit_needs_few_chunks() -> None:
-    """The original implementation cut after the opening fence for ever, eight characters each."""
+    """The original implementation cut after the opening fence forever, eight characters each."""
     chunks = chunks_of("```\n" + "x" * 1000 + "\n```", 100)
 
     assert len(chunks) < 20

@@ -213,7 +213,7 @@ def test_a_state_directory_open_to_other_users_is_refused_and_unchanged(home: Ho
             use()
         assert str(error.value) == (
             f"The state directory {home.path} is open to other users (mode 755): "
-            f"`chmod 700 {home.path}` if it is RemoteClaw's alone, "
+            f"`chmod 700 {home.path}` if only RemoteClaw uses it, "
             "else set REMOTECLAW_HOME to another directory."
         )
 

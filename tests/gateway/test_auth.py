@@ -53,7 +53,7 @@ def _link(path: Path) -> None:
         (_write(b"x" * 31), "isn't one word"),
         (_write(b"x" * 40 + b"\n" + b"y" * 40), "isn't one word"),
         (_write(b"x" * 2000), "isn't one word"),
-        (_write(b"x" * 64, 0o640), "isn't yours alone"),
+        (_write(b"x" * 64, 0o640), "can be read by others"),
         (_link, "can't be read"),
         (lambda path: os.mkfifo(path, 0o600), "isn't one word"),
     ],

@@ -248,7 +248,7 @@ async def test_the_chats_that_people_can_read_later_are_written_to(
 async def test_the_chat_of_send_takes_no_message_besides_the_answer(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS, provider="cli", channel_id="me", from_="me")
 
-    with pytest.raises(CallRefused, match="shows the answer alone: nothing was sent"):
+    with pytest.raises(CallRefused, match="shows only the answer: nothing was sent"):
         await turn.call("message_send", target="me", message="hi")
 
 

@@ -190,7 +190,7 @@ async def test_scope_and_agents_are_the_narrower_of_token_and_key(
         configure(stack, secret, agents=["main"])
         assert await operator_of(door, signed(secret, agents=["x"])) is None
         refused = await door.invoke(signed(secret), "cron_list")
-        assert "This token is for 'main' alone" in refused.json["error"]["message"]
+        assert "This token is only for 'main'" in refused.json["error"]["message"]
 
 
 @pytest.mark.parametrize("end", ["revoked", "lost", "removed", "rotated", "narrowed", "expired"])
@@ -244,7 +244,7 @@ async def test_a_token_in_jwt_form_is_never_accepted_as_another_kind(
         (b"x" * 31, 0o600, "has 31 bytes: a secret has at least 32"),
         (b"x" * 31 + b"\r\n", 0o600, "has 31 bytes"),
         (b"x" * 5000, 0o600, "at most 4096"),
-        (b"x" * 32, 0o640, "isn't yours alone: `chmod 600` it."),
+        (b"x" * 32, 0o640, "can be read by others: `chmod 600` it."),
         (None, 0o600, "can't be read (No such file or directory)."),
     ],
 )

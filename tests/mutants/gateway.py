@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "a secret file that other users can read",
         before="stat.st_uid != os.getuid() or stat.st_mode & 0o077: "
-        'raise StateDirectoryError(f"{path} isn',
+        'raise StateDirectoryError(f"{path} can be',
         after='False:\n    raise StateDirectoryError(f"{path} isn',
         test="test_an_unusable_secret_file_is_reported_in_a_sentence",
     ),

@@ -88,7 +88,7 @@ def plans(
     left = list(waiting)
     while left:
         plan = next_batch(left, queue, busy_since_ms=busy_since_ms)
-        assert plan.batch, "the entries would wait for ever"
+        assert plan.batch, "the entries would wait forever"
         planned.append(plan)
         left = [each for each in left if each.id not in plan.batch]
     return planned

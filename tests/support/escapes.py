@@ -29,7 +29,7 @@ ESCAPES = {
     "tabs and regions": b"\x1b[3g\x1b[9999;1r\x1b[?69h\x1b[9;2s\x1b[?6h\x1b[H\x1bH",
     "column mode": b"\x1b[?40h\x1b[?3h\x1b[?3l\x1bc",
     "full reset in the middle": b"\x1b[?1049h\x1b[?2004h\x1bc\x1b[!p",
-    "held for ever": b"\x1b[?2026h",
+    "held forever": b"\x1b[?2026h",
     "unknown osc": b"\x1b]7501;"
     + "\u202e\x01\u0085".encode()
     + b"\x07\x1b]99999999999;x\x07\x1b];\x07\x1b]x\x07",

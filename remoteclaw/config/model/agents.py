@@ -109,7 +109,7 @@ class AgentConfig(AskingSection):
     sees_sessions: Annotated[Literal["self", "tree", "agent", "all"] | None, BY_PEOPLE] = None
     """The sessions that the agent's tools can read and write to: only the session itself (`self`),
     also the sessions that it has started (`tree`), all sessions of this agent (`agent`), or those
-    of all agents (`all`). In turns that aren't on behalf of owners alone, `agent` and `all` mean
+    of all agents (`all`). In turns that aren't only on behalf of owners, `agent` and `all` mean
     `tree`. Without it, `agent`."""
     sends_to: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
     """The chats, besides its own, to which the agent's tools may send on behalf of people who are

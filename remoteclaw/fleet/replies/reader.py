@@ -185,7 +185,7 @@ class ReplyReader:
     # -- replies -------------------------------------------------------------------------------
 
     async def replies(self) -> AsyncGenerator[Reply, None]:
-        """Yield replies in order, for ever; after a restart, those without a receipt come again.
+        """Yield replies in order, forever; after a restart, those without a receipt come again.
 
         Waits while another adapter has the claim, and before a reply that only a newer version can
         read. A damaged reply is skipped, and stays on the stream until an operator drops it.
@@ -252,7 +252,7 @@ class ReplyReader:
     # -- live text and previews ----------------------------------------------------------------
 
     async def live(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the live text of the account's turns as it is published, for ever."""
+        """Yield the live text of the account's turns as it is published, forever."""
         channel = keys.live_of(self.provider, self.account)
         async with contextlib.aclosing(announcements(self._scripts.client, channel)) as messages:
             async for text in messages:

@@ -1,5 +1,5 @@
 -- Release the claim on a reply stream, so that another adapter takes over at once, or stop standing by.
--- What it handled had not ended it, so tries of stored reports count anew.
+-- What it handled had not ended it, so tries of stored reports count again.
 -- keys: reader, readers, standbys, inbox
 -- args: token, account
 redis.call('ZREM', keys.standbys, args.token)

@@ -9,7 +9,7 @@
 local done = redis.call('GET', keys.call)
 if done then return {tonumber(done), ''} end
 
--- Whether an entry is on behalf of the person alone.
+-- Whether an entry is only on behalf of the person.
 local function is_own(entry)
   local is_readable, data = pcall(cjson.decode, entry[2][2])
   if not is_readable then return false end

@@ -229,7 +229,7 @@ def _secret_of(path: Path) -> bytes:
     except OSError as error:
         raise StateDirectoryError(f"{path} can't be read ({error.strerror}).") from None
     if stat.st_uid != os.getuid() or stat.st_mode & 0o077:
-        raise StateDirectoryError(f"{path} isn't yours alone: `chmod 600` it.")
+        raise StateDirectoryError(f"{path} can be read by others: `chmod 600` it.")
     if not MIN_SECRET_BYTES <= len(secret) <= MAX_SECRET_BYTES:
         size = min(len(secret), MAX_SECRET_BYTES)
         raise StateDirectoryError(

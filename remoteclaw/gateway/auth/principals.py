@@ -1,6 +1,6 @@
 """Principals: operators with a token of some scope, and agents of sessions.
 
-The rights of a principal come from its token alone, never from other data that it sends.
+The rights of a principal come only from its token, never from other data that it sends.
 """
 
 from dataclasses import dataclass, field

@@ -62,7 +62,7 @@ class TokenFile:
         except OSError as error:
             raise self._unusable(f"can't be read ({error.strerror})") from None
         if stat.st_uid != os.getuid() or stat.st_mode & 0o077:
-            raise self._unusable("isn't yours alone (chmod 600)")
+            raise self._unusable("can be read by others (chmod 600)")
         if not _TOKEN.fullmatch(token):
             raise self._unusable("isn't one word of 32 characters or more")
         return token

@@ -163,7 +163,7 @@ def listing(name: str, *, has_session: bool) -> types.Tool:
         # Models are not shown output schemas, which were half of the list. The reference has them.
         output_schema={"type": "object"},
         annotations=types.ToolAnnotations(
-            # The defaults are false, true and true. A tool that only reads needs the first alone.
+            # The defaults are false, true and true. A tool that only reads needs only the first.
             read_only_hint=is_reading or None,
             destructive_hint=None if is_reading else method.destroys,
             open_world_hint=False if method.effect in ("session", "job", "system") else None,

@@ -31,7 +31,7 @@ _REPORTS = PostedReports()
 
 
 def _person_id(call: Call) -> str:
-    """Return the id of the person on the page, which depends on their token alone."""
+    """Return the id of the person on the page, which depends only on their token."""
     return person_id(call.operator.name, is_admin=call.operator.has("admin"))
 
 

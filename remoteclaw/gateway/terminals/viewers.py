@@ -144,7 +144,7 @@ class TerminalViewers:
     def refresh(self) -> None:
         """Update who types, and send that to all viewers if it has changed.
 
-        A changed number of viewers alone is sent with the next change, or by `send_state()`.
+        A new number of viewers is sent with the next such change, or by `send_state()`.
         """
         self.keyboard.release_if_away(now=boottime())
         for viewer in self._connected.values():

@@ -48,7 +48,7 @@ class ClaudePeer(Lines):
                 await self.refuse(message)
 
     async def refuse(self, message: Mapping[str, Any]) -> None:
-        """Answer an unknown request with an error, because claude waits for an answer for ever."""
+        """Answer an unknown request with an error, because claude waits for an answer forever."""
         await self._respond(message, subtype="error", error="not supported")
 
     async def _respond(self, message: Mapping[str, Any], **fields: Any) -> None:

@@ -192,7 +192,7 @@ class Demo:
     def receive(self, seconds):
         """Return the next message; {} if none arrives within `seconds`, None at the end of input.
 
-        Without `seconds`, wait for ever.
+        Without `seconds`, wait forever.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while b"\n" not in self.buffer:
