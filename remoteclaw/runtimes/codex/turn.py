@@ -25,8 +25,7 @@ from remoteclaw.events import (
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex.failure import failure_of
-from remoteclaw.runtimes.codex.items import TOOLS, output_of, plan_of, use_of
-from remoteclaw.runtimes.codex.shell import command_of
+from remoteclaw.runtimes.codex.items import TOOLS, command_of, output_of, plan_of, use_of
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.questions import questions_of
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
