@@ -19,6 +19,13 @@ from remoteclaw.config.rights import section_named
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError, did_you_mean
 
+#: The channels of `remoteclaw send` and, in the past, of the terminal have no settings.
+NOT_CONFIGURED = (
+    "[channels.{name}] has no settings: your chat in a terminal and with `send` is the one on the "
+    "page, where you are the person `admin.NAME`. Move what you need to [channels.web], and remove "
+    "[channels.{name}]."
+)
+
 
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Return the configuration in a file, with the overrides.
@@ -68,6 +75,9 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
     try:
         channels: Any = tree.get("channels")
         for name, table in [*channels.items()] if isinstance(channels, dict) else ():
+            if name in ("cli", "console"):
+                where = _source(["channels", name], sources) or file
+                raise ConfigError(f"{where}: {NOT_CONFIGURED.format(name=name)}")
             if isinstance(table, dict):  # the channel's name decides which model it has
                 path = ("channels", name)
                 channels[name] = ChannelConfig.named(name).model_validate(table)

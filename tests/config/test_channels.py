@@ -1,5 +1,6 @@
 """Settings that a channel defines, and its accounts."""
 
+import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated
@@ -58,7 +59,7 @@ def test_a_channel_defines_the_model_of_its_settings(home: Home) -> None:
 
 
 def test_a_channel_without_a_token_has_only_its_named_accounts(home: Home) -> None:
-    config = load(home, "[channels.chat.accounts.work]\ntoken = 'x'\n[channels.console]\n")
+    config = load(home, "[channels.chat.accounts.work]\ntoken = 'x'\n[channels.test]\n")
 
     assert [*config.accounts()] == [("chat", "work")]
 
@@ -150,3 +151,29 @@ def test_a_broken_channel_of_another_package_is_named(
         load(home, "[channels.broken]\n")
 
     assert problem in str(error.value)
+
+
+@for_each("name", ["cli", "console"])
+@for_each("key", ["", "owners = ['ada']", "token = 1", "[channels.NAME.accounts.a]\nallow = []"])
+def test_channels_without_settings_are_refused_with_what_to_do(
+    home: Home, name: str, key: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(home, f"[channels.{name}]\n{key.replace('NAME', name)}\n")
+
+    problem = f"{home.config_file}: [channels.{name}] has no settings: your chat in a terminal"
+    assert str(refusal.value).startswith(problem)
+    assert "Move what you need to [channels.web]" in str(refusal.value)
+
+
+def test_such_a_channel_in_a_variable_is_refused_by_the_variables_name(home: Home) -> None:
+    variable = "REMOTECLAW__CHANNELS__CONSOLE__INSTRUCTIONS"
+
+    with pytest.raises(ConfigError, match=f"^{variable}: \\[channels.console\\] has no settings"):
+        load_config(home.config_file, {variable: "Be brief."})
+
+
+@for_each("name", ["", " ", "Ada Lovelace", "a/b", "\x1b", "x" * 65])
+def test_the_persons_name_must_be_one_that_owners_can_list(home: Home, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"\[channels.web\] person is not valid: has .*: write"):
+        load(home, f"[channels.web]\nperson = {json.dumps(name)}\n")

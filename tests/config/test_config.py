@@ -298,19 +298,19 @@ def test_the_host_id_is_read_from_its_file_once_it_exists(home: Home) -> None:
 
 
 def test_other_settings_of_a_channel_keep_its_default_chunk_limit(home: Home) -> None:
-    home.config_file.write_text('[channels.console]\ninstructions = "Be brief."')
+    home.config_file.write_text('[channels.web]\ninstructions = "Be brief."')
 
     config = load_config(home.config_file, {})
 
-    assert config.channel("console").chunk_limit == 1_000_000
-    assert config.channel("console").instructions == "Be brief."
+    assert config.channel("web").chunk_limit == 200_000
+    assert config.channel("web").instructions == "Be brief."
     assert config.channel("without-a-profile").chunk_limit == 4000
 
 
 def test_settings_in_the_file_override_the_channel_profile(home: Home) -> None:
-    home.config_file.write_text("[channels.console]\nchunk_limit = 200\nformatting = []")
+    home.config_file.write_text("[channels.web]\nchunk_limit = 200\nformatting = []")
 
-    channel = load_config(home.config_file, {}).channel("console")
+    channel = load_config(home.config_file, {}).channel("web")
 
     assert (channel.chunk_limit, channel.formatting) == (200, ())
 

@@ -325,15 +325,15 @@ def test_a_console_user_is_an_owner() -> None:
 
 
 @pytest.mark.parametrize(("owners", "is_theirs"), [(["ada"], True), (["bob"], False), ([], False)])
-def test_the_owners_of_the_console_can_be_configured(owners: list[str], is_theirs: bool) -> None:
-    config = configured(at("channels.console", owners=owners))
-    subject = Subject("main", "console", "console", is_group=False, senders=("ada",))
+def test_the_owners_of_the_page_can_be_configured(owners: list[str], is_theirs: bool) -> None:
+    config = configured(at("channels.web", owners=owners))
+    subject = Subject("main", "web", "ada", is_group=False, senders=("ada",))
 
     assert is_owner(config, subject) is is_theirs
     assert allowed_tools(config, subject, TOOLS) == (ALL if is_theirs else ALL - CRON - GATEWAY)
 
 
-@pytest.mark.parametrize("channel", ["telegram", "console"])
+@pytest.mark.parametrize("channel", ["telegram", "web"])
 def test_a_turn_without_senders_has_no_owner_tools(channel: str) -> None:
     config = configured(at(f'channels.{channel}.senders."*".tools', deny=["message_send"]))
     subject = replace(OWNER, channel=channel, senders=())

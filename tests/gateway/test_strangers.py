@@ -47,9 +47,9 @@ async def has_no_replies(stack: Stack) -> bool:
 # -- messages -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["999", "test:chat-1", "telegram/other:666", "console:console"])
+@pytest.mark.parametrize("target", ["999", "test:chat-1", "telegram/other:666"])
 async def test_a_strangers_turn_cannot_write_to_another_chat(stack: Stack, target: str) -> None:
-    stack.configure(channels={**OWNERS, "console": {}})
+    stack.configure(channels=OWNERS)
     assert await stack.fleet.replies.reader("telegram", "other").claim()
     stranger = await turn_of(stack, "666")
 
@@ -58,7 +58,7 @@ async def test_a_strangers_turn_cannot_write_to_another_chat(stack: Stack, targe
     await refused(stranger, "message_send_attachment", target=target, file="https://a.example/x")
     await refused(stranger, "message_broadcast", targets=["666", target], message="x")
 
-    assert "may send to its own chat alone" in why
+    assert "may send only to its own chat" in why
     assert await has_no_replies(stack)
 
 
@@ -235,7 +235,7 @@ async def test_an_operators_task_has_only_the_rights_of_the_sessions_user(
 
 async def test_a_strangers_agent_reaches_nothing_of_an_owner_over_mcp(stack: Stack) -> None:
     agent = {"runtime": "demo", "sees_sessions": "all", "tools": {"also_allow": ["*"]}}
-    stack.configure(agent, channels={**OWNERS, "console": {}})
+    stack.configure(agent, channels=OWNERS)
     owners = await stack.append("my salary", provider="telegram", from_="1", channel_id="1")
     view = await stack.fleet.sessions.view(owners.session.sid)
     assert view is not None

@@ -199,12 +199,12 @@ def test_reset_tables_are_not_merged_and_an_empty_one_disables_resets(home: Home
     home.config_file.write_text(
         '[sessions.reset]\ndaily = "04:00"\n'
         "[sessions.reset_by_kind.group]\nidle_minutes = 2\n"
-        "[channels.console.reset]\n"
+        "[channels.web.reset]\n"
     )
     config = load_config(home.config_file, {})
 
     assert config.reset_of("test", "group") == ResetConfig(idle_minutes=2)
-    assert config.reset_of("console", "direct") == ResetConfig()
+    assert config.reset_of("web", "direct") == ResetConfig()
     assert config.reset_of("test", "thread") == ResetConfig(daily="04:00")
 
 
