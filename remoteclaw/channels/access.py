@@ -60,7 +60,7 @@ class Access:
         if incoming.is_group:
             return await self._in_group(incoming)
         may_write = (
-            incoming.sender in self.settings.allow
+            self.settings.admits(incoming.sender)
             or self.is_owner(incoming)
             or await self._is_paired(incoming.sender)
         )

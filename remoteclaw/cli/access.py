@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from remoteclaw.errors import ConfigError, RedisUnavailable
-from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.config.home import Home
@@ -82,12 +81,13 @@ def call_method(method: str, **params: Any) -> Any:
 
     No gateway needs to run. Return the method's result, a model of `remoteclaw.tools`.
     """
+    from remoteclaw.channels.web.settings import own_name
     from remoteclaw.gateway.auth.principals import Operator
     from remoteclaw.gateway.dispatch import Dispatcher
     from remoteclaw.gateway.methods import HANDLERS
 
     home, config = load()
-    operator = Operator(name=login_name(), scope="admin", credential="cli")
+    operator = Operator(name=own_name(config), scope="admin", credential="cli")
 
     async def run(fleet: "Fleet") -> Any:
         dispatcher = Dispatcher(fleet, home, lambda: config, HANDLERS)

@@ -8,7 +8,6 @@ from remoteclaw.cli.access import load, with_fleet
 from remoteclaw.cli.output import echo
 from remoteclaw.cli.token import check_name
 from remoteclaw.errors import NotFound
-from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -47,21 +46,24 @@ async def open_page(fleet: "Fleet", name: str | None, scope: "Scope", days: int)
 
     The link is valid for ten minutes.
     """
-    home, _ = load()
+    from remoteclaw.channels.web.settings import own_name
+
+    home, config = load()
     address = await fleet.gateways.address(home.host_id)
     if address is None:
         raise NotFound("No gateway runs here: start RemoteClaw with `remoteclaw up`.")
-    echo(await page_link(fleet, address, name=name, scope=scope, days=days))
+    name = name or own_name(config)
+    echo(await page_link(fleet, address, name, scope=scope, days=days))
 
 
 async def page_link(
     fleet: "Fleet",
     address: str,
+    name: str,
     *,
-    name: str | None = None,
     scope: "Scope" = "admin",
     days: int = 30,
 ) -> str:
     """Return a link to the page of the gateway at `address`, with a new login code."""
-    code = await fleet.logins.create(name or login_name(), scope, days * 24 * 3600 * 1000)
+    code = await fleet.logins.create(name, scope, days * 24 * 3600 * 1000)
     return f"{address}/#{code}"

@@ -8,7 +8,6 @@ import click
 from remoteclaw.cli.access import load
 from remoteclaw.cli.output import echo, echo_json, json_option, print_table
 from remoteclaw.errors import ConfigError
-from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.config.model import Config
@@ -21,12 +20,12 @@ def policy() -> None:
 
 @policy.command()
 @click.option("--agent", default=None, help="Agent. [default: main, or the only one]")
-@click.option("--channel", default="console", show_default=True, help="Kind of channel.")
+@click.option("--channel", default="web", show_default=True, help="Kind of channel.")
 @click.option(
     "--from",
     "senders",
     multiple=True,
-    help="Sender's id; repeat it for a turn with several senders. [default: your login name]",
+    help="Sender's id; repeat it for a turn with several senders. [default: you]",
 )
 @click.option("--chat", default=None, help="Chat's id. [default: the sender's]")
 @click.option("--group", "is_group", is_flag=True, help="The chat is a group; --chat names it.")
@@ -52,6 +51,8 @@ def explain(
 
     RULE is the deciding rule: the first one that denies the tool, else the last one that allows it.
     """
+    from remoteclaw.channels.web.profile import person_id
+    from remoteclaw.channels.web.settings import own_name
     from remoteclaw.config.requests import request_settings
     from remoteclaw.config.tool_policy import Subject, is_owner, rule_on_tools
     from remoteclaw.messages import SessionKey
@@ -61,7 +62,7 @@ def explain(
         raise click.UsageError("--group needs --chat with the group's id.")
     _, config = load()
     _require_channel(config, channel)
-    senders = senders or (login_name(),)
+    senders = senders or (person_id(own_name(config), is_admin=True),)
     subject = Subject(
         agent=config.agent(agent)[0],
         channel=channel,

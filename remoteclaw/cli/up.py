@@ -147,6 +147,7 @@ async def _up(
     project: Path | None,
     with_console: bool,
 ) -> None:
+    from remoteclaw.channels.web.settings import own_name
     from remoteclaw.holder.runs import terminal_runs
     from remoteclaw.up.agents import (
         agent_problem,
@@ -173,7 +174,7 @@ async def _up(
         _print_row("workers", f"{ready.workers} × rq worker")
         _print_row("gateway", ready.gateway)
         if sys.stdout.isatty():
-            _print_row("page", await page_link(supervisor.fleet, ready.gateway))
+            _print_row("page", await page_link(supervisor.fleet, ready.gateway, own_name(config)))
         else:  # the output may go to a log, and a code in it would log in any reader
             _print_row("page", "`remoteclaw open` prints a link to it that logs you in")
         for name, each in config.agents.items():

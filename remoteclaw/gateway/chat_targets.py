@@ -6,7 +6,8 @@ exists.
 
 import re
 
-from remoteclaw.channels.web.profile import ADMIN, person_id
+from remoteclaw.channels.web.profile import person_id
+from remoteclaw.channels.web.settings import own_name
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.replies.replies import Readers
 from remoteclaw.gateway.call import Call
@@ -124,7 +125,7 @@ async def check_has_reader(call: Call, readers: Readers, place: ChatPlace) -> No
         case "web":
             paired = await call.fleet.pairings.list()  # each login makes a pairing
             persons = {each.id for each in paired if each.provider == "web"}
-            persons.add(f"{ADMIN}{login_name()}")  # whom `remoteclaw open` logs in by default
+            persons.add(person_id(own_name(call.config), is_admin=True))
             if await _is_of_person(call, place.chat, persons):
                 return
             chats = [

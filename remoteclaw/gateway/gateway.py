@@ -90,9 +90,7 @@ class Gateway:
                 page_chats=self.page_chats,
             ),
         )
-        self.authenticator = Authenticator(
-            fleet, self.dispatcher, token_files(home.path), lambda: config().gateway
-        )
+        self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path), config)
         self._auditor = Auditor(fleet.audit)
         self.clients: set[GatewayClient] = set()
         self._has_no_clients = asyncio.Event()

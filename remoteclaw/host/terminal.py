@@ -6,7 +6,9 @@ that one command looks like another. Such characters are replaced by JSON's esca
 `\\u001b`, so that JSON output keeps its meaning.
 """
 
-import getpass
+import functools
+import os
+import pwd
 import re
 
 from remoteclaw.host.unicode_ranges import DEFAULT_IGNORABLE
@@ -68,12 +70,17 @@ def with_note(visible: str, note: str) -> str:
     return f"{visible}\n{NOTE} {note}"
 
 
+@functools.cache
 def login_name() -> str:
-    """Return the login name of this process's user, which is also their id on the console."""
+    """Return the login name of this process's user, in a form that operators' names may have."""
+    uid = os.getuid()
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "user"  # a user of a container may have no name
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = ""  # a user of a container may have no name
+    # Ids in the configuration have no spaces; the users of other applications have a slash.
+    fit = (c if c.isprintable() and c not in " /" else "_" for c in name[:64])
+    return "".join(fit) or f"uid{uid}"
 
 
 def _escape(match: re.Match[str]) -> str:

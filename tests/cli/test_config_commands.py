@@ -9,6 +9,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.gateway.methods.configuration import HANDLERS
+from remoteclaw.host.terminal import login_name
 from tests.support.command import run_command
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn
@@ -131,10 +132,10 @@ async def test_an_operator_decides_about_configuration_changes_of_agents(stack: 
     explained = run_command("policy", "explain", env=os.environ).stdout
 
     assert "+queue.cap = 5" in shown
-    assert rejected.stdout.startswith("Denied by the operator at ")
-    assert approved.stdout.startswith("Allowed once by the operator at ")
+    assert rejected.stdout.startswith(f"Denied by {login_name()} at ")
+    assert approved.stdout.startswith(f"Allowed once by {login_name()} at ")
     assert approved.stdout.endswith(". queue.cap is changed.\n")
     assert load_config(stack.home.config_file).queue.cap == 5
     late = requests("answer", one, "once")
-    assert "It was answered before: Denied by the operator at" in late.stderr
+    assert f"It was answered before: Denied by {login_name()} at" in late.stderr
     assert 'a person approves each call: tools.approve has "gateway_config_patch"' in explained

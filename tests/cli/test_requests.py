@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.gateway.request_view import request_view
+from remoteclaw.host.terminal import login_name
 from tests.support.bridges import acp_script
 from tests.support.cli import refused, run
 from tests.support.requests import BODY, answered, open_request, put_request
@@ -33,7 +34,7 @@ async def test_an_operator_lists_shows_and_allows_a_request(agent: Stack) -> Non
     assert "for      test:alice\n" in shown
     assert shown.endswith("\n\ntouch x\n")
     assert run(agent, "requests", "answer", request.id, "once").stdout.startswith(
-        "Allowed once by the operator at "
+        f"Allowed once by {login_name()} at "
     )
 
     assert "touch x yes" in said(await agent.outcome(accepted))
@@ -90,7 +91,7 @@ async def test_an_operator_answers_a_question_with_free_text(stack: Stack) -> No
     printed = run(
         stack, "requests", "answer", request.id, "words", "--words", "like the sea"
     ).stdout
-    assert "Answered by the operator at " in printed
+    assert f"Answered by {login_name()} at " in printed
     assert "because  like the sea\n" in run(stack, "requests", "show", request.id).stdout
 
 

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
+from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
@@ -120,5 +121,5 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
     requests = BY_CHAT.get(name, "The agent waits for a person in its terminal")
     assert first.startswith(requests)
     assert [text.startswith(requests) for text in closing] == [True] * (name in BY_CHAT)
-    assert second.startswith("A terminal is open (the operator, ")
+    assert second.startswith(f"A terminal is open ({login_name()}, ")
     assert second.endswith("): your message waits. /take ends it.")

@@ -7,6 +7,7 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.terminals import audit
+from remoteclaw.host.terminal import login_name
 from tests.support.cockpit import Cockpit, Terminals
 from tests.support.doors import Refused, opened, own_token
 from tests.support.stack import Stack
@@ -50,13 +51,13 @@ async def test_the_audit_records_actions_and_refusals(stack: Stack) -> None:
 
     assert await audit_entries(stack) == [
         ("ada", "open", "ok", False),
-        ("the operator", "take", "ok", True),
+        (login_name(), "take", "ok", True),
         ("ada", "type", "FORBIDDEN", False),  # once, because repetitions are not recorded
-        ("the operator", "park", "ok", False),
+        (login_name(), "park", "ok", False),
         ("ada", "open", "TOO_MANY", False),
-        ("the operator", "watch", "ok", False),
-        ("the operator", "watch", "INVALID_REQUEST", False),
-        ("the operator", "end", "ok", False),
+        (login_name(), "watch", "ok", False),
+        (login_name(), "watch", "INVALID_REQUEST", False),
+        (login_name(), "end", "ok", False),
     ]
     stored = await stack.fleet.scripts.client.xrange(keys.AUDIT)
     assert "SECRET" not in str(stored)

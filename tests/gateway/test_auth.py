@@ -11,9 +11,12 @@ from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.auth.principals import Agent, Operator
 from remoteclaw.gateway.auth.token_file import TokenFile, token_files
+from remoteclaw.host.terminal import login_name
 from remoteclaw.host.tokens import digest
+from remoteclaw.messages import SessionKey
 from tests.support.cli import run
-from tests.support.doors import calling, opened
+from tests.support.doors import calling, opened, own_token
+from tests.support.pages import login, paged
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -118,7 +121,7 @@ async def test_only_a_complete_token_is_accepted(stack: Stack) -> None:
         token, view = await stack.fleet.tokens.create("ada", "write", None)
 
         assert await principal_of(own) == Operator(
-            "gateway", "admin", str(TokenFile(stack.home.path).digest())
+            login_name(), "admin", str(TokenFile(stack.home.path).digest())
         )
         assert await principal_of(token) == Operator("ada", "write", f"{view.id}/{view.digest}")
         assert await principal_of(agent.token) == Agent(agent.lease.sid, digest(agent.token))
@@ -234,3 +237,33 @@ async def test_rotate_replaces_an_invalid_token_file(stack: Stack) -> None:
     assert len(file.read()) == 64
     assert not file.path.is_symlink()
     assert file.path.with_name("real").read_bytes() == b"x" * 64
+
+
+async def test_the_token_file_stands_for_its_user_who_may_write_as_after_a_login(
+    stack: Stack,
+) -> None:
+    """`[channels.web] person` renames them at once; with owners named, they are none."""
+    async with opened(stack) as door:
+        for web in ({}, {"person": "ada"}, {"person": "ada", "owners": ["admin.somebody"]}):
+            stack.configure(channels={"web": web})
+            name = web.get("person", login_name())
+            async with door.connected(own_token(stack)) as terminal:
+                sent = {"messageId": f"{web}", "text": "hello"}
+                person = (await terminal.call("web.open"))["person"]
+                await terminal.call("web.send", sent)
+
+            assert person == f"admin.{name}"
+            key = SessionKey("main", "web", "default", person, person, None)
+            view = await stack.fleet.sessions.view(key.sid)
+            assert view is not None
+            assert await stack.fleet.pairings.list() == []
+
+
+async def test_the_page_and_the_terminal_of_one_name_are_one_person(stack: Stack) -> None:
+    stack.configure(channels={"web": {"person": "ada"}})
+    async with opened(stack) as door:
+        page = await login(stack, door, name="ada")
+        async with door.connected(own_token(stack)) as terminal, paged(door, page) as browser:
+            opened_chats = [await each.call("web.open") for each in (terminal, browser)]
+
+    assert opened_chats[0]["sessionKey"] == opened_chats[1]["sessionKey"]

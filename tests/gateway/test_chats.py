@@ -187,7 +187,6 @@ async def test_a_message_from_a_command_line_session_reaches_the_console(
 @pytest.mark.parametrize(
     ("target", "named"),
     [
-        ("console:console", "console/this-host:console"),
         ("console:ada", "console/this-host:console"),
         ("console/this-host:ada", "console/this-host:console"),
         ("web:ANYTHING", "web:admin.ada, web:user.bob"),
@@ -196,13 +195,12 @@ async def test_a_message_from_a_command_line_session_reaches_the_console(
     ],
 )
 async def test_a_message_to_a_chat_that_nobody_can_read_is_refused(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch, target: str, named: str
+    stack: Stack, target: str, named: str
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.chat_targets.login_name", lambda: "ada")
-    stack.configure(channels={"test": {"owners": ["alice"]}, "console": {}, "web": {}})
+    stack.configure(channels={"test": {"owners": ["alice"]}, "web": {"person": "ada"}})
     await stack.fleet.tokens.create("ci", "write", None)
     await stack.fleet.pairings.add("web", "default", "user.bob", name="bob", by="login")
-    if "this-host" in target or target == "console:ada":
+    if target.startswith("console"):
         assert await stack.fleet.replies.reader("console", "this-host").claim()
     turn = await begin_turn(stack, HANDLERS)
     by_operator = gateway(stack.fleet, stack.home, HANDLERS)
@@ -216,23 +214,20 @@ async def test_a_message_to_a_chat_that_nobody_can_read_is_refused(
         with pytest.raises(CallRefused) as refusal:
             await call
         assert "nothing was sent" in str(refusal.value)
-        if target != "console:console":
-            assert f"You can write to {named}." in str(refusal.value)
+        assert f"You can write to {named}." in str(refusal.value)
 
     assert await noted(stack, turn) == []
     assert await waiting(stack) == 0
 
 
-async def test_the_chats_that_people_can_read_later_are_written_to(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_chats_that_people_can_read_later_are_written_to(stack: Stack) -> None:
     """Without a login so far, with one of another application, and after a login has ended."""
-    monkeypatch.setattr("remoteclaw.gateway.chat_targets.login_name", lambda: "ada")
     secret = stack.home.path / "secret"
     secret.write_text("s" * 40)
     key = {"secret_file": str(secret)}
     stack.configure(
-        channels={"test": {"owners": ["alice"]}, "web": {}}, gateway={"jwt": {"crm": key}}
+        channels={"test": {"owners": ["alice"]}, "web": {"person": "ada"}},
+        gateway={"jwt": {"crm": key}},
     )
     event = {"from": "x", "text": "x", "files": []}
     for chat in ("user.gone", "user.gone too\nplans"):

@@ -52,7 +52,7 @@ async def test_a_signed_token_is_an_operator_named_after_its_key(
         found = await operator_of(door, signed(secret, jti="1", nbf=NOW - 1, x="not asked"))
         assert found is not None
         assert (found.name, found.scope, found.agents) == ("cockpit/ada", "write", None)
-        assert found.known_as == "cockpit/ada"
+        assert found.name == "cockpit/ada"
         answer = await door.invoke(signed(secret), "sessions_list")
         assert answer.status == 200
         async with door.connected(signed(secret, scope="read")) as client:

@@ -148,7 +148,7 @@ async def test_an_approved_change_is_made_once(stack: Stack) -> None:
     await carry_out_changes(stack.fleet, stack.home)
 
     assert again == done
-    assert denied.startswith("It was answered before: Allowed once by the operator")
+    assert denied.startswith("It was answered before: Allowed once by olga")
     assert mode(stack) == "collect"
     assert await stack.fleet.requests.waiting() == []
 

@@ -13,6 +13,7 @@ from remoteclaw.fleet.terminals.state import HeldLease
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway.terminals import host_terminals
 from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, TerminalOutput
+from remoteclaw.host.terminal import login_name
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.renewal import remove_old_files
 from tests.support.cockpit import Cockpit
@@ -54,7 +55,7 @@ async def test_two_clients_watch_a_terminal_and_one_types(stack: Stack) -> None:
             await ben.until("You said hello.")
             assert (await ben.client.event("terminal.bell")) == {"sid": held.sid}
 
-            with pytest.raises(Refused, match="CONFLICT: the operator has the keyboard"):
+            with pytest.raises(Refused, match=f"CONFLICT: {login_name()} has the keyboard"):
                 await ben.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
             await ben.client.call("terminals.take", {"sid": held.sid, "force": True})
             with pytest.raises(Refused, match="CONFLICT"):

@@ -23,6 +23,7 @@ from redis.exceptions import ConnectionError
 from remoteclaw.config.home import Home
 from remoteclaw.fleet.requests.request import Request
 from remoteclaw.host import process
+from remoteclaw.host.terminal import login_name
 from tests.support.bridges import acp_script
 from tests.support.channel import TestChannel
 from tests.support.command import Process
@@ -365,7 +366,8 @@ async def test_each_request_is_decided_once_if_a_process_is_killed_when(
     requests = await lab.requests()
     assert [request.state for request in requests] == states
     assert (len(lab.cards()), lab.runs()) == (cards, runs)
-    closed = [text for text in lab.cards() if "by alice at" in text or "by the operator" in text]
+    said = "by alice at", f"by {login_name()} at"
+    closed = [text for text in lab.cards() if any(each in text for each in said)]
     assert len(closed) == len(requests)
     warnings = ["may have been done already" in text for text in closed]
     assert warnings == [False, True][: len(requests)]

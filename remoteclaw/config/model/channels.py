@@ -133,6 +133,10 @@ class AccountConfig(Section):
         """Whether these settings define an account; a channel's own table may define none."""
         return True
 
+    def admits(self, sender: str) -> bool:
+        """Whether the settings let a person write, by the platform's id."""
+        return sender in self.allow
+
     @field_validator("allow")
     @classmethod
     def _check_allow(cls, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ compared by digest. Nothing else that a client sends about itself is trusted.
 
 from collections.abc import Callable, Sequence
 
-from remoteclaw.config.model import GatewayConfig
+from remoteclaw.channels.web.settings import own_name
+from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.tokens import TokenView
 from remoteclaw.gateway.auth.jwt import Jwt, looks_like_jwt
@@ -28,11 +29,12 @@ class Authenticator:
         fleet: Fleet,
         dispatcher: Dispatcher,
         files: Sequence[TokenFile],
-        config: Callable[[], GatewayConfig],
+        config: Callable[[], Config],
     ) -> None:
         self._fleet = fleet
         self._dispatcher = dispatcher
-        self._jwt = Jwt(fleet.tokens, config)
+        self._config = config
+        self._jwt = Jwt(fleet.tokens, lambda: config().gateway)
         self.files = files
 
     async def principal(self, token: str) -> Principal | None:
@@ -74,7 +76,8 @@ class Authenticator:
         for file in self.files:
             file_digest = file.digest()
             if file_digest is not None and is_same(file_digest, token_digest):
-                return Operator(file.holder, file.scope, token_digest)
+                name = own_name(self._config()) if file.scope == "admin" else file.holder
+                return Operator(name, file.scope, token_digest)
         return None
 
 

@@ -31,7 +31,8 @@ class Operator:
     """A person, or a program of theirs."""
 
     name: str
-    """The token's name: "gateway" or "connector" for a token file of the state directory."""
+    """The name of the token's owner. The owner of the state directory's token file is the user who
+    runs the gateway (`own_name`); that of the connector's is "connector"."""
     scope: Scope
     credential: str
     """Identifies the token. A connection is closed when its token is no longer valid."""
@@ -39,11 +40,6 @@ class Operator:
     """The agents that the token is for; None for all."""
     claims: "Claims | None" = field(default=None, repr=False)
     """The claims of a JSON Web Token; None for other tokens."""
-
-    @property
-    def known_as(self) -> str:
-        """The name that other people are shown. A token file belongs to nobody in particular."""
-        return self.name if "/" in self.credential else "the operator"
 
     def has(self, scope: Scope) -> bool:
         """Whether the token's scope is `scope` or includes it."""

@@ -31,7 +31,7 @@ class TokenFile:
     """A file in the state directory with the token of one holder."""
 
     def __init__(self, directory: Path, holder: str = "gateway", scope: "Scope" = "admin") -> None:
-        """`holder` is the name of the operator that the token authenticates."""
+        """`holder` names the file."""
         self.holder, self.scope = holder, scope
         self.path = directory / f"{holder}-token"
 

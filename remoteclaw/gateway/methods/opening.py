@@ -82,7 +82,7 @@ async def _open_now(
         await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
     on_behalf_of = call.people(session)
     wish = TerminalWish(
-        by=call.operator.known_as,
+        by=call.operator.name,
         cols=params.cols or settings.cols,
         rows=params.rows or settings.rows,
         subdir=params.subdir,

@@ -36,7 +36,7 @@ async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerR
         request,
         verdict,
         by=OPERATOR,
-        name=call.operator.known_as,
+        name=call.operator.name,
         is_owner=True,
         words=words,
     )

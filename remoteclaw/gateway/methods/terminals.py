@@ -253,7 +253,7 @@ async def _attached(call: Call, named: str) -> tuple[HeldTerminal, WatchedTermin
 
 def _typist(call: Call) -> Typist:
     connection = id(call.subscriber) if call.subscriber else None
-    return Typist(call.operator.known_as, call.operator.credential, connection)
+    return Typist(call.operator.name, call.operator.credential, connection)
 
 
 HANDLERS: Mapping[str, Handler] = {

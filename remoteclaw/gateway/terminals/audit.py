@@ -59,7 +59,7 @@ class Auditor:
             did = "type"
         if did is None or (isinstance(result, OpenedTerminal) and not result.created):
             return
-        who = principal.known_as if isinstance(principal, Operator) else _agent(principal)
+        who = principal.name if isinstance(principal, Operator) else _agent(principal)
         session = _session(params, result)
         if outcome != "ok" and self._is_repeated((who, did, session, outcome)):
             return
