@@ -16,7 +16,7 @@ import orjson
 
 from remoteclaw.bridge.asides import Aside, RunningTurn
 from remoteclaw.clock import now_ms
-from remoteclaw.config.model import Config, QueueConfig
+from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AsideFailed, RedisRefused, RemoteClawError
 from remoteclaw.fleet.replies.reply import reply_payload
@@ -25,19 +25,11 @@ from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import (
-    AsideVerdict,
-    Entry,
-    ReplyPayload,
-    Turn,
-    people_of,
-    person,
-    stream_order,
-)
+from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, people_of, person, stream_order
 from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.permission import Permissions
-from remoteclaw.session.queue import Newcomer, may_be_aside, newcomer
+from remoteclaw.session.queue import Fate, OpenTurn
 from remoteclaw.session.record import added, lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
@@ -72,8 +64,7 @@ class TurnAsides:
         lease: Lease,
         bridge: SessionBridge,
         config: Config,
-        queue: QueueConfig,
-        turn: Turn,
+        running: OpenTurn,
         reply: TurnReply,
         *,
         turn_asked: asyncio.Event,
@@ -89,8 +80,9 @@ class TurnAsides:
         self._lease = lease
         self._bridge = bridge
         self._config = config
-        self._queue = queue
-        self._turn = turn
+        self._open = running
+        self._queue = running.queue
+        self._turn = turn = running.turn
         self._reply = reply
         self._turn_asked = turn_asked
         self._steering = steering
@@ -99,7 +91,7 @@ class TurnAsides:
         self._asides = Asides(lease)
         self._newest = max((e.id for e in (*turn.left_out, *turn.entries)), key=stream_order)
         """The last entry that was read."""
-        self._slots = asyncio.Semaphore(queue.asides)
+        self._slots = asyncio.Semaphore(running.queue.asides)
         self._may_have_entries = asyncio.Event()
         self._may_have_entries.set()  # entries may have arrived before the turn began
         self._questions: dict[str, asyncio.Task[None]] = {}
@@ -173,10 +165,10 @@ class TurnAsides:
         newcomers: list[Entry] = []
         for entry in arrived:
             self._newest = entry.id
-            match newcomer(entry):
-                case Newcomer.MAY_JOIN if may_be_aside(entry):
+            match self._open.fate(entry):
+                case Fate.ASIDE:
                     newcomers.append(entry)
-                case Newcomer.STOPS_JOINING:
+                case Fate.CLOSES:
                     return newcomers, True
         if arrived:
             self._may_have_entries.set()  # one read returns a limited number of entries

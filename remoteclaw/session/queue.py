@@ -61,7 +61,7 @@ def next_batch(
     head = waiting[0]
     if head.is_from_parent:
         return NextBatch(_ids([*itertools.takewhile(lambda e: e.is_from_parent, waiting)]))
-    if head.deliver != "channel" or _is_command(head):
+    if _has_own_turn(head):
         return NextBatch((head.id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
     candidates = list(itertools.takewhile(lambda entry: not _is_command(entry), from_chat))
@@ -124,7 +124,7 @@ def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int)
     newest = waiting[-1]
     if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or MAX_READ_ENTRIES):
         return 0.0
-    if newest.deliver != "channel" or any(map(_is_command, waiting)):
+    if _has_own_turn(newest) or any(map(_is_command, waiting)):
         return 0.0
     left_ms = queue.debounce_ms - max(0, now_ms - newest.at_ms)
     return max(0, left_ms) / 1000
@@ -234,68 +234,74 @@ def reaction(
     return TurnReaction.READ if queue.mode in ("aside", "steer") else TurnReaction.NOTHING
 
 
-def may_interrupt(turn: Turn, entry: Entry, *, is_owner: bool) -> bool:
+def interrupts(turn: Turn, entry: Entry, *, is_owner: bool) -> bool:
     """Return whether a newer message may end a turn: an owner's, or that of its only person."""
     sender = person(entry.message.provider, entry.message.from_)
     return entry.origin == "chat" and (is_owner or people_of(turn.entries) == (sender,))
 
 
-def takes_newcomers(
-    turn: Turn, waiting_after: Sequence[Entry], queue: QueueConfig, *, can_steer: bool
-) -> bool:
-    """Return whether new messages may join a turn, given the entries that already wait after it.
+class Fate(StrEnum):
+    """What happens to an entry that arrives while a turn runs."""
 
-    No message joins while an earlier message waits, and none joins a command of the agent's CLI.
-    People's messages join in the mode `steer`, and messages to a running task in every mode.
-    """
-    is_next = not any(entry.origin == "chat" or entry.is_from_parent for entry in waiting_after)
-    deliver = turn.entries[-1].deliver
-    may_join = deliver == "parent" or (deliver == "channel" and queue.mode == "steer")
-    return may_join and can_steer and is_next and not turn.is_command
-
-
-def may_be_joined(turn: Turn, *, can_steer: bool) -> bool:
-    """Return whether a message can join a turn once the agent has decided that it should."""
-    return can_steer and turn.entries[-1].deliver == "channel" and not turn.is_command
-
-
-def takes_asides(turn: Turn, queue: QueueConfig, *, can_aside: bool) -> bool:
-    """Return whether new messages become asides of a turn; a command of the CLI has none."""
-    return queue.mode == "aside" and can_aside and not turn.is_command
-
-
-def may_be_aside(entry: Entry) -> bool:
-    """Return whether an entry that could join a turn is put to its agent as an aside.
-
-    Messages that people in a group write to each other are not: each needs no answer of its own.
-    """
-    return entry.origin == "chat" and not _is_overheard(entry)
-
-
-class Newcomer(StrEnum):
-    """What happens to an entry that arrives while a turn takes newcomers."""
-
-    MAY_JOIN = "may_join"
-    """It may join the turn, or become an aside."""
+    JOINS = "joins"
+    """It becomes a part of the turn."""
+    ASIDE = "aside"
+    """The turn's agent is asked about it, and decides."""
     WAITS = "waits"
-    """It waits for its own turn; later entries may join."""
-    STOPS_JOINING = "stops_joining"
-    """It waits for its own turn, and no later entry joins."""
+    """It waits for a later turn."""
+    CLOSES = "closes"
+    """It waits for its own turn, and all entries after it wait as well."""
 
 
-def newcomer(entry: Entry) -> Newcomer:
-    """Return whether an entry joins the running turn.
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """A running turn, and what decides about the entries that arrive during it."""
 
-    A person's message in the chat joins, and so does a parent's message to its task. A command, or
-    a message whose reply does not go to the chat, also keeps all later entries from joining.
-    """
-    if entry.is_from_parent:
-        return Newcomer.MAY_JOIN
-    if entry.origin != "chat":
-        return Newcomer.WAITS
-    if entry.deliver != "channel" or entry.unreadable or _is_command(entry):
-        return Newcomer.STOPS_JOINING
-    return Newcomer.MAY_JOIN
+    turn: Turn
+    queue: QueueConfig
+    waiting_after: Sequence[Entry]
+    """The entries that already waited after the turn's own when it began."""
+    can_steer: bool
+    """Whether the agent accepts messages during its turn."""
+    can_aside: bool
+    """Whether the agent can answer asides."""
+
+    def fate(self, entry: Entry) -> Fate:
+        """Return whether an entry joins the turn, becomes an aside of it, or waits.
+
+        Overheard messages are no asides: each needs no answer of its own.
+        """
+        if entry.is_from_parent:
+            return Fate.JOINS if self.takes_messages else Fate.WAITS
+        if entry.origin != "chat":
+            return Fate.WAITS
+        if _has_own_turn(entry) or entry.unreadable:
+            return Fate.CLOSES
+        if self.takes_messages:
+            return Fate.JOINS
+        return Fate.ASIDE if self.takes_asides and not _is_overheard(entry) else Fate.WAITS
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether messages join the turn: to a task in every mode, of people in the mode `steer`.
+
+        None joins while an earlier message waits.
+        """
+        deliver = self.turn.entries[-1].deliver
+        is_open = deliver == "parent" or (deliver == "channel" and self.queue.mode == "steer")
+        earlier = (each.origin == "chat" or each.is_from_parent for each in self.waiting_after)
+        return is_open and not any(earlier) and self.can_steer and not self.turn.is_command
+
+    @property
+    def takes_asides(self) -> bool:
+        """Whether the agent is asked about messages; a command of the agent's CLI has no asides."""
+        return self.queue.mode == "aside" and self.can_aside and not self.turn.is_command
+
+    @property
+    def can_take_aside(self) -> bool:
+        """Whether an aside can join the turn, once the agent has decided that it should."""
+        is_for_chat = self.turn.entries[-1].deliver == "channel"
+        return is_for_chat and self.can_steer and not self.turn.is_command
 
 
 # -- the end of a turn, or of a lease -------------------------------------------------------------
@@ -334,6 +340,11 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
     return DrainStep.LINGER
 
 
+def _has_own_turn(entry: Entry) -> bool:
+    """Whether an entry shares no turn: a command, or one whose reply doesn't go to the chat."""
+    return entry.deliver != "channel" or _is_command(entry)
+
+
 def _is_command(entry: Entry) -> bool:
     """Whether an entry is a command, of the chat or for the agent's CLI."""
     return bool(entry.is_command) or command_of(entry) is not None
@@ -342,7 +353,7 @@ def _is_command(entry: Entry) -> bool:
 def _is_overheard(entry: Entry) -> bool:
     """Whether an entry is a message in a group or thread that is not addressed to the agent."""
     message = entry.message
-    is_from_chat = entry.origin == "chat" and entry.deliver == "channel" and not _is_command(entry)
+    is_from_chat = entry.origin == "chat" and not _has_own_turn(entry)
     is_in_group = message.chat_kind in ("group", "thread")
     return is_from_chat and is_in_group and message.is_addressed is False
 

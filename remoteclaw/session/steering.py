@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Entry
-from remoteclaw.session.queue import Newcomer, newcomer
+from remoteclaw.session.queue import Fate, OpenTurn
 from remoteclaw.session.waiting import decode, decode_all
 
 #: At most this many messages join one turn, so that it ends and other sessions get the worker.
@@ -16,13 +16,13 @@ MAX_STEERED = 20
 class Steering:
     """The newcomers of one turn; each is recorded as a part of it before the agent receives it."""
 
-    def __init__(self, lease: Lease, newest: str, *, takes_all: bool = True) -> None:
+    def __init__(self, lease: Lease, turn: OpenTurn, newest: str) -> None:
         """`newest` is the id of the newest known entry: only later entries can join the turn.
 
-        Unless `takes_all`, no entry joins by itself, but only those that `give()` adds.
+        If the turn takes no messages, only those join that `give()` adds.
         """
         self._lease = lease
-        self._takes_all = takes_all
+        self._turn = turn
         self._given: list[Entry] = []
         self._newest = newest
         self._taken: list[Entry] = []
@@ -64,7 +64,7 @@ class Steering:
             self._may_have_entries.clear()
             given, self._given = self._given, []
             self._taken += given
-            pending = [*given, *(await self._take() if self._takes_all else ())]
+            pending = [*given, *(await self._take() if self._turn.takes_messages else ())]
 
     async def _take(self) -> list[Entry]:
         room = MAX_STEERED - len(self._taken)
@@ -76,10 +76,10 @@ class Steering:
             return []
         entries: list[Entry] = []
         for entry in arrived:
-            match newcomer(entry):
-                case Newcomer.MAY_JOIN:
+            match self._turn.fate(entry):
+                case Fate.JOINS:
                     entries.append(entry)
-                case Newcomer.STOPS_JOINING:
+                case Fate.CLOSES:
                     self._is_closed = True
                     break
         if not entries:

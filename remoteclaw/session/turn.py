@@ -26,14 +26,12 @@ from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
     BatchStep,
     NextBatch,
+    OpenTurn,
     TurnReaction,
     batch_step,
-    may_be_joined,
-    may_interrupt,
+    interrupts,
     next_batch,
     reaction,
-    takes_asides,
-    takes_newcomers,
 )
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.reset import BY_AGE, Resets
@@ -191,7 +189,7 @@ class TurnRunner:
             raw = await self._lease.entries_after(running.newest_known)
             for entry in decode_all(raw, self._lease.session):
                 is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
-                if may_interrupt(running.turn, entry, is_owner=is_owner):
+                if interrupts(running.turn, entry, is_owner=is_owner):
                     running.interrupt()
 
     # -- the steps -----------------------------------------------------------------------------
@@ -248,23 +246,22 @@ class TurnRunner:
         )
         if permissions.can_ask:
             attempt.permissions = permissions
-        if takes_newcomers(turn, attempt.waiting_after, attempt.queue, can_steer=bridge.can_steer):
-            attempt.steering = Steering(lease, attempt.newest_known)
-        elif takes_asides(turn, attempt.queue, can_aside=bridge.can_aside):
-            attempt.asides = self._new_asides(attempt)
+        running = OpenTurn(
+            turn, attempt.queue, attempt.waiting_after, bridge.can_steer, bridge.can_aside
+        )
+        if running.takes_messages or (running.takes_asides and running.can_take_aside):
+            attempt.steering = Steering(lease, running, attempt.newest_known)
+        if running.takes_asides and not running.takes_messages:
+            attempt.asides = self._new_asides(attempt, running)
         return attempt
 
-    def _new_asides(self, attempt: Attempt) -> TurnAsides:
+    def _new_asides(self, attempt: Attempt, running: OpenTurn) -> TurnAsides:
         """Return the turn's asides; with `steering`, messages can join the turn."""
-        lease, bridge, turn = self._lease, self._bridge, attempt.turn
-        if may_be_joined(turn, can_steer=bridge.can_steer):
-            attempt.steering = Steering(lease, attempt.newest_known, takes_all=False)
         return TurnAsides(
-            lease,
-            bridge,
+            self._lease,
+            self._bridge,
             self._config,
-            attempt.queue,
-            turn,
+            running,
             attempt.reply,
             turn_asked=attempt.progress.asked,
             steering=attempt.steering,

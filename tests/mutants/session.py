@@ -71,8 +71,8 @@ MUTANTS = (
     ),
     Mutant(
         "an aside that overtakes a command that ends the conversation",
-        before="case Newcomer.STOPS_JOINING:\n                    return newcomers, True",
-        after="case Newcomer.STOPS_JOINING:\n                    continue",
+        before="case Fate.CLOSES:\n                    return newcomers, True",
+        after="case Fate.CLOSES:\n                    continue",
         test="test_no_aside_overtakes_a_command_that_ends_the_conversation",
         within="asides",
     ),
@@ -305,7 +305,7 @@ MUTANTS = (
     ),
     Mutant(
         "a member's message that interrupts the turn of an owner",
-        before="if may_interrupt(running.turn, entry, is_owner=is_owner):",
+        before="if interrupts(running.turn, entry, is_owner=is_owner):",
         after="if True:",
         test="test_a_members_message_does_not_interrupt_the_turn_of_an_owner",
     ),

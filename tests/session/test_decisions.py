@@ -16,17 +16,16 @@ from remoteclaw.session.queue import (
     MAX_TURNS,
     BatchStep,
     DrainStep,
-    Newcomer,
+    Fate,
     NextBatch,
+    OpenTurn,
     TurnReaction,
     after_turn,
     batch_step,
     gathering_pause_s,
     may_be_postponed,
-    newcomer,
     next_batch,
     reaction,
-    takes_newcomers,
     typing_pause_s,
 )
 from tests.support.rows import for_each
@@ -344,28 +343,42 @@ def test_the_reaction_of_a_running_turn_depends_on_its_entries_and_the_mode(
         (turn(caller(5)), [], "steer", True, False),
     ],
 )
-def test_a_turn_takes_newcomers_only_if_it_can_be_steered_and_no_message_waits(
+def test_messages_join_a_turn_only_if_it_can_be_steered_and_no_message_waits(
     running: Turn, waiting: list[Entry], mode: str, can_steer: bool, expected: bool
 ) -> None:
     queue = QueueConfig.model_validate({"mode": mode})
+    turn = OpenTurn(running, queue, waiting, can_steer, can_aside=False)
 
-    assert takes_newcomers(running, waiting, queue, can_steer=can_steer) is expected
+    assert (turn.fate(entry(9)) is Fate.JOINS) is expected
 
 
 @for_each(
-    ("arrived", "expected"),
+    ("arrived", "mode", "expected"),
     [
-        (entry(9), Newcomer.MAY_JOIN),
-        (entry(9, "/new"), Newcomer.STOPS_JOINING),
-        (entry(9, "/newer"), Newcomer.MAY_JOIN),
-        (caller(9), Newcomer.STOPS_JOINING),
-        (result(9), Newcomer.WAITS),
-        (entry(9, origin="cron"), Newcomer.WAITS),
-        (Entry("9-0", message("hi"), unreadable="it is damaged"), Newcomer.STOPS_JOINING),
+        (entry(9), "steer", Fate.JOINS),
+        (entry(9), "aside", Fate.ASIDE),
+        (entry(9), "collect", Fate.WAITS),
+        (entry(9, "/new"), "steer", Fate.CLOSES),
+        (entry(9, "/new"), "aside", Fate.CLOSES),
+        (entry(9, "/newer"), "steer", Fate.JOINS),
+        (caller(9), "steer", Fate.CLOSES),
+        (caller(9), "aside", Fate.CLOSES),
+        (result(9), "steer", Fate.WAITS),
+        (result(9), "aside", Fate.WAITS),
+        (entry(9, origin="cron"), "steer", Fate.WAITS),
+        (entry(9, origin="session", deliver="parent"), "collect", Fate.WAITS),
+        (Entry("9-0", message("hi"), unreadable="it is damaged"), "steer", Fate.CLOSES),
+        (overheard(9), "steer", Fate.JOINS),
+        (overheard(9), "aside", Fate.WAITS),
     ],
 )
-def test_only_messages_of_people_join_a_running_turn(arrived: Entry, expected: Newcomer) -> None:
-    assert newcomer(arrived) is expected
+def test_a_message_joins_a_turn_or_becomes_an_aside_or_waits(
+    arrived: Entry, mode: str, expected: Fate
+) -> None:
+    queue = QueueConfig.model_validate({"mode": mode})
+    running = OpenTurn(turn(entry(5)), queue, (), can_steer=True, can_aside=True)
+
+    assert running.fate(arrived) is expected
 
 
 # -- after a turn ---------------------------------------------------------------------------------

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.config.model import QueueConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.messages import Turn
+from remoteclaw.session.queue import OpenTurn
 from remoteclaw.session.steering import MAX_STEERED, Steering
+from remoteclaw.session.waiting import decode_all
 from tests.support.conversations import append, busy, drain, dying, go, renewed
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
@@ -266,7 +270,10 @@ async def test_the_number_of_messages_that_join_a_turn_is_limited(agent: Stack) 
     many = await append(agent, *(f"m{number}" for number in range(MAX_STEERED + 5)))
     lease = await owner(agent, first)
     await lease.turns.begin([first.entry_id])
-    steering = Steering(lease, first.entry_id)
+    answered, *_ = decode_all(await lease.entries_after("0-0"), lease.session)
+    queue = QueueConfig(mode="steer")
+    turn = OpenTurn(Turn(lease.session, (answered,)), queue, (), can_steer=True, can_aside=False)
+    steering = Steering(lease, turn, first.entry_id)
 
     async def joined_ids() -> list[str]:
         joined = []
