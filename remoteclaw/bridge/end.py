@@ -4,7 +4,6 @@ A failure gets its category and its sentence, side effects are collected, the co
 stored, and hooks run.
 """
 
-import logging
 import time
 from dataclasses import replace
 
@@ -17,8 +16,6 @@ from remoteclaw.messages import ReplyPayload
 
 #: Hooks receive at most this much of an answer, in characters.
 MAX_HOOK_OUTPUT_CHARS = 64_000
-
-log = logging.getLogger(__name__)
 
 
 # -- 7: errors ---------------------------------------------------------------------------------
@@ -62,8 +59,6 @@ async def classify_error(run: Run) -> None:
         chosen_model=chosen_model,
         breaks_off=run.delivered.has_words,
     )
-    # The CLI's message may quote people's messages, so it is in the outcome, but not in the log.
-    log.warning("turn %s: %s", run.turn.reference, category)
     await run.delivery.deliver_notice(ReplyPayload(text, is_error=not is_stop, is_ours=True))
 
 

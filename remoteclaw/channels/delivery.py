@@ -140,7 +140,6 @@ class Delivery:
 
     def _give_up(self, category: str, why: str) -> DeliveryResult:
         reply = self._reply
-        log.warning("reply %s to chat %s is given up: %s", reply.id, reply.channel_id, why)
         # A dead letter keeps the files. A call has none: its caller gets the failure.
         kept = () if reply.call else reply.attachments
         mark = replace(self._mark, is_begun=False)

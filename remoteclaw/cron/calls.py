@@ -101,5 +101,5 @@ class CronCalls:
         if status == "changed":
             return None
         entry_id, queue = made
-        await self._calls.waker.try_hint(session, queue)
+        await self._calls.waker.accepted(session, entry_id, queue, by=f"cron job {job.id}")
         return entry_id

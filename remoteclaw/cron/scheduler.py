@@ -124,14 +124,15 @@ class Scheduler:
         assert due.run_ms is not None, "the message was made for this due time"
         name = f"{job.id}:{due.run_ms}"
         after = replace(job, next_ms=due.next_ms, last_ms=due.run_ms).with_run(name)
-        status, queue = await self._send_fire(job, due_ms, after, missed, run=name, message=message)
+        status, entry_id, queue = await self._send_fire(
+            job, due_ms, after, missed, run=name, message=message
+        )
         if status == "full":
             log.warning("cron job %s waits: %s", job.id, FULL)
             return "left"
         if status == "changed":  # by another scheduler or a call
             return "handled"
-        await self._waker.try_hint(job.session, queue)
-        log.info("cron job %s: fired", job.id)
+        await self._waker.accepted(job.session, entry_id, queue, by=f"cron job {job.id}")
         return "fired"
 
     async def _skip_while_unfinished(self, job: Job, due_ms: int, due: Due) -> Literal["handled"]:
@@ -153,11 +154,11 @@ class Scheduler:
         *,
         run: str = "",
         message: ChannelMessage | None = None,
-    ) -> tuple[str, str]:
+    ) -> tuple[str, str, str]:
         """Take a due time of `job`, and store the job as `after`.
 
         With a `message`, begin the run named `run`. `skipped` is the due time to log as skipped or
-        failed. Returns the script's status and the queue of the hint.
+        failed. Returns the script's status, the id of the entry, and the queue of the hint.
         """
         names: dict[str, str] = {}
         args: dict[str, Argument] = {}
@@ -170,7 +171,7 @@ class Scheduler:
                 "run": _run(job, message.timestamp, "fired").encode(sid=job.session.sid),
                 "lane": "background",
             }
-        status, _, queue = await self._scripts.run(
+        status, entry_id, queue = await self._scripts.run(
             "fire",
             keys={
                 "jobs": keys.CRON_JOBS,
@@ -190,7 +191,7 @@ class Scheduler:
                 **args,
             },
         )
-        return status.decode(), queue.decode()
+        return status.decode(), entry_id.decode(), queue.decode()
 
 
 def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> JobRun:

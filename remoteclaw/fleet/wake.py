@@ -6,6 +6,7 @@ ids and results are not used.
 
 import contextlib
 import functools
+import logging
 import re
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, reference
 
 #: The function that a hint names; workers run no other function.
 JOB = "workers.jobs.drain"
@@ -33,6 +34,8 @@ _HINT = re.compile(re.escape(_DATA[0]) + b"([0-9a-f]{32})" + re.escape(_DATA[1])
 
 #: A call as RQ's jobs describe it: the function's name, an instance, arguments, keyword arguments.
 Call = tuple[str, None, tuple[str], dict[str, Any]]
+
+log = logging.getLogger(__name__)
 
 
 class HintSerializer:
@@ -96,6 +99,11 @@ class Waker:
             await pipeline.execute()
 
         await self._scripts.call(send, deadline=boottime() + SEND_S)
+
+    async def accepted(self, session: SessionKey, entry_id: str, queue: str, *, by: str) -> None:
+        """Log that a message was accepted, and send the hint if one is due, as `try_hint()`."""
+        log.info("%s: accepted from %s for %s", reference(session.sid, entry_id), by, session.agent)
+        await self.try_hint(session, queue)
 
     async def try_hint(self, session: SessionKey, queue: str) -> None:
         """Send a hint if a script returned a `queue`; on errors, leave it to the sweeper."""

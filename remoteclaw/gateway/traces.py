@@ -10,6 +10,7 @@ from remoteclaw.fleet.requests.request import Request
 from remoteclaw.fleet.turns.outcomes import Outcome, Step
 from remoteclaw.gateway.request_view import request_view
 from remoteclaw.host.terminal import one_line
+from remoteclaw.messages import reference
 from remoteclaw.tools.oversight import MessageTrace, TraceStep
 
 #: A step shows at most this many characters of a request or of its answer.
@@ -50,7 +51,9 @@ async def read_trace(fleet: Fleet, sid: str, entry_id: str, *, limit: int = 1) -
         outcomes.append(await _with_branch_steps(fleet, outcome))
         next_id = outcome.previous
     if not outcomes:
-        raise NotFound(f"There is no message {sid[:8]}-{entry_id}, or its record has expired.")
+        raise NotFound(
+            f"There is no message {reference(sid, entry_id)}, or its record has expired."
+        )
     requests = [request for request in await fleet.requests.all() if request.session.sid == sid]
     return [_with_request_steps(outcome, requests) for outcome in outcomes]
 
@@ -58,9 +61,9 @@ async def read_trace(fleet: Fleet, sid: str, entry_id: str, *, limit: int = 1) -
 def message_trace(sid: str, outcome: Outcome) -> MessageTrace:
     """Return a message's trace in the form that clients receive."""
     return MessageTrace(
-        reference=f"{sid[:8]}-{outcome.entry_id}",
+        reference=reference(sid, outcome.entry_id),
         status=outcome.status,
-        turn=f"{sid[:8]}-{outcome.turn}" if outcome.turn else None,
+        turn=reference(sid, outcome.turn) if outcome.turn else None,
         steps=tuple(TraceStep.of(step) for step in outcome.steps),
         error=outcome.error,
         usage=outcome.usage.plain() if outcome.usage else None,

@@ -21,7 +21,8 @@ class LineFormatter(logging.Formatter):
     """Formats a record as one line, in which unsafe characters are escaped."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
+        fields = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+        super().__init__(fields, "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
         """Return the message with its unsafe characters escaped."""

@@ -23,6 +23,7 @@ __all__ = [
     "origin_of",
     "people_of",
     "person",
+    "reference",
     "relays_of",
     "stream_order",
     "via_of",
@@ -261,5 +262,16 @@ class Turn:
 
     @property
     def reference(self) -> str:
-        """The turn's id in messages to people, which `remoteclaw sessions trace` accepts."""
-        return f"{self.session.sid[:8]}-{self.id}"
+        """The reference of the turn, which is that of its first message."""
+        return reference(self.session.sid, self.id)
+
+    @property
+    def references(self) -> str:
+        """The references of all messages of the turn, in order."""
+        entries = sorted((*self.left_out, *self.entries), key=lambda each: stream_order(each.id))
+        return ", ".join(reference(self.session.sid, entry.id) for entry in entries)
+
+
+def reference(sid: str, entry_id: str) -> str:
+    """Return the reference of a message or turn in logs, commands and sentences to people."""
+    return f"{sid[:8]}-{entry_id}"

@@ -25,7 +25,15 @@ from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import AsideVerdict, Entry, ReplyPayload, people_of, person, stream_order
+from remoteclaw.messages import (
+    AsideVerdict,
+    Entry,
+    ReplyPayload,
+    people_of,
+    person,
+    reference,
+    stream_order,
+)
 from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.permission import Permissions
@@ -180,7 +188,7 @@ class TurnAsides:
                 entry = decode(raw, self._lease.session)  # its sender may just have edited it
                 await self._apply(entry, await self._ask(entry))
         except RedisRefused as refused:  # Redis is full: the message waits, as a turn's reply does
-            log.warning("session %s: no aside: %s", self._lease.sid[:8], refused)
+            log.warning("%s: no aside: %s", reference(self._lease.sid, entry.id), refused)
         finally:
             self._slots.release()
 
@@ -204,7 +212,7 @@ class TurnAsides:
             raise  # a lost lease, or no Redis
         except Exception as error:  # noqa: BLE001 - an agent's output is another program's
             why = frames_of(error)
-        log.info("session %s: entry %s waits: %s", self._lease.sid[:8], entry.id, why)
+        log.info("%s: waits: %s", reference(self._lease.sid, entry.id), why)
         return Aside("later")
 
     async def _running(self, entry: Entry) -> RunningTurn:
@@ -249,6 +257,7 @@ class TurnAsides:
             usage=_usage_of(aside),
         )
         applied = await self._asides.end(self._turn.id, entry.id, verdict, end)
+        self._log(entry, applied)
         if applied == "work" and self._steering:
             self._steering.give(entry)
         self._ended_count += applied == "answered"
@@ -267,7 +276,12 @@ class TurnAsides:
             usage=_usage_of(aside),
         )
         self._ended_count += status == "moved"
+        self._log(entry, status)
         return status != "full"
+
+    def _log(self, entry: Entry, result: str) -> None:
+        message = reference(self._lease.sid, entry.id)
+        log.info("%s: aside during %s: %s", message, self._turn.reference, result)
 
     def _allowed_verdict(self, entry: Entry, aside: Aside) -> AsideVerdict:
         """Return the verdict, or "later" if it must not be carried out.

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -38,6 +39,8 @@ from remoteclaw.session.retry import (
 from remoteclaw.session.task_notes import keep_noting
 from remoteclaw.session.waiting import decode_all
 from remoteclaw.session.ways_out import WaysOut
+
+log = logging.getLogger(__name__)
 
 
 class AgentCaller:
@@ -129,6 +132,7 @@ class AgentCaller:
                 return with_notice(result, notice, index=attempt.reply.next_index)
             if not is_repeated:
                 return result
+            log.info("%s: asked again at once: %s", attempt.turn.references, category)
             repeated.add(category)
             if category is ErrorCategory.DIED and progress.was_asked:
                 # The dead process may have done work that it did not report.
@@ -207,6 +211,7 @@ class AgentCaller:
         """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""
         detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
         await attempt.progress.postponed(detail)
+        log.info("%s: waits %s", attempt.turn.references, detail)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_ms / 1000):
                 await attempt.abort.wait()
@@ -223,6 +228,8 @@ class AgentCaller:
             verdict = await self._lease.turns.postpone(
                 delay, newest=attempt.newest_known, usage=attempt.reply.spent
             )
+            if verdict == "postponed":
+                log.info("%s: waits %s", attempt.turn.references, delay.detail)
             if verdict != "news":
                 return verdict == "postponed"
             waiting_after, raw = [], await self._lease.entries_after(attempt.newest_known)

@@ -1,11 +1,14 @@
 """The end of an attempt: its outcome, its last messages and its entries, in one step."""
 
+import logging
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Finished, RecordAppend
 from remoteclaw.messages import AgentDeliveryResult
@@ -35,6 +38,8 @@ STATUS_BY_ERROR = {
     ErrorCategory.ABORTED: "stopped",
     ErrorCategory.SUPERSEDED: "interrupted",
 }
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +127,21 @@ async def finish(
     # The writes of phases were sent before the outcome, but may still be unanswered.
     await attempt.progress.settle()
     keeper.note_finished_turn(turn.id)
+    _log(attempt, status, result.error_category, usage)
     return finished
+
+
+def _log(
+    attempt: Attempt, status: str, category: ErrorCategory | None, usage: Usage | None
+) -> None:
+    """Log the end of a turn: its status, the seconds of its last attempt, and all its tokens."""
+    turn, why = attempt.turn, f" ({category})" if category else ""
+    parts = [
+        f"{turn.session.agent} in {turn.session.provider}",
+        f"{status}{why}",
+        f"{time.monotonic() - attempt.began:.1f} s",
+    ]
+    if usage:
+        read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        parts += [f"{read} tokens read", f"{usage.output_tokens} written"]
+    log.info("%s: ends: %s", turn.references, ", ".join(parts))

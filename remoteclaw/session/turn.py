@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -42,6 +45,8 @@ from remoteclaw.session.waiting import decode, decode_all
 
 #: The phases of an attempt that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
+
+log = logging.getLogger(__name__)
 
 
 class TurnRunner:
@@ -233,6 +238,9 @@ class TurnRunner:
             waiting_after=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             newest_known=max(ids, key=stream_order),
         )
+        about = f"{turn.session.agent} in {turn.session.provider}, attempt {turn.attempt}"
+        worker = f"worker {os.getppid()} on {socket.gethostname()}"  # as `status` names it
+        log.info("%s: begins: %s, %s", turn.references, about, worker)
         if turn.entries[0].terminal:
             return attempt
         permissions = Permissions(

@@ -98,7 +98,7 @@ async def tell(
             REFUSALS[status].format(made=made[0]),
         )
     when, run, entry_id, queue = made
-    await fleet.calls.waker.try_hint(child.key, queue)
+    await fleet.calls.waker.accepted(child.key, entry_id, queue, by="a call")
     if when == "continued":
         await fleet.task_trees.announce((parent.key, *above))
         return TellResult(run, "continued")

@@ -156,7 +156,7 @@ class DeadLetters:
         if reply == [b"full"]:
             raise RedisRefused(FULL)
         entry_id, queue = (part.decode() for part in reply)
-        await self._waker.try_hint(letter.session, queue)
+        await self._waker.accepted(letter.session, entry_id, queue, by="the dead letters")
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
     async def send_again(self, letter: DeadLetter) -> None:

@@ -25,7 +25,7 @@ from remoteclaw.fleet.replies.history import MAX_ENTRIES, History, shortened
 from remoteclaw.fleet.replies.reply import NewerReply, decode_reply
 from remoteclaw.fleet.sessions.task_tree import TaskTree, TaskTrees
 from remoteclaw.host.process import identity, is_alive
-from remoteclaw.messages import Attachment, ChatPlace
+from remoteclaw.messages import Attachment, ChatPlace, reference
 from remoteclaw.protocols import Operation, Reply
 
 #: A claim expires after this time without renewal, in milliseconds.
@@ -431,6 +431,12 @@ class ReplyReader:
             },
             deadline=math.inf,
         )
+        about = ", ".join(reference(reply.sid, entry) for entry in entries or [reply.turn])
+        where = f"{self.provider}/{self.account}"
+        if failure:
+            log.warning("%s: not delivered to %s: %s", about, where, failure.why)
+        elif entries:
+            log.info("%s: delivered to %s", about, where)
 
 
 def _has_ended(token: str) -> bool:

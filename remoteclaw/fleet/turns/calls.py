@@ -206,7 +206,7 @@ class ToolCalls:
                 "text": message.text,
             },
         )
-        await self.waker.try_hint(target, queue)
+        await self.waker.accepted(target, entry_id, queue, by="a call")
         return entry_id, not earlier
 
     async def spawn(
@@ -306,7 +306,7 @@ class ToolCalls:
             )
         key, entry_id, queue, begins_with = results
         started = SessionKey.parse(key)
-        await self.waker.try_hint(started, queue)
+        await self.waker.accepted(started, entry_id, queue, by="a call")
         return started, entry_id, begins_with
 
     async def record_change(

@@ -179,8 +179,10 @@ class Inbound:
             raise MessageRefused(INCOMPLETE)
         if status == b"joined":
             raise RedisRefused(JOINED)
-        await self._waker.try_hint(session, queue.decode())
-        return Accepted(session, entry_id.decode(), status == b"duplicate")
+        is_duplicate, place = status == b"duplicate", f"{session.provider}/{session.account}"
+        by = f"{place} (again)" if is_duplicate else place
+        await self._waker.accepted(session, entry_id.decode(), queue.decode(), by=by)
+        return Accepted(session, entry_id.decode(), is_duplicate)
 
     async def unanswered(self, sid: str) -> list[Entry]:
         """Return the readable entries of a session that have no outcome yet, oldest first."""

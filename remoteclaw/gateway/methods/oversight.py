@@ -14,6 +14,7 @@ from remoteclaw.gateway.methods.sessions import common_fields, history_of
 from remoteclaw.gateway.search import MAX_SESSIONS, search_records
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.gateway.traces import find_message, message_trace, read_trace
+from remoteclaw.messages import reference
 from remoteclaw.session.record import count_messages
 from remoteclaw.tools import oversight as contract
 from remoteclaw.tools.operators import SessionParams
@@ -122,7 +123,7 @@ async def _trace(call: Call, params: contract.TraceParams) -> contract.TraceResu
     return contract.TraceResult(
         session_key=str(view.key) if view else None,
         messages=tuple(message_trace(sid, outcome) for outcome in outcomes),
-        before=f"{sid[:8]}-{earlier}" if earlier else None,
+        before=reference(sid, earlier) if earlier else None,
     )
 
 

@@ -19,7 +19,7 @@ from remoteclaw.gateway.session_access import (
     session_with_label,
 )
 from remoteclaw.host.terminal import shortened
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, reference
 from remoteclaw.session.record import current_record, read_lines
 from remoteclaw.tasks.entries import message_between, provenance_of_message
 from remoteclaw.tasks.spawn import check_direction, check_hops
@@ -130,7 +130,7 @@ async def _status(call: Call, params: contract.StatusParams) -> contract.StatusR
     )
     return contract.StatusResult(
         **common_fields(view),
-        turn=f"{view.sid[:8]}-{view.turn}" if view.turn else None,
+        turn=reference(view.sid, view.turn) if view.turn else None,
         phase=view.phase,
         host=view.host,
     )
