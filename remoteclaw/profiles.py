@@ -9,7 +9,6 @@ import functools
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from remoteclaw.channels.console.profile import PROFILE as CONSOLE
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
 from remoteclaw.channels.web.profile import PROFILE as WEB
 from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
@@ -42,7 +41,6 @@ class Channel:
 
 #: The channels, by the name that they have in messages and in the configuration.
 CHANNELS: dict[str, Channel] = {
-    "console": Channel(profile=CONSOLE),
     "cli": Channel(profile=ChannelProfile(is_local=True)),  # the channel of `remoteclaw send`
     "telegram": Channel(
         profile=TELEGRAM,

@@ -18,16 +18,14 @@ Staleness = Literal["daily", "idle"]
 def kind_of(session: SessionKey, messages: Iterable[ChannelMessage] = ()) -> ChatKind:
     """Return the kind of a session's chat, from the first message that has one.
 
-    Without such a message, a chat is a group, unless its id is that of its user or of its channel
-    (the console).
+    Without such a message, a chat is a group, unless its id is that of its user.
     """
     for message in messages:
         if message.chat_kind is not None:
             return message.chat_kind
     if session.thread is not None:
         return "thread"
-    is_direct = session.channel_id in (session.user, session.provider)
-    return "direct" if is_direct else "group"
+    return "direct" if session.channel_id == session.user else "group"
 
 
 def staleness(policy: ResetConfig, *, last_ms: int, now_ms: int) -> Staleness | None:

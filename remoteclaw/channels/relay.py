@@ -155,7 +155,7 @@ class _TopicQueues:
         if reply.card and self._live and not reply.card.choices:
             preview = await self._card_message(reply)
         elif reply.card and not getattr(self._adapter, "has_buttons", False):
-            reply = _with_choices_as_text(reply)
+            reply = replace(reply, text=reply.card.with_choices(reply.text))
         delivery = Delivery(self._reader, self._adapter, self._budget, reply, preview)
         result = await delivery.run()
         is_part = preview is not None and result is not None and preview.message_id in result.ids
@@ -226,19 +226,3 @@ class _TopicQueues:
 
 def _no_notice(_reply: Reply, _failure: DeliveryFailure) -> None:
     return None
-
-
-def _with_choices_as_text(reply: Reply) -> Reply:
-    """Return `reply` with the choices of its card as numbered text, for channels without buttons.
-
-    If the request is answered, only the last paragraph remains, which reports the answer.
-    """
-    card = reply.card
-    if card is None:
-        return reply
-    if not card.choices:
-        return replace(reply, text=reply.text.rpartition("\n\n")[2])
-    numbered = " · ".join(f"{number} {label}" for number, (_, label) in enumerate(card.choices, 1))
-    is_question = any(verdict.isdecimal() for verdict, _ in card.choices)
-    or_why = "" if is_question else f", or `/deny {card.id} WHY`"
-    return replace(reply, text=f"{reply.text}\n\n{numbered}: answer with the number{or_why}.")

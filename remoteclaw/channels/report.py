@@ -47,6 +47,8 @@ class InboundContext:
     provider: str
     account: str
     rate: RateLimiter
+    agent: str | None = None
+    """The agent of the conversation; None for the account's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Report:
     def session_of(self, access: Access, incoming: Incoming) -> SessionKey:
         """Return the session of a message of the account."""
         assert access.settings is not None, "the access check requires the account's settings"
-        agent, _ = access.config.agent(access.settings.agent)
+        agent, _ = access.config.agent(self.context.agent or access.settings.agent)
         by_kind = "chat" if incoming.is_group else "person"
         is_shared = incoming.is_group and (access.settings.sessions or by_kind) == "chat"
         return SessionKey(

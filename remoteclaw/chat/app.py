@@ -25,6 +25,8 @@ from remoteclaw.chat.screen import ChatScreen
 from remoteclaw.client.link import Address
 from remoteclaw.errors import RemoteClawError, first_of
 
+#: The command of this program.
+SAVE = ("save", "Save a file of an earlier message.")
 #: If a message is unsent when the person leaves, the chat says so after this time, in seconds.
 SILENT_WAIT_S = 2.0
 
@@ -37,10 +39,14 @@ class ChatTarget:
     """The agent's name; None for the first one in the configuration."""
     session: str | None = None
     """A session of any channel, instead of an agent: its key, the start of its id, or its title."""
+    is_new: bool = False
+    """Whether to begin a new conversation with the agent."""
 
     @property
     def params(self) -> dict[str, str]:
         """The target as parameters of the gateway method `chat.open`."""
+        if self.is_new:
+            return {"conversation": ".".join(filter(None, (self.agent, uuid.uuid4().hex[:12])))}
         params = {"agentId": self.agent, "sessionKey": self.session}
         return {name: value for name, value in params.items() if value is not None}
 
@@ -155,7 +161,11 @@ class Chat:
             self._interrupts.reset()
             if text.strip().casefold() in EXIT_WORDS:
                 return
-            if text.strip():
+            if text.split()[:1] == ["/save"]:
+                self._screen.show_user_message(text)
+                number = text.strip().removeprefix("/save").strip()
+                self._actions.put_nowait(functools.partial(self._client.save, number))
+            elif text.strip():
                 name = uuid.uuid4().hex
                 self._screen.show_user_message(text)
                 self._screen.indicator.add_message(name)
@@ -189,7 +199,7 @@ class Chat:
     def _commands(self) -> list[tuple[str, str]]:
         """Return the chat's commands, each with its slash and its description."""
         commands = self._client.chat.get("commands", ())
-        return [(f"/{name}", description) for name, description in commands]
+        return [(f"/{name}", description) for name, description in (*commands, SAVE)]
 
     def _workspace(self) -> Path:
         """Return the directory from which the agent sees paths; on another host it has no files."""

@@ -1,8 +1,7 @@
 """The client of a chat: sends messages to the gateway, and shows the events it publishes."""
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,14 @@ from remoteclaw.chat.screen import ChatScreen
 from remoteclaw.client.link import Address, GatewayRefused, Link
 from remoteclaw.errors import RemoteClawError, first_of
 from remoteclaw.host.terminal import one_line
+from remoteclaw.messages import stream_order
+from remoteclaw.protocols import Card
 
 #: Time limit for the first connection to the gateway, in seconds.
 CONNECT_S = 5.0
 #: A lost connection is reported after this time, in seconds: a gateway restarts in less.
 REPORT_AFTER_S = 2.0
-#: The last exchange is searched for among this many items of the conversation.
+#: The last exchange of a session is searched for among this many items of its record.
 MAX_EARLIER_ITEMS = 40
 #: Time limit of one request for the outcome of a message, in seconds.
 OUTCOME_S = 100.0
@@ -29,6 +30,11 @@ NOTES = {
 }
 #: The part of a message that such a notice repeats, in characters.
 MAX_REPEATED_CHARS = 50
+#: A file of a message from before the chat was opened.
+EARLIER_FILE = "({name}: `/save {number}` saves it.)"
+NO_FILE = "There is no such file: /save needs the number of a file that this chat has shown."
+#: After a long absence, the chat continues with the newest messages.
+MISSED = "(There are more messages before these: the page shows all.)"
 #: Notices for a session that is busy when the chat is opened.
 UNFINISHED = "(Going on with what was not finished. Ctrl-C stops it.)"
 IN_TERMINAL = (
@@ -58,10 +64,12 @@ class ChatClient:
         """The result of `chat.open`; empty until the chat is opened."""
         self._screen = screen
         self._draw = draw
+        self._target: dict[str, Any] = dict(target)
+        """The parameters of the next `chat.open`."""
         self._link = Link(
             address,
             token,
-            opening=("chat.open", target),
+            opening=("chat.open", self._target),
             on_open=self._on_open,
             on_event=self._on_event,
             on_problem=self._on_problem,
@@ -76,8 +84,14 @@ class ChatClient:
         self._outcomes: set[str] = set()
         """The ids of entries whose outcome is known."""
         self._shown: set[str] = set()
-        """The keys of shown messages, the ids of turns whose answer is shown, and the ids of
-        entries that are answered or have an outcome."""
+        """The ids of turns whose answer is shown, and of entries that are answered or have an
+        outcome."""
+        self._own: set[str] = set()
+        """The ids of the messages that were written, and shown, here."""
+        self._newest: list[dict[str, Any]] | None = []
+        """The newest events of a conversation that is being opened; None while it is shown."""
+        self._earlier_files: list[tuple[str, dict[str, Any]]] = []
+        """The files of earlier messages that `/save` saves, each with its session's id."""
         self._events: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         """The gateway's events to show, in order, with their payloads."""
         self._is_open = asyncio.Event()
@@ -110,15 +124,16 @@ class ChatClient:
 
     async def send(self, text: str, message_id: str) -> None:
         """Send a message or command under `message_id`, and show the immediate result."""
+        self._own.add(message_id)
         try:
-            text, attachments = await self._files.upload_named(text, self.chat)
+            text, files = await self._files.upload_named(text, self.chat)
             sent = await self._link.ask(
                 "chat.send",
                 {
                     "sessionKey": self.chat["sessionKey"],
-                    "message": text,
                     "messageId": message_id,
-                    "attachments": attachments,
+                    "text": text,
+                    "files": files,
                 },
                 persists=True,
             )
@@ -126,9 +141,10 @@ class ChatClient:
             self._screen.indicator.remove_messages([message_id])
             self._screen.show_notice(f"Not sent: {error}")
         else:
-            if sent["answer"]:
-                keys = f"\n\n{KEYS}" if text.strip().casefold() == "/help" else ""
-                self._screen.show_command_reply(sent["answer"] + keys)
+            if sent["reply"]:
+                self._screen.show_command_reply(sent["reply"])
+            if text.strip().casefold() == "/help":
+                self._screen.show_command_reply(KEYS)
             if (entry := sent["entry"]) is None:
                 self._screen.indicator.remove_messages([message_id])
             else:
@@ -139,15 +155,26 @@ class ChatClient:
                     self._settle([entry])
                 elif sent["isDuplicate"]:  # accepted on an earlier connection: an event may be lost
                     self._request_outcome(entry)
-            if sent["sessionKey"]:
-                await self._switch_session(sent["sessionKey"])
+            if sent["opens"] and sent["opens"] != self.chat["sessionKey"]:
+                await self._change_to(sent["opens"])
         await self._draw()
 
-    async def _switch_session(self, session: str) -> None:
-        """Continue the chat with another session."""
+    async def _change_to(self, session: str) -> None:
+        """Continue with another conversation."""
         self._settle([*self._pending.values()])
-        await self._link.reopen({"sessionKey": session})
-        await self._show_earlier()
+        self._newest = []
+        self._target.clear()
+        self._target["sessionKey"] = session
+        await self._link.reopen()
+
+    async def save(self, number: str) -> None:
+        """Save a file of an earlier message, by the number that was shown with it."""
+        if number.isdecimal() and 0 < int(number) <= len(self._earlier_files):
+            sid, file = self._earlier_files[int(number) - 1]
+            self._screen.show_notice(await self._files.save(sid, file))
+        else:
+            self._screen.show_notice(NO_FILE)
+        await self._draw()
 
     async def stop(self) -> None:
         """Stop the running turn, and drop the waiting messages."""
@@ -162,6 +189,9 @@ class ChatClient:
         """Handle the result of `chat.open`, on each new connection."""
         self.chat = chat
         self._screen.agent = chat["agent"]
+        for name in ("agentId", "conversation"):
+            self._target.pop(name, None)
+        self._target["sessionKey"] = chat["sessionKey"]
         for entry in self._pending.values():
             self._request_outcome(entry)
         self._is_open.set()
@@ -187,53 +217,90 @@ class ChatClient:
         self._events.put_nowait(("", {}))  # wakes `_show_events`, which draws the screen
 
     async def _show_events(self) -> None:
-        await self._show_earlier()
         while True:
             event, payload = await self._events.get()
             match event:
                 case "chat.opened":
-                    self._screen.indicator.resync(is_running=payload["state"] == "running")
+                    await self._show_opened(payload)
+                case "chat.event" if self._newest is not None:
+                    self._newest.append(payload)
+                case "chat.event":
+                    await self._show_event(payload)
                 case "session.live":
                     self._screen.show_live(payload)
                 case "session.outcome":
                     self._handle_outcome(payload)
                 case "chat.problem":
-                    self._on_problem(payload["text"])
-                case "chat.message" if payload["role"] == "user":
-                    self._screen.show_user_message(payload["text"])
-                case "chat.message":
-                    await self._show_message(payload)
+                    self._on_problem(payload["problem"])
             if self._events.empty():
                 await self._draw()
 
-    async def _show_message(self, message: dict[str, Any]) -> None:
-        """Show a message of the chat, save its files, and confirm both to the gateway."""
-        unsaved = []
-        # First, so that the indicator disappears together with the answer's last line.
-        self._shown.update(message["entries"])
-        self._settle(message["entries"])
-        if message["key"] not in self._shown:
-            self._screen.show_message(message)
-            self._update_requests(message)
-            for file in message["attachments"]:
-                saved = await self._files.save(message["sid"], file)
-                self._screen.show_notice(saved.note)
-                unsaved += [] if saved.is_saved else [file["blob"]]
-            self._shown.add(message["key"])
+    async def _show_opened(self, chat: Mapping[str, Any]) -> None:
+        """Show what a chat has when it is opened; after a reconnection, only its state."""
+        newest, self._newest = self._newest, None
+        self._screen.indicator.resync(is_running=chat["state"] == "running")
+        if newest is None:
+            if chat["person"] is not None and chat["isAfresh"] and chat["hasEarlier"]:
+                self._screen.show_notice(MISSED)
+            return
+        if chat["person"] is None:
+            await self._show_record()
+        else:
+            self._show_newest(newest)
+        for text in chat["unanswered"]:
+            self._screen.show_user_message(text)
+        if chat["waiting"]:
+            is_open = chat["state"] == "terminal"
+            self._screen.show_notice(IN_TERMINAL if is_open else UNFINISHED)
+
+    def _show_newest(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Show the newest messages of a conversation that fit on the screen."""
+        if events:
+            self._target["after"] = events[-1]["id"]
+        messages = []
+        for event in events:
+            if event["kind"] == "message":
+                is_own = event["from"] == self.chat["person"]
+                text = str(event["text"]) if is_own else text_of(event)
+                messages.append({**event, "role": "user" if is_own else "agent", "text": text})
+                self._update_requests(event)
+        for message in self._screen.show_earlier(messages, is_cut=True):
+            for file in () if message["role"] == "user" else message["files"]:
+                self._earlier_files.append((message["sid"], file))
+                number = len(self._earlier_files)
+                note = EARLIER_FILE.format(name=one_line(file["name"]), number=number)
+                self._screen.show_notice(note)
+
+    async def _show_event(self, event: Mapping[str, Any]) -> None:
+        """Show an event of the conversation that has just happened, and save its files."""
+        if (after := self._target.get("after")) and stream_order(event["id"]) <= stream_order(
+            after
+        ):
+            return  # shown already, before a reconnection
+        self._target["after"] = event["id"]
+        if event["from"] == self.chat["person"]:
+            if event["kind"] == "message" and event.get("messageId") not in self._own:
+                names = [file["name"] for file in event["files"]]
+                self._screen.show_user_message("\n".join(filter(None, (event["text"], *names))))
+        elif event["kind"] == "reaction" and event["emoji"]:
+            self._screen.show_notice(f"({self.chat['agent']}: {event['emoji']})")
+        elif event["kind"] == "message":
+            # First, so that the indicator disappears together with the answer's last line.
+            self._shown.update(event["entries"])
+            self._settle(event["entries"])
+            self._screen.show_message({**event, "text": text_of(event)})
+            self._update_requests(event)
+            for file in event["files"]:
+                self._screen.show_notice(await self._files.save(event["sid"], file))
         await self._draw()
-        params = {"key": message["key"], "unsaved": unsaved}
-        self._tasks.create_task(self._confirm_shown(params))
 
     def _update_requests(self, message: Mapping[str, Any]) -> None:
         """Track the request that a message shows, or that it reports as closed."""
-        if request := message.get("request"):
-            self._screen.indicator.add_request(request)
-        if closed := message.get("closes"):
-            self._screen.indicator.remove_request(closed)
-
-    async def _confirm_shown(self, params: Mapping[str, Any]) -> None:
-        with contextlib.suppress(GatewayRefused):
-            await self._link.ask("chat.shown", params)
+        if card := message.get("card"):
+            if card["choices"]:
+                self._screen.indicator.add_request(card["id"])
+            else:
+                self._screen.indicator.remove_request(card["id"])
 
     def _handle_outcome(self, outcome: Mapping[str, Any]) -> None:
         """Record the outcome of an entry. Show its reply if the session is another channel's."""
@@ -241,7 +308,7 @@ class ChatClient:
         if entry in self._outcomes:  # received both as an event and as a requested outcome
             return
         self._outcomes.add(entry)
-        if not self.chat["isConsole"]:
+        if self.chat["person"] is None:
             self._show_outcome(outcome)
         note, beginning = NOTES.get(str(outcome.get("status"))), self._beginnings.pop(entry, None)
         if note and beginning:
@@ -250,7 +317,7 @@ class ChatClient:
         self._settle([entry])
 
     def _show_outcome(self, outcome: Mapping[str, Any]) -> None:
-        """Show the answer of another channel's session, which gets no `chat.message` events."""
+        """Show the answer of another channel's session, whose messages are no events here."""
         turn = outcome.get("turn")
         if turn in self._shown:
             return
@@ -294,27 +361,19 @@ class ChatClient:
         run_id = f"{chat['sid']}-{entry}"
         self._events.put_nowait(("session.outcome", {**outcome, "runId": run_id}))
 
-    async def _show_earlier(self) -> None:
-        """Show the last exchange of the conversation, if there is one."""
+    async def _show_record(self) -> None:
+        """Show the last exchange of another channel's session, if there is one."""
         params = {"sessionKey": self.chat["sessionKey"], "limit": MAX_EARLIER_ITEMS}
         try:
-            items = (await self._link.ask("chat.history", params))["items"]
+            items = (await self._link.ask("sessions.history", params))["items"]
         except GatewayRefused:
             return  # the session has no history yet
         questions = [index for index, item in enumerate(items) if item["role"] == "user"]
         if questions:
             self._screen.show_earlier(items[questions[-1] :])
-        for text in self.chat["unanswered"]:
-            self._screen.show_user_message(text)
-        if self.chat["waiting"]:
-            is_open = await self._has_terminal()
-            self._screen.show_notice(IN_TERMINAL if is_open else UNFINISHED)
-        await self._draw()
 
-    async def _has_terminal(self) -> bool:
-        """Whether the session is open in a terminal."""
-        try:
-            terminal = await self._link.ask("terminals.get", {"sid": self.chat["sid"]})
-        except GatewayRefused:
-            return False  # the session never had a terminal
-        return terminal["state"] in ("starting", "live")
+
+def text_of(event: Mapping[str, Any]) -> str:
+    """Return the text of an agent's message, with the choices of the request that it shows."""
+    card = event.get("card")
+    return Card.of(card).with_choices(event["text"]) if card else str(event["text"])

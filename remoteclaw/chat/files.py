@@ -8,7 +8,6 @@ import shlex
 import socket
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,6 @@ SOCKET_S = 30.0
 _WORD = re.compile(r"""'[^'\n]+'|"[^"\n]+"|(?:\\.|[^\s\\])+""")
 #: Extensions of files that models can view; an agent opens any other file by its path.
 _VIEWABLE = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The result of saving a file that the agent sent."""
-
-    note: str
-    """A sentence for the person that says where the file is, or why it was not saved."""
-    is_saved: bool
 
 
 class Files:
@@ -58,13 +48,16 @@ class Files:
         session = str(chat["sessionKey"])
         return text.strip(), [await self._upload_path(path, session) for _, path in files]
 
-    async def save(self, sid: str, attachment: Mapping[str, Any]) -> Saved:
-        """Save a file that the agent sent."""
+    async def save(self, sid: str, attachment: Mapping[str, Any]) -> str:
+        """Save a file that the agent sent.
+
+        Return a sentence that says where the file is, or why it was not saved.
+        """
         from remoteclaw.messages import Attachment  # imported here so that `send` avoids pydantic
 
         file = Attachment(
             name=attachment["name"],
-            mime_type=attachment["mimeType"],
+            mime_type=attachment["mime_type"],
             size=attachment["size"],
             blob=attachment["blob"],
         )
@@ -74,10 +67,10 @@ class Files:
             self._downloads.mkdir(mode=0o700, parents=True, exist_ok=True)
             saved = await asyncio.to_thread(save_file, self._downloads, file.name, content)
         except RemoteClawError as error:
-            return Saved(describe_file(file, problem=str(error)), is_saved=False)
+            return describe_file(file, problem=str(error))
         except OSError as error:
-            return Saved(describe_file(file, problem=str(error.strerror)), is_saved=False)
-        return Saved(describe_file(file, saved=str(saved)), is_saved=True)
+            return describe_file(file, problem=str(error.strerror))
+        return describe_file(file, saved=str(saved))
 
     async def _upload_path(self, path: Path, session: str) -> dict[str, Any]:
         try:

@@ -149,11 +149,19 @@ class ChatScreen:
         if note:
             self._print(self._painter.styled(note, "dim"))
 
-    def show_earlier(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Show the last exchange from before this chat was opened."""
+    def show_earlier(
+        self, items: Sequence[Mapping[str, Any]], *, is_cut: bool = False
+    ) -> Sequence[Mapping[str, Any]]:
+        """Show messages from before this chat was opened; return those that were shown.
+
+        If they are to be cut (`is_cut`), the newest ones that fit on the screen are shown.
+        """
+        messages: Sequence[Mapping[str, Any]]
         messages = [item for item in items if item["role"] in ("user", "agent")]
+        if is_cut:
+            messages = self._newest_that_fit(messages)
         if not messages:
-            return
+            return ()
         ago = self._wall() - messages[0]["at"] / 1000
         self._print(
             self._painter.styled(
@@ -164,8 +172,20 @@ class ChatScreen:
             if message["role"] == "user":
                 self.show_user_message(str(message.get("text") or ""))
             else:
-                self._print_head()
+                self._print_head(str(message.get("origin") or ""))
                 self._print(self._paint(str(message.get("text") or "")))
+        return messages
+
+    def _newest_that_fit(
+        self, messages: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the newest messages that fit on the screen together, and at least one."""
+        room = self._size()[1] - RESERVED_ROWS
+        for index in reversed(range(len(messages))):
+            room -= self._paint(str(messages[index].get("text") or "")).count("\n") + 3
+            if room < 0:
+                return messages[min(index + 1, len(messages) - 1) :]
+        return messages
 
     def show_notice(self, text: str) -> None:
         """Show a sentence of the chat's own."""

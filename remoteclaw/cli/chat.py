@@ -32,15 +32,16 @@ url_option = click.option(
     shell_complete=complete_agents,
     help="The agent to talk to. [default: the first one]",
 )
+@click.option("--new", is_flag=True, help="Begin another conversation.")
 @url_option
-def chat(session: str | None, agent: str | None, url: str | None) -> None:
+def chat(session: str | None, agent: str | None, new: bool, url: str | None) -> None:
     """Chat in this terminal with an agent of a running RemoteClaw.
 
-    SESSION names a session of any channel instead of an agent: its label, its key, or the start of
-    its title or id. Several terminals can have the same chat open.
+    It is the chat of the page, with the same messages. SESSION names a session of any channel
+    instead of an agent: its label, its key, or the start of its title or id.
     """
-    if session and agent:
-        raise click.UsageError("Name a session or an agent, not both.")
+    if session and (agent or new):
+        raise click.UsageError("Name a session, or an agent or --new, not both.")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
             "A chat needs a terminal; `remoteclaw send -` sends what is piped, "
@@ -52,7 +53,7 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
     from remoteclaw.config.home import Home
 
     home = Home.default()
-    target = ChatTarget(agent=agent, session=session)
+    target = ChatTarget(agent=agent, session=session, is_new=new)
     terminal_chat = chat_with(home, target, url)
     echo_wrapped(HINT)
     echo("")

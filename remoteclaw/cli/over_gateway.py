@@ -139,7 +139,7 @@ async def send_over_gateway(
         sent = await _send(link, chat, order, uploads, send_s)
         must_warn = False  # the message is accepted, so a problem can't lose it
         if sent.get("entry") is None:
-            return order.print_answer(str(sent.get("answer") or ""), as_json=as_json)
+            return order.print_answer(str(sent.get("reply") or ""), as_json=as_json)
         reference = f"{chat['sid'][:8]}-{sent['entry']}"
         is_duplicate = order.warn_of_duplicate(is_duplicate=bool(sent.get("isDuplicate")))
         await _warn_without_workers(link)
@@ -183,11 +183,10 @@ async def _send(
 ) -> dict[str, Any]:
     params = {
         "sessionKey": chat["sessionKey"],
-        "message": order.text,
+        "text": order.text,
         "messageId": order.message_id,
-        "toCaller": True,
         "isBackground": order.is_background,
-        "attachments": files,
+        "files": files,
     }
     try:
         async with asyncio.timeout(send_s):

@@ -163,7 +163,8 @@ class Link:
         on_event: Callable[[str, dict[str, Any]], None],
         on_problem: Callable[[str], None],
     ) -> None:
-        """`opening` is the method and the parameters of the first call on each connection.
+        """`opening` is the method and the parameters of the first call on each connection; the
+        caller may change them between connections.
 
         `on_open` gets the result of that call, and `on_event` the name and payload of each event.
         `on_problem` gets the reason why calls are not answered, and an empty text once they are.
@@ -246,9 +247,8 @@ class Link:
             await _pause(tries)
             tries += 1
 
-    async def reopen(self, params: Mapping[str, Any]) -> None:
-        """Reconnect, with `params` as the new parameters of the opening call."""
-        self._opening = (self._opening[0], params)
+    async def reopen(self) -> None:
+        """Reconnect, because the parameters of the opening call have changed."""
         self._is_open.clear()
         if self._socket:
             await self._socket.close()

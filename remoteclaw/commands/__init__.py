@@ -2,7 +2,7 @@
 
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.parse import parse, unescaped
-from remoteclaw.commands.table import COMMANDS, MessageOutcome, handle_message
+from remoteclaw.commands.table import COMMANDS, MessageOutcome, handle_message, run_command
 
 __all__ = [
     "COMMANDS",
@@ -11,5 +11,6 @@ __all__ = [
     "MessageOutcome",
     "handle_message",
     "parse",
+    "run_command",
     "unescaped",
 ]

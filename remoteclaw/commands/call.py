@@ -1,6 +1,6 @@
 """The call of a command, and its reply."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +38,8 @@ class CommandCall:
     fleet: Fleet
     config: Config
     home: Home
-    chat_with: Callable[[str], SessionKey] | None = None
-    """Returns the session of the sender with another agent. None if the chat's agent is fixed."""
+    chat_with: Callable[[str], Awaitable[SessionKey]] | None = None
+    """Returns the sender's conversation with an agent; None in a chat that is one conversation."""
 
     @property
     def may_end_all(self) -> bool:
@@ -79,4 +79,4 @@ class CommandReply:
     is_for_cli: bool = False
     """Whether `forward` is a command of the agent's CLI."""
     session: SessionKey | None = None
-    """The session that the chat belongs to after the command; None if it stays the same."""
+    """The conversation to which the sender changes; None for no other."""

@@ -1,4 +1,7 @@
-"""Commands that change a chat's settings: /model, /agent, /project, /quiet and /verbose."""
+"""Commands that change a chat: /model, /agent, /switch, /project, /quiet and /verbose."""
+
+import hashlib
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -9,6 +12,11 @@ from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 
 #: The argument of /model that resets the session's model, and that of /project for no project.
 DEFAULT, NONE = "default", "none"
+#: `/switch` finds a person's conversations among this many sessions with the newest messages.
+MAX_LISTED = 1000
+ONE_CONVERSATION = "Other conversations are opened in a terminal, with `chat`, or on the page."
+SWITCH = "`/switch NAME` continues one of them, `/switch new` begins another one."
+NO_CONVERSATION = "You have no such conversation: `/switch` lists them."
 NO_PROJECTS = (
     "There are no projects: `[projects]` in the configuration names directories, such as "
     '`web = "~/code/web"`.'
@@ -61,12 +69,33 @@ async def agent(call: CommandCall) -> CommandReply:
         return CommandReply("\n".join(lines))
     name, _ = call.config.agent(argument)
     if call.chat_with is None:
-        return CommandReply(
-            f"This chat is with {current}: a terminal's chat can be moved to another agent."
-        )
+        return CommandReply(f"This chat is with {current}. {ONE_CONVERSATION}")
     if name == current:
-        return CommandReply(f"This chat is with {name} already.")
-    return CommandReply(f"This is the chat with {name} now.", session=call.chat_with(name))
+        return CommandReply(f"This is the chat with {name} already.")
+    return CommandReply(f"This is the chat with {name} now.", session=await call.chat_with(name))
+
+
+async def switch(call: CommandCall) -> CommandReply:
+    """List the sender's conversations, or change to another one."""
+    own = replace(call.session, agent="", thread=None)
+    views = [
+        view
+        for view in await call.fleet.sessions.list(limit=MAX_LISTED)
+        if replace(view.key, agent="", thread=None) == own and view.key.agent in call.config.agents
+    ]
+    if not (argument := call.arguments):
+        names = [f"- {view.name or view.sid[:8]} ({view.key.agent})" for view in views]
+        return CommandReply("\n".join([*names, "", SWITCH]))
+    if call.chat_with is None:
+        return CommandReply(ONE_CONVERSATION)
+    if argument == "new":
+        digest = hashlib.sha256(call.id.encode()).hexdigest()[:12]
+        new = replace(call.session, thread=f"{call.session.agent}.{digest}")
+        return CommandReply("This is a new conversation.", session=new)
+    for view in views:
+        if argument == view.name or view.sid.startswith(argument):
+            return CommandReply(f"This is {view.name or view.sid[:8]}.", session=view.key)
+    return CommandReply(NO_CONVERSATION)
 
 
 async def project(call: CommandCall) -> CommandReply:

@@ -121,6 +121,12 @@ COMMANDS: Mapping[str, CommandSpec] = {
         CommandSpec("model", "Show the model, or choose another one.", settings.model, "[NAME]"),
         CommandSpec("agent", "List the agents, or talk to another one.", settings.agent, "[NAME]"),
         CommandSpec(
+            "switch",
+            "List your conversations, or change to another one, in a terminal or on the page.",
+            settings.switch,
+            "[NAME|new]",
+        ),
+        CommandSpec(
             "project",
             "List the projects, or have this chat work in one.",
             settings.project,

@@ -284,7 +284,7 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
     if owners is None:
         profile = profile_of(channel)
         has_prefix = bool(profile.owner_prefix) and sender.startswith(profile.owner_prefix or "")
-        return f"the {channel} is its owner's" if profile.is_owners or has_prefix else None
+        return f"the {channel} is its owner's" if has_prefix else None
     return f"channels.{channel}.owners has {quoted(sender)}" if sender in owners else None
 
 

@@ -28,6 +28,8 @@ class PushSubscription:
     auth: str
     server_key: str
     """The public key of the gateway that may send to this subscription."""
+    agents: tuple[str, ...] | None = None
+    """The agents that the token is for; None for all."""
 
 
 class PushSubscriptions:

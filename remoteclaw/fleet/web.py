@@ -1,4 +1,4 @@
-"""The chats of the page, stored in Redis.
+"""People's chats, stored in Redis.
 
 A chat is a stream of events, oldest first. The id of a message is the id of its event; later events
 change or delete the message. A client that reconnects continues after the last event that it has.
@@ -62,7 +62,7 @@ def parse_chat_name(chat: str) -> tuple[str, str | None]:
 
 
 class WebChats:
-    """Reads and writes the chats of the page."""
+    """Reads and writes people's chats."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -75,16 +75,17 @@ class WebChats:
         *,
         once: str,
         keep_ms: int,
-        is_persons: bool = False,
+        by_person_to: str = "",
     ) -> str:
         """Add an event to a chat and announce it; return its id.
 
         `once` identifies the event, so that it is added only once; empty if this is not needed. The
         chat is kept for `keep_ms` after the event. A deletion also removes the message's own event.
 
-        Raises `PlatformRefused` if the message to which the event applies is not stored. For an
-        event of a person (`is_persons`), raises `RedisRefused` if Redis is full, and `CallRefused`
-        if the person has too many conversations.
+        Raises `PlatformRefused` if the message to which the event applies is not stored. An event
+        of the person has the chat's agent as `by_person_to`, which is stored with the first one; it
+        raises `RedisRefused` if Redis is full, and `CallRefused` if the person has too many
+        conversations.
         """
         person, _ = parse_chat_name(chat)
         message_id = "" if kind == "message" else str(about["message"])
@@ -103,7 +104,7 @@ class WebChats:
                 "data": orjson.dumps(about),
                 "of": message_id,
                 "name": once,
-                "is_persons": "1" if is_persons else "",
+                "by_person_to": by_person_to,
                 "max_events": MAX_EVENTS,
                 "max_bytes": MAX_BYTES,
                 "max_chats": MAX_CONVERSATIONS,
@@ -121,6 +122,12 @@ class WebChats:
             case b"gone":
                 raise gone
         return str(result.decode())
+
+    async def agent_of(self, chat: str) -> str | None:
+        """Return the agent of a chat; None if the person has not written there."""
+        call, client = self._scripts.call, self._scripts.client
+        agent = await call(client.hget, keys.web_event_ids(chat), "agent")
+        return agent.decode() if agent else None
 
     async def has_chats(self, person: str) -> bool:
         """Return whether a person has chats: was written to, or has begun a conversation."""

@@ -14,7 +14,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth.principals import Operator, Principal
-from remoteclaw.gateway.consoles import CHANNEL, account_of
+from remoteclaw.gateway.conversations import Conversations, person_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Method, Params
 
@@ -22,6 +22,8 @@ from remoteclaw.tools.base import Method, Params
 #: among the agents of the narrowed configuration.
 _SESSION_PARAMETERS = {
     "chat.history": "session_key",
+    "sessions.history": "session_key",
+    "chat.waiting": "session_key",
     "chat.open": "session_key",
     "chat.outcome": "session_key",
     "chat.send": "session_key",
@@ -53,13 +55,16 @@ _SESSION_PARAMETERS = {
 #: The parameter by which each method names a run: SESSION_ID-ENTRY.
 _RUN_PARAMETERS = {"agent.wait": "run_id"}
 #: The methods that are safe without a check of a session: they show only the configured agents and
-#: the sessions that `may_see()` allows, or nothing about agents. `chat.shown` acknowledges messages
-#: that were sent over its own connection.
+#: the sessions that `may_see()` allows, or nothing about agents. A browser is notified of
+#: chats with the agents of its token only.
 _SELF_LIMITED = frozenset(
-    ("agents.list", "chat.shown", "health", "sessions.list", "terminals.list")
+    (
+        *("agents.list", "health", "sessions.list", "terminals.list"),
+        *("push.key", "push.subscribe", "push.unsubscribe", "push.visible"),
+    )
 )
 #: The methods that send messages to the session's chat or show its messages.
-_IN_CHAT = frozenset(("chat.open", "chat.outcome", "chat.send"))
+_IN_CHAT = frozenset(("chat.history", "chat.open", "chat.outcome", "chat.send", "chat.waiting"))
 _ALLOWED = frozenset((*_SESSION_PARAMETERS, *_RUN_PARAMETERS, *_SELF_LIMITED))
 
 
@@ -89,16 +94,15 @@ class AgentScope:
 
     operator: Operator
     fleet: Fleet
-    host: str
     full_config: Config
     """The configuration with all agents."""
 
     @classmethod
-    def of(cls, principal: Principal, fleet: Fleet, host: str, config: Config) -> Self | None:
+    def of(cls, principal: Principal, fleet: Fleet, config: Config) -> Self | None:
         """Return a principal's agent scope; None if its token is for all agents."""
         if not isinstance(principal, Operator) or principal.agents is None:
             return None
-        return cls(principal, fleet, host, config)
+        return cls(principal, fleet, config)
 
     @property
     def config(self) -> Config:
@@ -128,9 +132,8 @@ class AgentScope:
         """Raise `CallRefused` unless `named` is the key or the full id of a session in scope.
 
         Labels and prefixes of ids are refused: they are looked up among the sessions of all agents
-        and would reveal them. With `in_chat`, the call reads or writes the chat that the key names.
-        A console's key must then name this host's console with the agent, because its account may
-        be another agent's. The session of such a key need not exist yet.
+        and would reveal them. With `in_chat`, the call reads or writes the chat that the key names,
+        which may be a conversation of the operator whose session doesn't exist yet.
         """
         key, is_known = None, False
         with contextlib.suppress(ValueError):
@@ -140,9 +143,8 @@ class AgentScope:
             key, is_known = view.key, True
         if key is None or not self.operator.is_for(key.agent):
             raise no_session(named)
-        if in_chat and key.provider == CHANNEL:
-            is_known = key.agent in self.full_config.agents and (
-                key.account == account_of(self.host, self.full_config, key.agent)
-            )
+        if in_chat and not is_known:
+            person = person_of(self.operator)
+            is_known = await Conversations(self.fleet, person, self.full_config).has(key)
         if not is_known:
             raise no_session(named)

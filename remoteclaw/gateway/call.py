@@ -13,9 +13,9 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.turns.caller import Caller, CallerTurn
 from remoteclaw.gateway.auth.principals import Operator, Principal
-from remoteclaw.gateway.consoles import Consoles
+from remoteclaw.gateway.chats import Chats
+from remoteclaw.gateway.conversations import Conversations, person_of
 from remoteclaw.gateway.limits import Transfers, Waiting
-from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.gateway.terminals.viewers import ViewerConnection
 from remoteclaw.messages import SessionKey, people_of, person
@@ -42,8 +42,7 @@ class GatewayParts:
 
     terminals: HostTerminals
     """The terminals of this host."""
-    consoles: Consoles
-    page_chats: PageChats
+    chats: Chats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +130,12 @@ class Call:
     def note(self, note: dict[str, Any]) -> None:
         """Report a side effect of the call to the caller."""
         self.side_effects.append({**note, "callId": self.id})
+
+    @property
+    def conversations(self) -> Conversations:
+        """The conversations of the operator."""
+        person = person_of(self.operator)
+        return Conversations(self.fleet, person, self.current_config(), self.config)
 
     def people(self, session: SessionKey) -> tuple[str, ...]:
         """Return the people on whose behalf `session` later does what the call asks for.

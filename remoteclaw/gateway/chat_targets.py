@@ -6,14 +6,13 @@ exists.
 
 import re
 
-from remoteclaw.channels.web.profile import person_id
+from remoteclaw.channels.web.profile import CHANNEL, person_id
 from remoteclaw.channels.web.settings import own_name
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.replies.replies import Readers
 from remoteclaw.gateway.call import Call
-from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
+from remoteclaw.gateway.conversations import Conversations
 from remoteclaw.gateway.rights import is_for_owner, may_send
-from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 
 #: The form of CHANNEL or CHANNEL/ACCOUNT.
@@ -74,8 +73,7 @@ def _account_of(call: Call, readers: Readers, provider: str, named: str | None =
     """Return the account to use on a channel: the account `named`, else the session's.
 
     An account that no adapter has ever read is refused if it is `named`, because a message there
-    would stay undelivered forever. If it is the session's, another account is used: a session of
-    `send --channel console` has no console of its own.
+    would stay undelivered forever. If it is the session's, another account is used.
     """
     session = call.session
     own = {session.account} if session and session.provider == provider else set()
@@ -113,15 +111,6 @@ async def check_has_reader(call: Call, readers: Readers, place: ChatPlace) -> No
                 "The chat of `remoteclaw send` shows only the answer: nothing was sent. Say it in "
                 "your answer, or name another chat as CHANNEL:CHAT.",
             )
-        case "console":
-            accounts = {account for name, account in readers.until_ms if name == CHANNEL}
-            if place.chat == CHAT_ID and place.account in accounts | _own_account(call):
-                return
-            chats = [
-                (f"{CHANNEL}/{account}:{CHAT_ID}", ChatPlace(CHANNEL, account, CHAT_ID))
-                for account in sorted(accounts)
-            ]
-            why = "no terminal has this chat"
         case "web":
             paired = await call.fleet.pairings.list()  # each login makes a pairing
             persons = {each.id for each in paired if each.provider == "web"}
@@ -155,16 +144,6 @@ async def _is_of_person(call: Call, person: str, persons: set[str]) -> bool:
     ) or await call.fleet.web.has_chats(person)
 
 
-def _own_account(call: Call) -> set[str]:
-    """Return the account of the session that a call is about, if its chat is a console."""
-    session = call.session
-    is_console = session is not None and (session.provider, session.channel_id) == (
-        CHANNEL,
-        CHAT_ID,
-    )
-    return {session.account} if session is not None and is_console else set()
-
-
 def _may_know(call: Call, place: ChatPlace) -> bool:
     """Whether a refusal may name a chat, because the caller may send to it."""
     if call.caller is None:
@@ -176,7 +155,7 @@ def _may_know(call: Call, place: ChatPlace) -> bool:
     )
 
 
-def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:
+async def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:
     """Return the sessions to which a chat may belong: the shared one, or that of its one person.
 
     The sessions need not exist. A chat whose id is a person's id belongs to that person. A group in
@@ -185,9 +164,10 @@ def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:
     settings = call.config.account(place.provider, place.account)
     agent_name = settings.agent if settings else None
     users = [place.chat, *([] if settings and settings.sessions == "person" else [EVERYONE])]
-    if (place.provider, place.chat) == (CHANNEL, CHAT_ID):  # HOST or HOST.AGENT
-        agent_name = place.account.partition(".")[2] or None
-        users = [login_name()]
+    if place.provider == CHANNEL:
+        conversations = Conversations(call.fleet, place.chat, call.config)
+        agent_name = await conversations.agent_of(place.thread)
+        users = [place.chat]
     try:
         agent, _ = call.config.agent(agent_name)
     except ConfigError:  # the agent is not configured any more

@@ -116,7 +116,7 @@ class Dispatcher:
             caller = await self._caller(principal)
             self._authorize(principal, caller, method)
             checked_params, config = checked(method, params), self._config()
-            agent_scope = AgentScope.of(principal, self._fleet, self._home.host_id, config)
+            agent_scope = AgentScope.of(principal, self._fleet, config)
             if agent_scope:
                 await agent_scope.check(method, checked_params, session_key)
                 config = agent_scope.config

@@ -18,12 +18,11 @@ from remoteclaw.gateway.auth.authenticator import Authenticator
 from remoteclaw.gateway.auth.principals import Principal
 from remoteclaw.gateway.auth.token_file import token_files
 from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
-from remoteclaw.gateway.consoles import Consoles
+from remoteclaw.gateway.chats import Chats
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import EventReceiver, Feeds
 from remoteclaw.gateway.limits import Calls
 from remoteclaw.gateway.metrics import GatewayMetrics
-from remoteclaw.gateway.page.chats import PageChats
 from remoteclaw.gateway.terminals.audit import Auditor
 from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.host.logs import frames_of
@@ -75,8 +74,7 @@ class Gateway:
         self.calls = Calls()
         self.feeds = Feeds(fleet)
         self.terminals = HostTerminals(fleet, home, config, self.feeds)
-        self.consoles = Consoles(fleet)
-        self.page_chats = PageChats(fleet, home, config, self.feeds)
+        self.chats = Chats(fleet, home, config, self.feeds)
         self.dispatcher = Dispatcher(
             fleet,
             home,
@@ -86,8 +84,7 @@ class Gateway:
             restart=self.restart,
             parts=GatewayParts(
                 terminals=self.terminals,
-                consoles=self.consoles,
-                page_chats=self.page_chats,
+                chats=self.chats,
             ),
         )
         self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path), config)
@@ -136,9 +133,8 @@ class Gateway:
         """Run the gateway's background tasks, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run())
-            tasks.create_task(self.consoles.run())
             tasks.create_task(self._apply_allowed_changes())
-            tasks.create_task(self.page_chats.run())
+            tasks.create_task(self.chats.run())
             tasks.create_task(self.terminals.run())
             tasks.create_task(self._check_tokens())
             tasks.create_task(self._send_ticks())

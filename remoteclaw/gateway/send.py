@@ -87,7 +87,7 @@ async def send(
             note=note,
             blobs=[file.blob for file in files],
             chat_note=_context_of(call, message),
-            sessions=_other_sessions_at(call, places),
+            sessions=await _other_sessions_at(call, places),
         )
     if len(message_ids) != sum(map(len, parts)):
         raise CallRefused("INVALID_REQUEST", "Another call had this id before.")
@@ -211,11 +211,11 @@ def _chunks(channel: ChannelConfig, text: str) -> list[str]:
     return [chunk for chunk in (*chunker.feed(text), chunker.finish()) if chunk]
 
 
-def _other_sessions_at(call: Call, places: Sequence[ChatPlace]) -> list[SessionKey]:
+async def _other_sessions_at(call: Call, places: Sequence[ChatPlace]) -> list[SessionKey]:
     """Return the sessions to which one of the chats may belong, except the caller's own."""
     own = call.caller.session if call.caller else None
-    sessions = dict.fromkeys(key for place in places for key in conversations_at(call, place))
-    return [key for key in sessions if key != own]
+    found = [key for place in places for key in await conversations_at(call, place)]
+    return [key for key in dict.fromkeys(found) if key != own]
 
 
 def _context_of(call: Call, message: Message) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from remoteclaw.messages import Attachment, ChatPlace
 
@@ -57,8 +57,6 @@ class ChannelProfile:
     """A regular expression that matches ids of people and chats; None if names look the same."""
     orders_ids: bool = False
     """Whether the numbers in the ids of a chat's messages grow with time."""
-    is_owners: bool = False
-    """Whether everyone who writes on the channel is an owner while no owners are configured."""
     owner_prefix: str | None = None
     """The prefix of the ids that are owners while no owners are configured; None for no owners."""
     is_local: bool = False
@@ -89,6 +87,25 @@ class Card:
     """The request's id (`fleet.request`)."""
     choices: tuple[tuple[str, str], ...] = ()
     """The possible answers, each as a verdict with its label; empty once it is answered."""
+
+    @classmethod
+    def of(cls, card: Mapping[str, Any]) -> Self:
+        """Return the card of its JSON."""
+        return cls(card["id"], tuple((verdict, label) for verdict, label in card["choices"]))
+
+    def with_choices(self, text: str) -> str:
+        """Return the text of the card's message with the choices, numbered, for no buttons.
+
+        If the request is answered, only the last paragraph remains, which reports the answer.
+        """
+        if not self.choices:
+            return text.rpartition("\n\n")[2]
+        numbered = " · ".join(
+            f"{number} {label}" for number, (_, label) in enumerate(self.choices, 1)
+        )
+        is_question = any(verdict.isdecimal() for verdict, _ in self.choices)
+        or_why = "" if is_question else f", or `/deny {self.id} WHY`"
+        return f"{text}\n\n{numbered}: answer with the number{or_why}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,18 @@ generated from `METHODS`.
 from collections.abc import Mapping
 
 from remoteclaw.tools import (
+    chat,
     chats,
     configuration,
-    console,
     cron,
     fleet,
     operators,
     oversight,
+    push,
     requests,
     sessions,
     tasks,
     terminals,
-    web,
 )
 from remoteclaw.tools.base import Method, Tool
 
@@ -35,8 +35,8 @@ METHODS: Mapping[str, Method] = {
         *oversight.METHODS,
         *fleet.METHODS,
         *requests.METHODS,
-        *console.METHODS,
-        *web.METHODS,
+        *chat.METHODS,
+        *push.METHODS,
         *terminals.METHODS,
     )
 }

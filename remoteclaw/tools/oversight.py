@@ -235,8 +235,8 @@ METHODS = (
     ),
     Method(
         name="sessions.archived",
-        description="Read the record of an ended conversation, in the form in which `chat.history` "
-        "returns the current one.",
+        description="Read the record of an ended conversation, in the form in which "
+        "`sessions.history` returns the current one.",
         params=ArchivedParams,
         result=HistoryResult,
         scope="read",

@@ -201,7 +201,7 @@ METHODS = (
         effect="none",
     ),
     _tool(
-        name="chat.history",
+        name="sessions.history",
         tool="sessions_history",
         title="Read a session's history",
         description="Read what was said in a session, oldest first: time, role, text, tools "

@@ -26,8 +26,8 @@ def turn_on(provider: str) -> Turn:
 def failure_reply(
     category: ErrorCategory, *, runtime: str = "claude", model: str | None = None, **env: str
 ) -> str:
-    """Return the text about a failure that the console shows."""
-    turn = turn_on("console")
+    """Return the text about a failure that a person's own chat shows."""
+    turn = turn_on("web")
     error = ErrorEvent(category, "")
     spec = AgentSpec(runtime=runtime, command=(runtime,), workspace="/", env=env, model=model)
     cli = create_cli_runtime(runtime)
@@ -85,7 +85,7 @@ def test_a_refused_model_is_reported_with_its_setting_and_how_to_list_models() -
     assert "Set `model` under [agents.main], or in this session with /model (`openc" in text
 
 
-@pytest.mark.parametrize("provider", ["console", "telegram"])
+@pytest.mark.parametrize("provider", ["web", "telegram"])
 async def test_a_refused_model_that_was_chosen_in_a_chat_is_reset_there(
     home: Home, directory: Path, provider: str
 ) -> None:
@@ -98,7 +98,7 @@ async def test_a_refused_model_that_was_chosen_in_a_chat_is_reset_there(
     assert "chosen here with /model" in said(chosen)
     assert "`/model default` goes back to the usual one; then send your message" in said(chosen)
     assert "[agents.main]" not in said(chosen)
-    assert ("(demo: `no such model`)" in said(chosen)) is (provider == "console")
+    assert ("(demo: `no such model`)" in said(chosen)) is (provider == "web")
     assert "[agents.main]" in said(configured)
 
 
@@ -107,12 +107,12 @@ async def test_the_reason_of_a_failure_has_no_secrets(home: Home, directory: Pat
     command = script(directory, f"turn(); say(type='done', error='{detail}', category='auth')")
     env = {"MY_KEY": "swordfish-1234"}
     async with demo_bridge(home, command=command, env=env) as (bridge, _, _):
-        result = await bridge.handle(turn_on("console"))
+        result = await bridge.handle(turn_on("web"))
 
     assert "(demo: `Wrong key [secret]. Ask at [31m the desk.`). Sign in" in said(result)
 
 
-@pytest.mark.parametrize("provider", ["console", "cli"])
+@pytest.mark.parametrize("provider", ["web", "cli"])
 async def test_local_channels_show_the_reason_of_a_failure(home: Home, provider: str) -> None:
     async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
         result = await bridge.handle(turn_on(provider))
@@ -160,7 +160,7 @@ async def test_a_missing_mcp_server_is_reported_once_and_only_on_local_channels(
         "mcp_servers": {"web": McpServerConfig(url="http://127.0.0.1:1")},
     }
     async with agent_bridge(home, "claude", **lacking) as (bridge, _, _):
-        here = [await bridge.handle(turn_on("console")) for _ in range(2)]
+        here = [await bridge.handle(turn_on("web")) for _ in range(2)]
     async with agent_bridge(home, "claude", **lacking) as (bridge, _, _):
         far = await bridge.handle(turn_on("telegram"))
 

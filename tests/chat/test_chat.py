@@ -13,13 +13,13 @@ from pathlib import Path
 from remoteclaw.chat.editor import Interrupts
 from remoteclaw.commands.status import MODES
 from remoteclaw.config.home import Home
-from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
 from tests.support.chat import chatting, demo
 from tests.support.command import REMOTECLAW
 from tests.support.doors import gateway_process
+from tests.support.pages import OPERATOR
 from tests.support.stack import Stack
 from tests.support.terminal import Terminal, env
 from tests.support.up import address, gateway_of, remoteclaw, running
@@ -261,7 +261,7 @@ def test_the_reply_of_a_cron_job_is_labelled_and_has_an_indicator(
         (directory / "1").touch()
         screen.see("main\nAnswer 1.")
         screen.see_gone(INDICATOR)
-        session = SessionKey("main", "console", home.host_id, "console", login_name())
+        session = SessionKey("main", "web", "default", OPERATOR, OPERATOR)
         when = ("--every", "3600", "--name", "nightly", "--message", "Look.")
         job = succeeds(environment, "cron", "add", "--session", str(session), *when)
         succeeds(environment, "cron", "run", job)

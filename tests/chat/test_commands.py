@@ -128,6 +128,6 @@ def change_the_agent_and_back(screen: Terminal) -> None:
     screen.see("There is no agent 'nobody'")
     screen.type("/agent main\r")
     screen.see("This is the chat with main now.")
-    screen.see_match(r"\(earlier: .*\)\n+› memory")
+    screen.see_match(r"\(earlier: .*\)\n(.*\n)*› memory")
     screen.type("memory\r")
     screen.see_words("You said before:", 3)

@@ -123,8 +123,8 @@ async def test_an_operator_decides_about_configuration_changes_of_agents(stack: 
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
     answers = []
-    for chat in ("chat-1", "chat-2"):
-        turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
+    for person in ("admin.ada", "admin.bob"):
+        turn = await begin_turn(stack, HANDLERS, provider="web", channel_id=person, from_=person)
         answers.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
     one, other = (answer["requestId"] for answer in answers)
     shown = requests("list").stdout

@@ -52,7 +52,7 @@ async def linked(
 
 
 def message(listener: Listener, text: str) -> dict[str, Any]:
-    return {"sessionKey": listener.opened[-1]["sessionKey"], "message": text, "messageId": text}
+    return {"sessionKey": listener.opened[-1]["sessionKey"], "text": text, "messageId": text}
 
 
 async def accepted(stack: Stack) -> int:
@@ -72,7 +72,7 @@ async def test_a_link_finds_a_new_gateway_after_the_first_one_was_killed(stack: 
     address = Address(sockets=stack.home.gateways)
     token = own_token(stack)
     async with gateway_process(stack) as (_, first), linked(address, token) as (link, listener):
-        await link.ask("chat.send", {**await after_opening(link, listener), "message": "one"})
+        await link.ask("chat.send", {**await after_opening(link, listener), "text": "one"})
         first.kill()
         first.wait()
         asking = asyncio.create_task(link.ask("chat.send", message(listener, "two"), persists=True))

@@ -59,7 +59,7 @@ def test_a_channel_defines_the_model_of_its_settings(home: Home) -> None:
 
 
 def test_a_channel_without_a_token_has_only_its_named_accounts(home: Home) -> None:
-    config = load(home, "[channels.chat.accounts.work]\ntoken = 'x'\n[channels.test]\n")
+    config = load(home, "[channels.chat.accounts.work]\ntoken = 'x'\n[channels.web]\n")
 
     assert [*config.accounts()] == [("chat", "work")]
 

@@ -316,18 +316,20 @@ def test_tables_of_other_channels_do_not_apply() -> None:
 # -- owners ---------------------------------------------------------------------------------------
 
 
-def test_a_console_user_is_an_owner() -> None:
-    subject = Subject("main", "console", "console", is_group=False, senders=("ada",))
+def test_an_administrator_is_an_owner_in_their_chat() -> None:
+    subject = Subject("main", "web", "admin.ada", is_group=False, senders=("admin.ada",))
 
     assert allowed_tools(Config(), subject, TOOLS) == ALL
-    assert why(Config(), subject, "cron_add") == "+ the console is its owner's"
+    assert why(Config(), subject, "cron_add") == "+ the web is its owner's"
     assert not allowed_tools(Config(), replace(subject, channel="cli"), TOOLS) & (CRON | GATEWAY)
 
 
-@pytest.mark.parametrize(("owners", "is_theirs"), [(["ada"], True), (["bob"], False), ([], False)])
-def test_the_owners_of_the_page_can_be_configured(owners: list[str], is_theirs: bool) -> None:
+@pytest.mark.parametrize(
+    ("owners", "is_theirs"), [(["admin.ada"], True), (["admin.bob"], False), ([], False)]
+)
+def test_the_owners_of_peoples_chats_can_be_configured(owners: list[str], is_theirs: bool) -> None:
     config = configured(at("channels.web", owners=owners))
-    subject = Subject("main", "web", "ada", is_group=False, senders=("ada",))
+    subject = Subject("main", "web", "admin.ada", is_group=False, senders=("admin.ada",))
 
     assert is_owner(config, subject) is is_theirs
     assert allowed_tools(config, subject, TOOLS) == (ALL if is_theirs else ALL - CRON - GATEWAY)
@@ -645,8 +647,7 @@ def test_policy_explain_prints_json(home: Home) -> None:
         (["--agent", "x"], "There is no agent 'x': the configuration has 'main'."),
         (
             ["--channel", "x"],
-            "There is no channel 'x': there are 'console', 'cli', 'telegram', 'web', 'webhook', "
-            "'slack'.",
+            "There is no channel 'x': there are 'cli', 'telegram', 'web', 'webhook', 'slack'.",
         ),
     ],
 )

@@ -44,7 +44,6 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.turns.inbound import decode_entry
-from remoteclaw.gateway.consoles import ConsoleChat
 from remoteclaw.messages import Attachment, Entry, SessionKey, Turn, channel_name
 from remoteclaw.profiles import CHANNELS, profile_of
 from remoteclaw.protocols import (
@@ -69,7 +68,7 @@ from tests.support.waiting import eventually
 from tests.support.worlds import OWNER, WORLDS, WebhookWorld, World, configured, entered
 
 #: The default chat of a double, and a chat that does not exist.
-CHAT, NOWHERE = "console", "nowhere"
+CHAT, NOWHERE = "chat-1", "nowhere"
 #: The tools that an adapter without operations can't serve.
 OPERATIONS = {"message_react", "message_delete", "message_pin"}
 
@@ -130,48 +129,6 @@ def platform(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) ->
     return Double("test", profile_of("test"), PlatformAdapter(directory), texts, files)
 
 
-class Terminal:
-    """A client with an open console: it shows and acknowledges each reply."""
-
-    def __init__(self, fleet: Fleet, directory: Path) -> None:
-        self.chat = ConsoleChat()
-        self.chat.join(self)
-        self.texts: list[str] = []
-        self._fleet = fleet
-        self._directory = directory
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def send_event(
-        self, _event: str, payload: dict[str, Any], *, is_droppable: bool = False
-    ) -> None:
-        task = asyncio.create_task(self._show(payload))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _show(self, payload: dict[str, Any]) -> None:
-        if payload["text"]:
-            self.texts.append(payload["text"])
-        unsaved = []
-        for file in payload["attachments"]:
-            named = Attachment.model_validate({**file, "mime_type": file["mimeType"]})
-            content = await self._fleet.blobs.get(payload["sid"], named)
-            if content is None:
-                unsaved.append(named.blob)
-            else:
-                (self._directory / named.name).write_bytes(content)
-        self.chat.acknowledge(payload["key"], frozenset(unsaved))
-
-
-def console(fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
-    terminal = Terminal(fleet, directory)
-
-    def files() -> dict[str, bytes]:
-        return {file.name: file.read_bytes() for file in directory.iterdir()}
-
-    chat = terminal.chat
-    return Double("console", profile_of("console"), chat, lambda: terminal.texts, files)
-
-
 def telegram(_fleet: Fleet, _directory: Path, request: pytest.FixtureRequest) -> Double:
     bot: TelegramBot = request.getfixturevalue("bot")
     bot.chat(7)
@@ -206,7 +163,7 @@ def page(fleet: Fleet, _directory: Path, request: pytest.FixtureRequest) -> Doub
     return Double("web", profile_of("web"), adapter, texts, files, chat="admin.ada")
 
 
-@pytest.fixture(params=[folder, live_folder, platform, console, telegram, page])
+@pytest.fixture(params=[folder, live_folder, platform, telegram, page])
 async def double(
     request: pytest.FixtureRequest, stack: Stack, directory: Path
 ) -> AsyncIterator[Double]:

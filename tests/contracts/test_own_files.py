@@ -83,10 +83,10 @@ async def test_a_cli_that_would_not_obey_deny_is_not_started(opened: Open, cli: 
         pytest.skip("RemoteClaw outranks all files of the user that it knows")
     name, content, rule = UNCLOSED[cli.name]
     write_own_files({name: content})
-    async with opened(permissions="deny", provider="console") as agent:
+    async with opened(permissions="deny", provider="web") as agent:
         refused = await agent.ask("SHELL:touch made")
         is_made = (agent.workspace / "made").exists()
-    async with opened(permissions="ask", provider="console") as agent:
+    async with opened(permissions="ask", provider="web") as agent:
         first, second = [said(await agent.ask("SAY:hello")) for _ in range(2)]
     async with opened(permissions="ask") as agent:
         in_chat = said(await agent.ask("SAY:hello"))
@@ -169,7 +169,7 @@ async def test_under_deny_opencode_uses_no_plugin_and_no_tool_of_the_user(
     write_own_files(
         {".config/opencode/plugin/own.js": PLUGIN, ".config/opencode/tool/own.ts": TOOL}
     )
-    async with opened(permissions="ask", provider="console") as agent:
+    async with opened(permissions="ask", provider="web") as agent:
         told = said(await agent.ask("SHELL:touch by-plugin"))
         await agent.ask("TOOL:own:{}")
         happened = {each.name for each in agent.workspace.iterdir()}

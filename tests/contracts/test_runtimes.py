@@ -198,7 +198,7 @@ async def test_a_copy_whose_process_dies_before_its_first_answer_is_started_agai
 # -- failures -------------------------------------------------------------------------------------
 
 
-#: Texts of claude's failures at the console: claude's own reason, and what to do.
+#: Texts of claude's failures in a person's chat: claude's own reason, and what to do.
 CLAUDES_REASONS = {
     "HTTP:401": ("refuses the key in ANTHROPIC_API_KEY (claude: `", "or remove it and run"),
     "HTTP:404:model": ("model `sonnet` (claude: `", "Correct `model` under [agents.main], or"),
@@ -212,7 +212,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
     opened: Open, cli: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = {"web": McpServerConfig(command="/not/there")}
-    of_claude = {"model": "sonnet", "provider": "console", "mcp_servers": servers}
+    of_claude = {"model": "sonnet", "provider": "web", "mcp_servers": servers}
     options = of_claude if cli.name == "claude" else {}
     categories = {
         "HTTP:401": ErrorCategory.AUTH,
@@ -372,7 +372,7 @@ async def test_a_missing_claude_sign_in_is_reported_with_instructions(
         pytest.skip("it is claude's own way")
     env = {**create_cli_runtime("claude").environment(os.environ), **cli.env}
     del env["ANTHROPIC_API_KEY"]
-    async with opened(env=env, provider="console") as agent, asyncio.timeout(HANG_S):
+    async with opened(env=env, provider="web") as agent, asyncio.timeout(HANG_S):
         failed = await agent.ask("hello")
 
     assert failed.payloads[0].text.startswith(

@@ -52,10 +52,10 @@ async def test_cve_2026_44118_headers_cannot_make_a_caller_the_owner(stack: Stac
     """In the advisory, a header that the agent set made its caller the owner."""
     claims = {
         "X-RemoteClaw-Account-Id": "alice",
-        "X-RemoteClaw-Message-Channel": "console",
+        "X-RemoteClaw-Message-Channel": "web",
         "X-RemoteClaw-Sender-Is-Owner": "true",
         "X-RemoteClaw-Scopes": "admin",
-        "X-RemoteClaw-Session-Key": "main/console/default/x:x:_",
+        "X-RemoteClaw-Session-Key": "main/web/default/admin.x:admin.x:_",
         "X-Forwarded-User": "alice",
     }
     stack.configure(channels={"test": {"owners": ["alice"]}})

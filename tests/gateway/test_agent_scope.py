@@ -29,7 +29,8 @@ from tests.support.stack import Stack, message
 #: The methods that a token for one agent may call; all others are refused.
 ALLOWED = {
     *("agent.wait", "agents.list", "chat.history", "chat.open", "chat.outcome", "chat.send"),
-    *("chat.shown", "health", "sessions.archive", "sessions.archived", "sessions.label"),
+    *("chat.waiting", "push.key", "push.subscribe", "push.unsubscribe", "push.visible"),
+    *("health", "sessions.archive", "sessions.history", "sessions.archived", "sessions.label"),
     *("sessions.list", "sessions.send", "sessions.status", "sessions.stop", "sessions.subscribe"),
     *("sessions.retry", "sessions.tree", "sessions.unsubscribe"),
     *(method.name for method in terminals.METHODS),
@@ -123,12 +124,11 @@ async def test_a_token_for_one_agent_reads_and_changes_nothing_of_another_agent(
     await world.session("alpha")
     theirs = await world.session("beta")
     session = theirs.session
-    host = world.stack.home.host_id
     named = {
         "sessionKey": [
             *(str(session), session.sid, session.sid[:8], "beta-label", session.conversation),
-            f"beta/console/{host}/console:x:_",
-            f"alpha/console/{host}/console:x:_",  # beta's console has this account
+            "beta/web/default/admin.c:admin.c:beta",
+            "alpha/web/default/admin.c:admin.c:beta",  # the conversation with beta
             f"alpha/test/default/{session.conversation}",
         ],
         "agentId": ["beta"],
@@ -201,25 +201,34 @@ async def test_a_token_for_one_agent_can_use_the_sessions_of_this_agent(world: W
         )
     chat = orjson.loads(await world.call_as_text(narrowed, "chat.open", {"follow": "nothing"}))
     assert chat["agent"] == "alpha"
-    assert f"alpha/console/{world.stack.home.host_id}.alpha/" in chat["sessionKey"]
-    sent = {"sessionKey": chat["sessionKey"], "message": "hello", "messageId": "1"}
-    assert "entry" in await world.call_as_text(narrowed, "chat.send", {**sent, "toCaller": True})
+    sent = {"sessionKey": chat["sessionKey"], "text": "hello", "messageId": "1"}
+    assert "entry" in await world.call_as_text(narrowed, "chat.send", sent)
 
 
-async def test_another_agents_console_is_hidden_even_under_an_allowed_agents_name(
+async def test_a_token_for_one_agent_has_the_conversations_with_this_agent_only(
     world: World,
 ) -> None:
-    """The account decides where a console's messages go, whatever agent the key names."""
-    narrowed = await world.token("alpha")
-    theirs = str(SessionKey("alpha", "console", world.stack.home.host_id, "console", "x"))
-    written = {"message": "hello", "messageId": "1", "toCaller": True}
-
-    opened_ = await world.call_as_text(
-        narrowed, "chat.open", {"sessionKey": theirs, "follow": "nothing"}
+    """The conversation decides, whatever agent the key names."""
+    narrowed, wide = await world.token("alpha"), await world.token()
+    own = orjson.loads(await world.call_as_text(narrowed, "chat.open", {"follow": "nothing"}))
+    other = orjson.loads(
+        await world.call_as_text(wide, "chat.open", {"agentId": "beta", "follow": "nothing"})
     )
-    sent = await world.call_as_text(narrowed, "chat.send", {"sessionKey": theirs, **written})
+    theirs, written = other["sessionKey"], {"messageId": "1", "text": "hello"}
+    await world.call_as_text(wide, "chat.send", {"sessionKey": theirs, **written})
+    disguised = theirs.replace("beta/", "alpha/", 1)
 
-    assert opened_ == sent == f"NOT_FOUND: There is no session '{theirs}' that this token may see."
+    assert own["agent"] == "alpha"
+    for key in (theirs, disguised):
+        about = {"sessionKey": key}
+        for name, params in (
+            ("chat.open", {**about, "follow": "nothing"}),
+            ("chat.history", {**about, "before": "9-0"}),
+            ("chat.waiting", about),
+            ("chat.send", {**about, **written}),
+        ):
+            refusal = f"NOT_FOUND: There is no session '{key}' that this token may see."
+            assert await world.call_as_text(narrowed, name, params) == refusal
 
 
 async def test_a_token_whose_agents_no_longer_exist_is_refused_everything(world: World) -> None:

@@ -170,25 +170,9 @@ async def test_a_broadcast_to_two_channels_reports_the_result_of_each(
     assert side_effects_of(await turn.lease.turns.side_effects()).sent_texts == ("hi",)
 
 
-@pytest.mark.parametrize("target", ["console:console", "console"])
-async def test_a_message_from_a_command_line_session_reaches_the_console(
-    stack: Stack, directory: Path, target: str
-) -> None:
-    """A console has its own account, but a session of `send --channel console` has the default."""
-    console = Platform(directory / "console", "console", "this-host")
-    turn = await begin_turn(stack, HANDLERS, provider="console", channel_id="me", from_="me")
-    async with console.served(stack.fleet):
-        sent = await turn.call("message_send", target=target, message="hi")
-
-    assert sent["status"] == "delivered"
-    assert [one["chat"] for one in console.delivered] == ["console"]
-
-
 @pytest.mark.parametrize(
     ("target", "named"),
     [
-        ("console:ada", "console/this-host:console"),
-        ("console/this-host:ada", "console/this-host:console"),
         ("web:ANYTHING", "web:admin.ada, web:user.bob"),
         ("web:ada", "web:admin.ada, web:user.bob"),
         ("web:user.ada", "web:admin.ada, web:user.bob"),
@@ -200,8 +184,6 @@ async def test_a_message_to_a_chat_that_nobody_can_read_is_refused(
     stack.configure(channels={"test": {"owners": ["alice"]}, "web": {"person": "ada"}})
     await stack.fleet.tokens.create("ci", "write", None)
     await stack.fleet.pairings.add("web", "default", "user.bob", name="bob", by="login")
-    if target.startswith("console"):
-        assert await stack.fleet.replies.reader("console", "this-host").claim()
     turn = await begin_turn(stack, HANDLERS)
     by_operator = gateway(stack.fleet, stack.home, HANDLERS)
     message = {"target": target, "message": "hi"}
@@ -231,7 +213,9 @@ async def test_the_chats_that_people_can_read_later_are_written_to(stack: Stack)
     )
     event = {"from": "x", "text": "x", "files": []}
     for chat in ("user.gone", "user.gone too\nplans"):
-        await stack.fleet.web.add(chat, "message", event, once="", keep_ms=60_000, is_persons=True)
+        await stack.fleet.web.add(
+            chat, "message", event, once="", keep_ms=60_000, by_person_to="main"
+        )
     await stack.fleet.tokens.create("ci", "write", None)
     turn = await begin_turn(stack, HANDLERS)
 
@@ -250,12 +234,14 @@ async def test_the_chat_of_send_takes_no_message_besides_the_answer(stack: Stack
 async def test_a_thread_on_a_channel_without_threads_is_refused(
     stack: Stack, served: Platform
 ) -> None:
-    turn = await begin_turn(stack, HANDLERS, provider="console")
+    turn = await begin_turn(
+        stack, HANDLERS, provider="web", channel_id="admin.ada", from_="admin.ada"
+    )
     params = {"message": "hi", "sessionKey": str(turn.lease.session), "threadId": "t"}
     by_operator = gateway(stack.fleet, stack.home, HANDLERS)
 
     for call in (
-        turn.call("message_send", target="console", message="hi", threadId="t"),
+        turn.call("message_send", target="admin.ada", message="hi", threadId="t"),
         turn.call("message_thread_reply", message="hi", threadId="t"),
         ask(
             by_operator,
@@ -265,7 +251,7 @@ async def test_a_thread_on_a_channel_without_threads_is_refused(
             **params,
         ),
     ):
-        with pytest.raises(CallRefused, match="console has no threads: nothing was sent"):
+        with pytest.raises(CallRefused, match="web has no threads: nothing was sent"):
             await call
 
 

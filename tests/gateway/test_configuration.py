@@ -255,8 +255,8 @@ async def test_a_channel_name_that_differs_only_in_case_is_refused(
     code, why = await refused(turn, "gateway_config_patch", patches=matrix)
     assert code == "INVALID_REQUEST"
     assert "Matrix" in why
-    console = {"channels": {"CONSOLE": {"chunk_limit": 100}}}
-    code, why = await refused(turn, "gateway_config_patch", patches=console)
+    page = {"channels": {"WEB": {"chunk_limit": 100}}}
+    code, why = await refused(turn, "gateway_config_patch", patches=page)
 
     assert code in ("FORBIDDEN", "INVALID_REQUEST")
     assert stack.home.config_file.read_text() == configured

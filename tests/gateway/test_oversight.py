@@ -242,7 +242,7 @@ async def test_an_operators_message_is_marked_and_answered_in_the_chat(stack: St
         entry, *more = (await entries(stack, session))[1:]
         await stack.start_worker()
         answer = await client.call("agent.wait", {"runId": written["runId"], "timeout": 60})
-        history = await client.call("chat.history", {"sessionKey": str(session)})
+        history = await client.call("sessions.history", {"sessionKey": str(session)})
 
     assert (again, more) == (written, [])
     assert entry.people == ("test:alice",)

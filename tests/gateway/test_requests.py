@@ -58,10 +58,10 @@ async def test_a_write_token_cannot_answer_on_a_persons_behalf(stack: Stack, tex
     await put_request(stack, accepted, tool="Bash", what="touch x")
     token, _ = await stack.fleet.tokens.create("x", "write", None)
     async with opened(stack) as door, door.connected(token) as client:
-        sent = {"sessionKey": str(accepted.session), "message": text, "messageId": "m"}
+        sent = {"sessionKey": str(accepted.session), "text": text, "messageId": "m"}
         result = await client.call("chat.send", sent)
 
-    assert result["answer"] == NEEDS_ADMIN
+    assert result["reply"] == NEEDS_ADMIN
     assert [one.state for one in await stack.fleet.requests.waiting()] == ["open"]
 
 

@@ -381,7 +381,7 @@ async def test_speaking_for_an_owner_needs_the_scope_admin(stack: Stack) -> None
     write, _ = await stack.fleet.tokens.create("w", "write", None)
     async with opened(stack) as door:
         async with door.connected(write) as client:
-            for channel, sender in (("test", "ada"), ("console", "anybody")):
+            for channel, sender in (("test", "ada"), ("web", "admin.anybody")):
                 with pytest.raises(Refused, match="is an owner on"):
                     await client.call("agent", {**ASK, "channel": channel, "from": sender})
             for channel in ("Test", "t\u0435st"):

@@ -6,9 +6,7 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.gateway.methods.chats import HANDLERS
-from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, ask, begin_turn, gateway, operator
@@ -78,17 +76,21 @@ async def test_an_operators_message_is_noted_too(stack: Stack) -> None:
     assert line["sent"] == f"{'x' * 1000} …"
 
 
-async def test_a_message_to_the_console_is_noted_in_its_users_conversation(
+async def test_a_message_to_a_persons_chat_is_noted_in_the_conversation_there(
     stack: Stack, turn: Turn
 ) -> None:
-    console = await chat_of(
-        stack, login_name(), provider=CHANNEL, account="here", channel_id=CHAT_ID
+    """Also in a conversation that is with another agent than the first."""
+    with stack.home.config_file.open("a") as file:
+        file.write('[agents.other]\nruntime = "demo"\n')
+    assert await stack.fleet.replies.reader("web", "default").claim()
+    chat = await chat_of(stack, "admin.ada", provider="web", channel_id="admin.ada")
+    message = {"from": "admin.ada", "text": "hello", "files": []}
+    await stack.fleet.web.add(
+        "admin.ada", "message", message, once="", keep_ms=60_000, by_person_to="main"
     )
-    client: Any = stack.fleet.scripts.client
-    await client.zadd(keys.READERS, {f"{CHANNEL}\0here": 2**45})
-    await turn.call("message_send", target=f"{CHANNEL}/here:{CHAT_ID}", message="Done.")
+    await turn.call("message_send", target="web:admin.ada", message="Done.")
 
-    assert [one["sent"] for one in await notes_of(stack, console)] == ["Done."]
+    assert [one["sent"] for one in await notes_of(stack, chat)] == ["Done."]
 
 
 async def test_the_newest_fifty_notes_are_kept_for_a_week(stack: Stack, turn: Turn) -> None:

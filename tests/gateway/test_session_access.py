@@ -336,23 +336,24 @@ async def test_session_status_and_agents_list_describe_the_caller(stack: Stack) 
 
 
 async def test_an_entry_that_no_person_wrote_lifts_no_denial(stack: Stack) -> None:
-    """Nor does it have an owner's rights, even on a channel where all people are owners."""
+    """Nor does it have an owner's rights, even in an owner's own chat."""
     denied = {"senders": {"alice": {"tools": {"deny": ["message_*"]}}}}
     stack.configure(channels={"test": denied})
     config = load_config(stack.home.config_file, {})
     by_clock = replace(entry_of(message("ping", from_="clock")), origin="cron")
     by_alice = entry_of(message("hello"))
+    by_admin = entry_of(message("hello", from_="admin.alice"))
     session = SessionKey("main", "test", "default", "chat-1", "alice")
-    console = SessionKey("main", "console", "default", "console", "alice")
+    console = SessionKey("main", "web", "default", "admin.alice", "admin.alice")
 
     for entries in ([by_alice], [by_clock], [by_alice, by_clock]):
         subject = policy.subject_of(session, entries)
         assert "message_send" not in policy.allowed_tools(config, subject, TOOLS.values())
         assert "session_status" in policy.allowed_tools(config, subject, TOOLS.values())
     for entries, is_owner in (
-        ([by_alice], True),
+        ([by_admin], True),
         ([by_clock], False),
-        ([by_alice, by_clock], False),
+        ([by_admin, by_clock], False),
     ):
         subject = policy.subject_of(console, entries)
         assert policy.is_owner(config, subject) == is_owner

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -195,9 +194,7 @@ async def test_a_missing_terminal_or_one_on_another_host_is_refused(
 
 
 async def replies_in_chat(stack: Stack) -> list[str]:
-    stream = keys.reply_stream("console", stack.home.host_id)
-    found: Any = await stack.fleet.scripts.client.xrange(stream)
-    return [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
+    return [event.about["text"] for event in await stack.fleet.web.before("admin.ada")]
 
 
 async def write_in_chat(stack: Stack, held: HeldLease, text: str) -> Accepted:
@@ -282,9 +279,9 @@ async def test_take_ends_the_terminal_and_waiting_messages_are_answered(stack: S
                 await ada.client.call("terminals.park", {"sid": held.sid})
             sent = await ada.client.call(
                 "chat.send",
-                {"sessionKey": str(held.session), "message": "/take", "messageId": "take"},
+                {"sessionKey": str(held.session), "text": "/take", "messageId": "take"},
             )
-            assert sent["answer"] == "The terminal is ended, and what waits is answered."
+            assert sent["reply"] == "The terminal is ended, and what waits is answered."
             await stack.start_worker()
             sweeping = asyncio.create_task(stack.fleet.sweeper.run())
             try:

@@ -390,10 +390,22 @@ MUTANTS = (
         test="test_a_call_that_is_still_cleaning_up_does_not_keep_others_running",
     ),
     Mutant(
-        "a console for a token that may not speak for an owner",
-        before="session = await _session(call, params)\ncheck_sender(call, session)",
-        after="session = await _session(call, params)",
-        test="test_a_console_needs_a_token_that_may_speak_for_an_owner",
+        "a session for a token that may not speak for its owner",
+        before="if not is_own:\ncheck_sender(call, session)",
+        after="",
+        test="test_another_persons_conversation_is_a_session_like_any_other",
+    ),
+    Mutant(
+        "a conversation with another agent for a token for one agent",
+        before="return is_own and await self.agent_of(key.thread) == key.agent",
+        after="return is_own",
+        test="test_a_token_for_one_agent_has_the_conversations_with_this_agent_only",
+    ),
+    Mutant(
+        "a notification of another agent's conversation for a token for one agent",
+        before="for browser in (each for each in browsers if agent in (each.agents or (agent,))):",
+        after="for browser in browsers:",
+        test="test_a_browser_is_notified_of_the_agents_of_its_token_only",
     ),
     Mutant(
         "a write token that answers on a person's behalf",

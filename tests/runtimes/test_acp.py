@@ -551,7 +551,7 @@ async def test_an_acp_model_that_cannot_be_set_is_reported(home: Home, directory
     )
     command = acp_script(directory, body)
     async with agent_bridge(home, "acp", command=command, model="best") as (bridge, *_):
-        result = await bridge.handle(message("hello", provider="console"))
+        result = await bridge.handle(message("hello", provider="web"))
 
     assert result.error_category is ErrorCategory.UNKNOWN_MODEL
     assert texts_of(result)[0].startswith(

@@ -145,7 +145,6 @@ def test_a_conversation_becomes_stale_once_per_day(
     ("chat", "thread", "kind"),
     [
         ("alice", None, "direct"),
-        ("console", None, "direct"),
         ("general", None, "group"),
         ("general", "t", "thread"),
         ("alice", "t", "thread"),
@@ -154,7 +153,7 @@ def test_a_conversation_becomes_stale_once_per_day(
 def test_the_kind_of_a_chat_is_derived_from_its_session_key(
     chat: str, thread: str | None, kind: str
 ) -> None:
-    assert kind_of(SessionKey("main", "console", "default", chat, "alice", thread)) == kind
+    assert kind_of(SessionKey("main", "test", "default", chat, "alice", thread)) == kind
 
 
 @pytest.mark.parametrize("kind", ["direct", "group", "thread", None])

@@ -225,11 +225,11 @@ async def test_a_postponed_turn_counts_what_it_has_used_so_far(
     assert used.cost_usd == asked * 100 / 1e6
 
 
-async def test_the_console_shows_the_reason_for_a_limit(chat: Chat) -> None:
+async def test_a_persons_own_chat_shows_the_reason_for_a_limit(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
-    await chat.drain(await chat.append("hello", provider="console"))
+    await chat.drain(await chat.append("hello", provider="web"))
 
-    stream = keys.reply_stream("console", "default")
+    stream = keys.reply_stream("web", "default")
     entries: Any = await chat.stack.fleet.scripts.client.xrange(stream)
     ((_, fields),) = entries
     notice = json.loads(fields[b"reply"])["text"]

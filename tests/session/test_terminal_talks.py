@@ -1,13 +1,12 @@
 """Conversations that a person opens within a terminal: new ones, and one of another session."""
 
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from remoteclaw.fleet import keys
+from tests.support.pages import OPERATOR
 from tests.support.stack import Stack
-from tests.support.terminal_kills import walked
+from tests.support.terminal_kills import delivered, walked
 from tests.support.waiting import eventually
 
 
@@ -53,8 +52,6 @@ async def test_a_terminal_records_each_conversation_and_ends_at_one_of_another_s
         assert (record.reason, record.conversation) == (reason, "fresh")
         assert view is not None
         assert [*view.session_ids.values()] == ["fresh"]
-        stream = keys.reply_stream("console", stack.home.host_id)
-        entries: Any = await stack.fleet.scripts.client.xrange(stream)
-        ((_, fields),) = entries
+        (event,) = await delivered(stack.fleet, OPERATOR)
         notice = f"The terminal is ended as soon as it is idle: {reason}."
-        assert orjson.loads(fields[b"reply"])["text"] == notice
+        assert event.about["text"] == notice

@@ -8,10 +8,13 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Scope
 from tests.support.doors import Door, RpcClient, hello
 from tests.support.stack import Stack
 
+#: The person of a state directory's token file.
+OPERATOR = "admin.gateway"
 OWN = {"X-RemoteClaw-Page": "1"}
 #: The header with the half of a login that the page stores.
 KEY_HEADER = "X-RemoteClaw-Key"
@@ -29,6 +32,13 @@ class Login:
     def headers(self) -> dict[str, str]:
         """The headers of the page's requests."""
         return {"Cookie": self.cookie, KEY_HEADER: self.key, **OWN}
+
+
+def chat_key(
+    person: str = "admin.ada", *, conversation: str | None = None, agent: str = "main"
+) -> str:
+    """Return the key of a person's conversation."""
+    return str(SessionKey(agent, "web", "default", person, person, conversation))
 
 
 async def login(

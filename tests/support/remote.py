@@ -24,7 +24,7 @@ from tests.support.waiting import HANG_S
 SID = "5e55" * 8
 RECORD = {
     "sid": SID,
-    "sessionKey": "main/console/here/main:",
+    "sessionKey": "main/web/default/admin.ada:admin.ada:_",
     "agent": "main",
     "name": "",
     "host": "here",

@@ -242,9 +242,9 @@ class ShownRuntime(DemoRuntime):
 
 @contextlib.asynccontextmanager
 async def held_terminal(stack: Stack, *, thread: str | None = None) -> AsyncIterator[HeldLease]:
-    """Run the program in a holder as a drain leaves it, in a console session; end it at exit."""
+    """Run the program in a holder as a drain leaves it, in a person's chat; end it at exit."""
     host = stack.home.host_id
-    session = SessionKey("main", "console", host, "console", "ada", thread)
+    session = SessionKey("main", "web", "default", "admin.ada", "admin.ada", thread)
     wish = TerminalWish(by="Ada", cols=60, rows=10)
     limits = load_config(stack.home.config_file).terminals
     accepted = await stack.fleet.terminals.open(

@@ -20,8 +20,9 @@ import aiohttp
 import orjson
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet import keys
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.fleet.web import ChatEvent
 from remoteclaw.holder.terminal_client import TerminalClient, TerminalOutput
 from remoteclaw.host.process import end_strays
 from remoteclaw.host.process import is_alive as owner_lives
@@ -31,6 +32,7 @@ from remoteclaw.up.supervisor import worker_command
 from tests.support.command import REMOTECLAW, RQ, Process, start_program
 from tests.support.doors import own_token
 from tests.support.failpoints import Failpoint, Proxy, Side
+from tests.support.pages import OPERATOR
 from tests.support.processes import children, is_killed, marked_processes
 from tests.support.stack import Stack
 from tests.support.talk import agent_of, said_in
@@ -342,9 +344,7 @@ class Walk:
         return [r["text"] for r in replies if accepted.entry_id in (r.get("entries") or ())]
 
     async def _replies(self) -> list[dict[str, Any]]:
-        stream = keys.reply_stream("console", self.stack.home.host_id)
-        found: Any = await self._fleet.scripts.client.xrange(stream)
-        return [orjson.loads(fields[b"reply"]) for _, fields in found]
+        return [dict(event.about) for event in await delivered(self._fleet, OPERATOR)]
 
     # -- the stories ---------------------------------------------------------------------------
 
@@ -524,6 +524,16 @@ class Walk:
         if self.reached:
             await striking
         striking.cancel()
+
+
+async def delivered(fleet: Fleet, person: str) -> list[ChatEvent]:
+    """Return the events of a person's first conversation, once all replies are delivered."""
+
+    async def is_all() -> bool:
+        return not await fleet.scripts.client.xlen(keys.reply_stream("web", "default"))
+
+    await eventually(is_all)
+    return await fleet.web.before(person)
 
 
 @contextlib.asynccontextmanager

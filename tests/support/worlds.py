@@ -351,7 +351,7 @@ class WebWorld(World):
     async def _send(self, by: int, message: dict[str, Any]) -> str:
         """Send a message, or send it once the connection is back, as the page does."""
         try:
-            return str((await self._windows[by].page.call("web.send", message))["id"])
+            return str((await self._windows[by].send(message))["id"])
         except Refused as refused:
             if not (self._is_cut and refused.error["retryable"]):
                 raise
@@ -415,7 +415,7 @@ class Window:
     async def opened(cls, door: Door, login: Login) -> AsyncIterator[Self]:
         """Log in and open the page."""
         async with paged(door, login) as page, paged(door, login) as news:
-            here = await news.call("web.open")
+            here = await news.call("chat.open")
             window = cls(door, login, page, here["sessionKey"])
             looking = asyncio.create_task(window._look(news))
             yield window
@@ -427,7 +427,7 @@ class Window:
             match news.events.pop(0) if news.events else await news.frame():
                 case {"event": "session.live", "payload": shown}:
                     self._live = shown
-                case {"event": "web.event", "payload": event}:
+                case {"event": "chat.event", "payload": event}:
                     for file in event.get("files", ()) if event.get("from") == "agent" else ():
                         await self._save(event["sid"], file)
                     self._shown.append(event)
@@ -443,6 +443,10 @@ class Window:
         where = f"/page/files?session={quote(self._session)}&name={quote(name)}"
         answer = await self._door.post(where, None, content, **self._headers)
         return dict(answer.json) if answer.status == 200 else str(answer.json["error"]["message"])
+
+    async def send(self, message: dict[str, Any]) -> Any:
+        """Send a message in the chat."""
+        return await self.page.call("chat.send", {"sessionKey": self._session, **message})
 
     def texts(self) -> list[str]:
         """Return the shown messages of the agent, including live text."""

@@ -1,4 +1,4 @@
-"""The adapter of the browser page: stores replies in Redis, from where each browser reads them."""
+"""The adapter of people's chats: stores replies in Redis, from where each client reads them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -13,7 +13,7 @@ AGENT = "agent"
 
 
 class WebAdapter:
-    """The page's only account."""
+    """The channel's only account."""
 
     has_keys = True
     has_buttons = True
@@ -42,6 +42,11 @@ class WebAdapter:
             "isError": reply.is_error,
             "origin": reply.origin,
             "turn": None if reply.is_apart else reply.turn,
+            "attempt": reply.attempt,
+            "index": reply.index,
+            "isFinal": reply.is_final,
+            "entries": reply.entries,
+            "status": reply.status,
             "usage": reply.usage,
             "card": asdict(reply.card) if reply.card else None,
             "notifies": _notifies(reply),
@@ -58,7 +63,7 @@ class WebAdapter:
             case "read":
                 return {"messages": await self._newest(chat, int(args["limit"]))}
             case "pin":
-                raise Unsupported("The page can't pin messages.")
+                raise Unsupported("Chats on the page and in terminals can't pin messages.")
             case "react":  # never deduplicated: the reaction may have changed in between
                 reaction = {"message": args["messageId"], "emoji": args["emoji"], "from": AGENT}
                 await self._add(chat, "reaction", reaction, once="")

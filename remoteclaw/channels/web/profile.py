@@ -1,13 +1,16 @@
-"""The profile of the page's channel."""
+"""The profile of the channel of people's chats: on the page, and in terminals."""
 
 from remoteclaw.protocols import ChannelProfile
 
+#: The channel's name.
+CHANNEL = "web"
 #: The prefixes of people's ids: for a login with the scope admin, and for any other login.
 ADMIN, USER = "admin.", "user."
 
 PROFILE = ChannelProfile(
     chunk_limit=200_000,
-    formatting=("The user reads in a browser, which renders Markdown.",),
+    formatting=("The user reads in a browser or a terminal, which renders Markdown.",),
+    live_every_s=0.1,
     has_threads=False,
     lacks=frozenset(("message_thread_reply", "message_pin")),
     owner_prefix=ADMIN,

@@ -1,9 +1,10 @@
--- Add an event to a chat of the page, once.
+-- Add an event to a chat, once.
 -- keys: chat, event_ids, chats
--- args: kind, data, of, name, is_persons, max_events, max_bytes, max_chats, keep_ms, channel, chat_id
+-- args: kind, data, of, name, by_person_to, max_events, max_bytes, max_chats, keep_ms, channel, chat_id
 --   data: the event's data as JSON; of: the message that the event is about, which must exist; name: the name of the
 --   event's cause, so that the event is added once
---   is_persons: whether the event is a person's, for which there must be room, also for a new chat
+--   by_person_to: for a person's event, for which there must be room, also for a new chat: the agent that a new chat is
+--   with
 -- → the event's id; or the reason of a refusal: full, many, or gone for the message that it is about
 local known = given(args.name) and redis.call('HGET', keys.event_ids, args.name)
 if known then return known end
@@ -11,7 +12,7 @@ if given(args.of) then
   local message = redis.call('XRANGE', keys.chat, args.of, args.of)[1]
   if not message or message[2][2] ~= 'message' then return 'gone' end
 end
-if args.is_persons == '1' then
+if given(args.by_person_to) then
   if is_full_for('messages') then return 'full' end
   -- Expired chats no longer count.
   redis.call('ZREMRANGEBYSCORE', keys.chats, '-inf', now_ms() - args.keep_ms)
@@ -19,6 +20,7 @@ if args.is_persons == '1' then
   if is_new and redis.call('ZCARD', keys.chats) >= tonumber(args.max_chats) then return 'many' end
   redis.call('ZADD', keys.chats, now_ms(), args.chat_id)
   redis.call('PEXPIRE', keys.chats, args.keep_ms)
+  redis.call('HSETNX', keys.event_ids, 'agent', args.by_person_to)
 end
 if args.kind == 'deletion' then redis.call('XDEL', keys.chat, args.of) end
 local id = redis.call('XADD', keys.chat, '*', 'kind', args.kind, 'about', args.data, 'name', args.name)

@@ -1,4 +1,4 @@
-"""Files of chats over HTTP: consoles upload files of people and download files of agents."""
+"""Files of chats over HTTP: clients upload files of people and download files of agents."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -65,8 +65,7 @@ class FilesDoor:
     async def _check(self, operator: Operator, session: str, *, in_chat: bool = False) -> None:
         """Raise `CallRefused` if a token's agent scope does not include a session."""
         gateway = self._gateway
-        host, config = gateway.home.host_id, gateway.config()
-        if agent_scope := AgentScope.of(operator, gateway.fleet, host, config):
+        if agent_scope := AgentScope.of(operator, gateway.fleet, gateway.config()):
             await agent_scope.check_session(session, in_chat=in_chat)
 
     async def _operator(self, request: Request) -> Operator:

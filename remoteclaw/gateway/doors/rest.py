@@ -55,7 +55,7 @@ REST_ROUTES = (
     RestRoute("POST", "", "terminals.open", status=_opening_status),
     RestRoute("GET", "", "terminals.list"),
     RestRoute("GET", "/{sid}", "terminals.get"),
-    RestRoute("GET", "/{sid}/messages", "chat.history", session_parameter="sessionKey"),
+    RestRoute("GET", "/{sid}/messages", "sessions.history", session_parameter="sessionKey"),
     RestRoute("GET", "/{sid}/screen", "terminals.screen"),
     RestRoute("POST", "/{sid}/input", "terminals.input", status=202),
     RestRoute("POST", "/{sid}/key", "terminals.key", status=202),

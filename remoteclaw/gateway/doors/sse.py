@@ -126,7 +126,7 @@ class EventStreams:
     async def _snapshot(self, operator: Operator, sid: str) -> dict[str, Any]:
         record = await self._call(operator, "terminals.get", {"sid": sid})
         history = {"sessionKey": sid, "limit": MAX_MESSAGES}
-        page = await self._call(operator, "chat.history", history)
+        page = await self._call(operator, "sessions.history", history)
         return {"terminal": record, "messages": page["items"][-MAX_MESSAGES:]}
 
     async def overview(self, _request: Request, operator: Operator, _sid: str) -> Response:

@@ -105,8 +105,7 @@ class WebSocketConnection:
                 for task in io_tasks:
                     task.cancel()
         finally:
-            self._gateway.consoles.leave(self)
-            self._gateway.page_chats.leave(self)
+            self._gateway.chats.leave(self)
             self._gateway.terminals.leave(self)
             for sid in self._sessions:
                 self._gateway.feeds.unsubscribe(self, sid)

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.methods import (
+    chat,
     chats,
     configuration,
-    console,
     cron,
     fleet,
     operators,
     oversight,
+    push,
     requests,
     sessions,
     tasks,
     terminals,
-    web,
 )
 
 __all__ = ["HANDLERS"]
@@ -31,7 +31,7 @@ HANDLERS: Mapping[str, Handler] = {
     **oversight.HANDLERS,
     **fleet.HANDLERS,
     **requests.HANDLERS,
-    **console.HANDLERS,
-    **web.HANDLERS,
+    **chat.HANDLERS,
+    **push.HANDLERS,
     **terminals.HANDLERS,
 }

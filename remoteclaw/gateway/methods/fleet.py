@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
@@ -20,7 +21,6 @@ from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.sessions.usage import sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.page.chats import CHANNEL
 from remoteclaw.holder.runs import warm_agents
 from remoteclaw.host.process import run_to_end
 from remoteclaw.messages import DEFAULT_ACCOUNT

@@ -3,12 +3,11 @@
 import asyncio
 from dataclasses import replace
 
+from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.terminals.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call
-from remoteclaw.gateway.consoles import CHANNEL
-from remoteclaw.gateway.methods.console import console_chat
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.gateway.terminals.host_terminals import NOT_OPEN
 from remoteclaw.gateway.terminals.viewers import terminal_of
@@ -119,14 +118,15 @@ def _check_agent_and_subdir(call: Call, params: contract.OpenTerminalParams) -> 
 async def _session_for(call: Call, params: contract.OpenTerminalParams) -> tuple[SessionKey, str]:
     """Return the session whose terminal is opened, and its name for people."""
     if params.session is None:
-        chat = console_chat(call, params.agent)
-        thread = None if params.name == MAIN else params.name
-        return replace(chat, thread=thread), params.name
+        chat = await call.conversations.with_agent(params.agent)
+        if params.name != MAIN:
+            chat = replace(chat, thread=f"{chat.agent}.{params.name}")
+        return chat, params.name
     if params.agent is not None:
         raise CallRefused(
             "INVALID_REQUEST", "terminals.open: name an agent or a session, not both."
         )
     view = await find_session(call, params.session)
     before = await call.fleet.terminals.record(view.sid)
-    own = (view.key.thread or MAIN) if view.key.provider == CHANNEL else ""
+    own = MAIN if view.key.provider == CHANNEL and view.key.thread is None else ""
     return view.key, view.label or own or (before.name if before else "") or view.title or ""

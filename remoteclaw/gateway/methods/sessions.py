@@ -237,7 +237,7 @@ async def _target_session(call: Call, params: contract.SendToSessionParams) -> S
 
 HANDLERS: dict[str, Handler] = {
     "sessions.list": _list,
-    "chat.history": _history,
+    "sessions.history": _history,
     "sessions.send": _send,
     "sessions.status": _status,
     "agents.list": _agents,

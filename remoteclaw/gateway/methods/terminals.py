@@ -3,12 +3,11 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 
+from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.consoles import CHANNEL
-from remoteclaw.gateway.methods.console import chat_fields
 from remoteclaw.gateway.methods.opening import open_terminal
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.gateway.terminals.held_terminal import HeldTerminal
@@ -175,9 +174,7 @@ async def _input(call: Call, params: contract.InputParams) -> contract.InputResu
 async def _as_message(call: Call, session: SessionKey, text: str) -> contract.InputResult:
     """Send a text to a session: with the scope admin as its user, else as an operator."""
     if call.operator.has("admin"):
-        message = session.message(
-            id=f"input-{call.id}", text=text, timestamp=now_ms(), **chat_fields(session)
-        )
+        message = session.message(id=f"input-{call.id}", text=text, timestamp=now_ms())
         accepted = await call.fleet.inbound.append(
             message,
             agent=session.agent,

@@ -20,20 +20,20 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from remoteclaw.channels.web.profile import person_id
+from remoteclaw.channels.web.profile import CHANNEL, person_id
 from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.gateway.conversations import Conversations
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.ws import WebSocketConnection, WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import address_of, parsed
-from remoteclaw.gateway.page.chats import CHANNEL, session_of
 from remoteclaw.gateway.page.html import hides_words, html_of
 from remoteclaw.host.tokens import token_id_of
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.tools.base import Params, Result
+from remoteclaw.tools.chat import EarlierEvents
 from remoteclaw.tools.requests import RequestsResult, RequestView
 from remoteclaw.tools.sessions import HistoryResult
-from remoteclaw.tools.web import EarlierEvents
 
 #: The headers of every file: the page may use only its own files and its own gateway.
 HEADERS = {
@@ -148,7 +148,8 @@ class PageDoor:
         """Return the logged-in operator; 401 without a valid login, with the reason.
 
         The page needs this because it can't tell a refused WebSocket from a lost connection.
-        `session` is the key of the operator's first conversation, null if they may not write.
+        `session` is the key of the operator's conversation with the first agent, null if they may
+        not write.
         """
         _check_own(request)
         view = await self._gateway.fleet.tokens.find(_token_of(request))
@@ -158,7 +159,8 @@ class PageDoor:
         session = None
         with contextlib.suppress(ConfigError):  # opening the chat reports the error
             if view.scope != "read":
-                session = str(session_of(self._gateway.config(), person, None))
+                fleet, config = self._gateway.fleet, self._gateway.config()
+                session = str(await Conversations(fleet, person, config).with_agent())
         about = {"name": view.name, "scope": view.scope, "session": session}
         return JSONResponse(about, headers=HEADERS)
 

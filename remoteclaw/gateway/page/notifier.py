@@ -24,6 +24,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.push_subscriptions import PushSubscription
 from remoteclaw.fleet.web import ChatEvent, parse_chat_name
 from remoteclaw.gateway.auth.token_file import TokenFile
+from remoteclaw.gateway.conversations import Conversations
 from remoteclaw.gateway.page.html import html_of
 from remoteclaw.host.fetch import post
 from remoteclaw.host.files import UnfitFile
@@ -110,7 +111,7 @@ class Notifier:
         key = await asyncio.to_thread(server_key, self._home, create=False)  # imports are slow
         if key is None:
             return
-        person, _ = parse_chat_name(chat)
+        person, conversation = parse_chat_name(chat)
         browsers = [
             browser
             async for browser in self._fleet.push_subscriptions.of(person)
@@ -119,9 +120,10 @@ class Notifier:
         event = await self._fleet.web.find(chat, event_id) if browsers else None
         if event is None or not event.about.get("notifies"):
             return
+        agent = await Conversations(self._fleet, person, self._config()).agent_of(conversation)
         content = orjson.dumps(await self._notification_of(chat, event))
         async with asyncio.TaskGroup() as tasks:
-            for browser in browsers:
+            for browser in (each for each in browsers if agent in (each.agents or (agent,))):
                 tasks.create_task(self._send(key, person, browser, chat, content))
 
     async def _notification_of(self, chat: str, event: ChatEvent) -> dict[str, str]:

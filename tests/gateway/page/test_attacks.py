@@ -8,7 +8,7 @@ from websockets.exceptions import InvalidStatus
 
 from remoteclaw.channels.rate import MAX_PER_MINUTE
 from tests.support.doors import Door, Refused, RpcClient, opened
-from tests.support.pages import OWN, login, paged
+from tests.support.pages import OWN, chat_key, login, paged
 from tests.support.stack import Stack
 
 EVIL, FRIEND = "https://evil.example", "https://friend.example"
@@ -118,7 +118,7 @@ async def test_a_file_is_downloaded_and_never_displayed(stack: Stack) -> None:
     async with opened(stack) as door:
         ada = await login(stack, door)
         async with paged(door, ada) as page:
-            here = await page.call("web.open")
+            here = await page.call("chat.open")
         evil = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
         path = f"/page/files?session={here['sessionKey']}&name=../../x%22%3Cscript%3E.svg"
         stored = await door.post(path, None, evil, Origin=door.url, **ada.headers)
@@ -162,7 +162,7 @@ async def test_a_login_with_the_scope_write_is_never_an_owner(stack: Stack) -> N
     async with opened(stack) as door:
         ada = await login(stack, door, name="admin.ada", scope="write")
         async with paged(door, ada) as page:
-            here = await page.call("web.open")
+            here = await page.call("chat.open")
 
     assert here["person"] == "user.admin.ada"
 
@@ -171,7 +171,14 @@ async def flood(page: RpcClient) -> None:
     """Exceed the limit of two minutes, as one may end during the test; use new conversations."""
     for number in range(2 * MAX_PER_MINUTE + 1):
         name = f"{number:x}"
-        await page.call("web.send", {"conversation": name, "messageId": name, "text": "x"})
+        await page.call(
+            "chat.send",
+            {
+                "sessionKey": chat_key("user.flood", conversation=name),
+                "messageId": name,
+                "text": "x",
+            },
+        )
 
 
 async def test_a_person_cannot_fill_redis_with_messages(stack: Stack) -> None:
@@ -182,7 +189,10 @@ async def test_a_person_cannot_fill_redis_with_messages(stack: Stack) -> None:
         async with paged(door, ada) as page:
             await client.config_set("maxmemory", 1_000_000)
             with pytest.raises(Refused, match="Redis has filled"):
-                await page.call("web.send", {"messageId": "full", "text": "x"})
+                await page.call(
+                    "chat.send",
+                    {"sessionKey": chat_key("user.flood"), "messageId": "full", "text": "x"},
+                )
             await client.config_set("maxmemory", 0)
             assert await stack.fleet.web.before("user.flood") == []
             with pytest.raises(Refused, match="more than 120 messages"):

@@ -10,11 +10,11 @@ import pytest
 from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.fleet import keys, web
-from remoteclaw.gateway.page import chats
+from remoteclaw.gateway import chats
 from remoteclaw.gateway.page import door as pages
 from remoteclaw.protocols import Operation
 from tests.support.doors import Refused, RpcClient, opened
-from tests.support.pages import login, paged
+from tests.support.pages import chat_key, login, paged
 from tests.support.stack import Stack
 
 CHAT = "admin.ada"
@@ -37,9 +37,9 @@ async def say(stack: Stack, count: int, *, size: int = 0) -> list[str]:
 
 async def received(page: RpcClient, until: str) -> list[str]:
     """Return the ids of the events that a page receives, up to and including `until`."""
-    ids = [(await page.event("web.event"))["id"]]
+    ids = [(await page.event("chat.event"))["id"]]
     while ids[-1] != until:
-        ids.append((await page.event("web.event"))["id"])
+        ids.append((await page.event("chat.event"))["id"])
     return ids
 
 
@@ -48,7 +48,9 @@ async def history(page: RpcClient, before: str) -> list[str]:
     ids: list[str] = []
     has_earlier = True
     while has_earlier:
-        found = await page.call("web.history", {"before": (ids or [before])[0]})
+        found = await page.call(
+            "chat.history", {"sessionKey": chat_key(), "before": (ids or [before])[0]}
+        )
         ids[:0] = [event["id"] for event in found["events"]]
         has_earlier = found["hasEarlier"]
     return ids
@@ -87,10 +89,12 @@ async def test_earlier_messages_are_read_page_by_page(stack: Stack) -> None:
     """The page receives the newest events at once, and the others when a person scrolls up."""
     ids = await say(stack, 2 * chats.NEWEST_EVENTS + 30)
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-        here = await page.call("web.open")
+        here = await page.call("chat.open")
         newest = await received(page, ids[-1])
         earlier = await history(page, newest[0])
-        found = await page.call("web.history", {"before": ids[2], "limit": 1})
+        found = await page.call(
+            "chat.history", {"sessionKey": chat_key(), "before": ids[2], "limit": 1}
+        )
 
     assert (here["isAfresh"], here["hasEarlier"]) == (True, True)
     assert newest == ids[-chats.NEWEST_EVENTS :]
@@ -102,7 +106,7 @@ async def test_earlier_messages_are_read_page_by_page(stack: Stack) -> None:
 async def test_a_history_of_long_messages_is_sent_in_parts(stack: Stack) -> None:
     ids = await say(stack, 8, size=300_000)
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-        await page.call("web.open")
+        await page.call("chat.open")
         newest = await received(page, ids[-1])
         earlier = await history(page, newest[0])
 
@@ -121,7 +125,7 @@ async def test_a_page_that_reconnects_misses_no_message(
         (last,) = await say(stack, 1)
         ids = await say(stack, count, size=size)
         async with paged(door, ada) as page:
-            here = await page.call("web.open", {"after": last})
+            here = await page.call("chat.open", {"after": last})
             newest = await received(page, ids[-1])
             earlier = await history(page, newest[0]) if here["isAfresh"] else [last]
 
@@ -135,7 +139,7 @@ async def test_a_burst_of_messages_is_sent_completely(stack: Stack) -> None:
     about = orjson.dumps({"from": "agent", "text": "x" * 300_000, "files": []})
     ids = [f"1795395600000-{number}" for number in range(8)]
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-        await page.call("web.open")
+        await page.call("chat.open")
         async with client.pipeline() as pipeline:
             for each in ids:
                 pipeline.xadd(keys.web(CHAT), {"kind": "message", "about": about}, id=each)
@@ -147,14 +151,14 @@ async def test_a_burst_of_messages_is_sent_completely(stack: Stack) -> None:
 async def test_tools_and_cron_jobs_reach_a_person_on_the_page(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-        here = await page.call("web.open")
+        here = await page.call("chat.open")
         await page.call("message.send", {"target": f"web:{CHAT}", "message": "by a tool"})
-        assert (await page.event("web.event"))["text"] == "by a tool"
+        assert (await page.event("chat.event"))["text"] == "by a tool"
 
         job = {**JOB, "sessionKey": here["sessionKey"]}
         made = await page.call("cron.add", {"job": job})
         await page.call("cron.run", {"jobId": made["job"]["id"]})
-        ran = await page.event("web.event")
+        ran = await page.event("chat.event")
         assert (ran["from"], ran["origin"]) == ("agent", "cron job morning")
 
 
@@ -166,7 +170,10 @@ async def test_the_conversations_of_a_person_are_limited(
 
     async def write(page: RpcClient, *names: str) -> Sequence[Any]:
         return [
-            await page.call("web.send", {"conversation": name, "messageId": name, "text": "x"})
+            await page.call(
+                "chat.send",
+                {"sessionKey": chat_key(conversation=name), "messageId": name, "text": "x"},
+            )
             for name in names
         ]
 
@@ -202,7 +209,7 @@ async def test_opening_a_long_chat_does_not_block_other_clients(
     ids = await say(stack, 50)
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
         busy = asyncio.create_task(others())
-        await page.call("web.open")
+        await page.call("chat.open")
         assert await received(page, ids[-1]) == ids
         busy.cancel()
 
@@ -214,5 +221,5 @@ async def test_two_tabs_that_open_at_once_both_receive_the_history(stack: Stack)
         ada = await login(stack, door)
         async with paged(door, ada) as one, paged(door, ada) as other:
             ids = await say(stack, 3)
-            await asyncio.gather(one.call("web.open"), other.call("web.open"))
+            await asyncio.gather(one.call("chat.open"), other.call("chat.open"))
             assert await received(one, ids[-1]) == await received(other, ids[-1]) == ids

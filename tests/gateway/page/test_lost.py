@@ -11,9 +11,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
 from remoteclaw.fleet import keys
+from remoteclaw.gateway import chats
 from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway.doors import ws
-from remoteclaw.gateway.page import chats
 from remoteclaw.messages import SessionKey
 from tests.support.browser import logged_in, write
 from tests.support.cron import cron_of, scheduler_of
@@ -320,17 +320,17 @@ async def test_a_client_that_reads_nothing_is_disconnected_and_catches_up_later(
         ada = await login(stack, door)
         async with paged(door, ada, **unread(door)) as slow, paged(door, ada) as quick:
             for page in (slow, quick):
-                await page.call("web.open")
+                await page.call("chat.open")
             ids: list[str] = []
             for _ in range(50):
                 added = stack.fleet.web.add(CHAT, "message", about, once="", keep_ms=600_000)
                 ids.append(await added)
-                assert (await quick.event("web.event"))["id"] == ids[-1]
+                assert (await quick.event("chat.event"))["id"] == ids[-1]
             gateway = door.gateway
             await eventually(lambda: len(gateway.clients) == 1)
         async with paged(door, ada) as slow:
-            here = await slow.call("web.open", {"after": ids[0]})
+            here = await slow.call("chat.open", {"after": ids[0]})
             assert here["isAfresh"]
             assert here["hasEarlier"]
-            while (await slow.event("web.event"))["id"] != ids[-1]:
+            while (await slow.event("chat.event"))["id"] != ids[-1]:
                 pass

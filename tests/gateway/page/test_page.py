@@ -8,7 +8,7 @@ import orjson
 from remoteclaw.fleet import keys
 from tests.support.cli import run
 from tests.support.doors import opened
-from tests.support.pages import OWN, login, paged
+from tests.support.pages import OWN, chat_key, login, paged
 from tests.support.stack import Stack
 
 
@@ -17,11 +17,13 @@ async def test_a_logged_in_person_writes_and_reads_the_answer(stack: Stack) -> N
     async with opened(stack) as door:
         ada = await login(stack, door)
         async with paged(door, ada) as page:
-            here = await page.call("web.open")
+            here = await page.call("chat.open")
             assert here["person"] == "admin.ada"
-            sent = await page.call("web.send", {"messageId": "1", "text": "**hello**"})
+            sent = await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "**hello**"}
+            )
 
-            own, answer = await page.event("web.event"), await page.event("web.event")
+            own, answer = await page.event("chat.event"), await page.event("chat.event")
 
     assert (own["id"], own["from"], own["text"]) == (sent["id"], "admin.ada", "**hello**")
     assert own["html"] == '<p dir="auto"><strong>hello</strong></p>'
@@ -36,9 +38,11 @@ async def test_the_next_gateway_delivers_page_messages_at_once(stack: Stack) -> 
         async with opened(stack) as door:
             ada = await login(stack, door)
             async with paged(door, ada) as page:
-                await page.call("web.open")
-                await page.call("web.send", {"messageId": number, "text": "hello"})
-                texts = [(await page.event("web.event"))["text"] for _ in range(2 * int(number))]
+                await page.call("chat.open")
+                await page.call(
+                    "chat.send", {"sessionKey": chat_key(), "messageId": number, "text": "hello"}
+                )
+                texts = [(await page.event("chat.event"))["text"] for _ in range(2 * int(number))]
         readers = await stack.fleet.replies.readers()
         assert not readers.is_read("web", "default")
 
@@ -51,20 +55,23 @@ async def test_a_reply_to_a_message_of_the_page_reaches_the_agent_with_its_text_
 ) -> None:
     await stack.start_worker()
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-        here = await page.call("web.open")
-        await page.call("web.send", {"messageId": "1", "text": "file"})
-        own, answer = await page.event("web.event"), await page.event("web.event")
+        here = await page.call("chat.open")
+        await page.call("chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "file"})
+        own, answer = await page.event("chat.event"), await page.event("chat.event")
         of_file = {"messageId": "2", "text": "what is in it?", "replyTo": answer["id"]}
-        await page.call("web.send", of_file)
-        await page.event("web.event")
-        on_file = await page.event("web.event")
+        await page.call("chat.send", {"sessionKey": chat_key(), **of_file})
+        await page.event("chat.event")
+        on_file = await page.event("chat.event")
         of_own = {"messageId": "3", "text": "and that?", "replyTo": own["id"]}
-        await page.call("web.send", of_own)
-        await page.event("web.event")
-        on_own = await page.event("web.event")
-        await page.call("web.send", {"messageId": "4", "text": "odd", "replyTo": "no id"})
-        await page.event("web.event")
-        await page.event("web.event")
+        await page.call("chat.send", {"sessionKey": chat_key(), **of_own})
+        await page.event("chat.event")
+        on_own = await page.event("chat.event")
+        await page.call(
+            "chat.send",
+            {"sessionKey": chat_key(), "messageId": "4", "text": "odd", "replyTo": "no id"},
+        )
+        await page.event("chat.event")
+        await page.event("chat.event")
 
     assert [file["name"] for file in answer["files"]] == ["hello-from-the-demo.txt"]
     assert "I have `hello-from-the-demo.txt`" in on_file["text"]
@@ -78,16 +85,22 @@ async def test_a_repeated_page_message_counts_once_and_a_reconnect_resumes(stack
     async with opened(stack) as door:
         ada = await login(stack, door)
         async with paged(door, ada) as page:
-            await page.call("web.open")
-            one = await page.call("web.send", {"messageId": "1", "text": "hello"})
-            again = await page.call("web.send", {"messageId": "1", "text": "hello"})
-            await page.event("web.event")
-            answer = await page.event("web.event")
-            assert one == again
+            await page.call("chat.open")
+            one = await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "hello"}
+            )
+            again = await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "hello"}
+            )
+            await page.event("chat.event")
+            answer = await page.event("chat.event")
+            assert (one["id"], one["entry"]) == (again["id"], again["entry"])
         async with paged(door, ada) as page:
-            await page.call("web.open", {"after": answer["id"]})
-            await page.call("web.send", {"messageId": "2", "text": "and now?"})
-            first = await page.event("web.event")
+            await page.call("chat.open", {"after": answer["id"]})
+            await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "2", "text": "and now?"}
+            )
+            first = await page.event("chat.event")
 
     assert first["text"] == "and now?"
 
@@ -96,13 +109,17 @@ async def test_the_pages_chats_work_without_a_record(stack: Stack) -> None:
     """Otherwise no message would be shown, and a repeated message would count twice."""
     stack.configure(record={"keep_days": 0})
     async with opened(stack) as door, paged(door, await login(stack, door)) as page:
-        here = await page.call("web.open")
-        one = await page.call("web.send", {"messageId": "1", "text": "hello"})
-        again = await page.call("web.send", {"messageId": "1", "text": "hello"})
-        shown = await page.event("web.event")
+        here = await page.call("chat.open")
+        one = await page.call(
+            "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "hello"}
+        )
+        again = await page.call(
+            "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "hello"}
+        )
+        shown = await page.event("chat.event")
         waiting = await stack.fleet.scripts.client.xlen(keys.inbound(here["sid"]))
 
-    assert one == again == {"id": shown["id"]}
+    assert one["id"] == again["id"] == shown["id"]
     assert waiting == 1
 
 
@@ -111,17 +128,19 @@ async def test_an_agent_reacts_deletes_and_reads_in_a_chat_of_the_page(stack: St
     async with opened(stack) as door:
         ada = await login(stack, door)
         async with paged(door, ada) as page:
-            here = await page.call("web.open")
-            await page.call("web.send", {"messageId": "1", "text": "zero"})
-            await page.event("web.event")
+            here = await page.call("chat.open")
+            await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "zero"}
+            )
+            await page.event("chat.event")
             for text in ("one", "two"):
                 await stack.put_reply("web", "default", text, chat=chat, call=text)
-            ids = [(await page.event("web.event"))["id"] for _ in range(2)]
+            ids = [(await page.event("chat.event"))["id"] for _ in range(2)]
             owner = {"sessionKey": here["sessionKey"]}
             await page.call("message.react", {"messageId": ids[0], "emoji": "👍"}, **owner)
-            reacted = await page.event("web.event")
+            reacted = await page.event("chat.event")
             await page.call("message.delete", {"messageId": ids[1]}, **owner)
-            deleted = await page.event("web.event")
+            deleted = await page.event("chat.event")
             read = await page.call("message.read", {"limit": 10}, **owner)
 
     assert (reacted["kind"], reacted["message"], reacted["emoji"]) == ("reaction", ids[0], "👍")
@@ -153,13 +172,16 @@ async def test_a_page_that_switches_conversations_receives_only_the_new_one(stac
     async with opened(stack) as door:
         ada = await login(stack, door)
         async with paged(door, ada) as page, paged(door, ada) as other:
-            await page.call("web.open")
-            await page.call("web.open", {"conversation": "beef"})
-            await other.call("web.open")
+            await page.call("chat.open")
+            await page.call("chat.open", {"conversation": "beef"})
+            await other.call("chat.open")
             await stack.put_reply("web", "default", "elsewhere", chat="admin.ada", call="1")
-            assert (await other.event("web.event"))["conversation"] is None
-            await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "here"})
-            received = await page.event("web.event")
+            assert (await other.event("chat.event"))["conversation"] is None
+            await page.call(
+                "chat.send",
+                {"sessionKey": chat_key(conversation="beef"), "messageId": "1", "text": "here"},
+            )
+            received = await page.event("chat.event")
 
     assert (received["text"], received["conversation"]) == ("here", "beef")
 
@@ -174,10 +196,10 @@ async def test_a_very_long_conversation_is_sent_from_its_newest_messages(stack: 
             )
         ada = await login(stack, door)
         async with paged(door, ada) as page:
-            await page.call("web.open")
-            numbers = [(await page.event("web.event"))["number"]]
+            await page.call("chat.open")
+            numbers = [(await page.event("chat.event"))["number"]]
             while numbers[-1] != 299:
-                numbers.append((await page.event("web.event"))["number"])
+                numbers.append((await page.event("chat.event"))["number"])
 
     assert numbers == list(range(300 - len(numbers), 300))
     assert len(numbers) >= 20
@@ -187,12 +209,20 @@ async def test_a_text_that_is_too_long_to_render_is_sent_as_plain_text(stack: St
     async with opened(stack) as door:
         ada = await login(stack, door)
         async with paged(door, ada) as page:
-            await page.call("web.open")
-            await page.call("web.send", {"messageId": "1", "text": "*_" * 500_000})
-            shown = await page.event("web.event")
+            await page.call("chat.open")
+            await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "*_" * 500_000}
+            )
+            shown = await page.event("chat.event")
 
-            sent = await page.call("web.send", {"messageId": "2", "text": "*_" * 20_000})
-            events = (await page.call("web.history", {"before": "9" * 19 + "-0"}))["events"]
+            sent = await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "2", "text": "*_" * 20_000}
+            )
+            events = (
+                await page.call(
+                    "chat.history", {"sessionKey": chat_key(), "before": "9" * 19 + "-0"}
+                )
+            )["events"]
             (earlier,) = (event for event in events if event["id"] == sent["id"])
 
     assert shown["text"] == "*_" * 500_000
@@ -222,7 +252,7 @@ async def test_only_the_newest_part_of_a_long_history_is_rendered(stack: Stack) 
         await stack.fleet.scripts.client.set(keys.record(sid), b"\n".join(lines))
         async with paged(door, ada) as page:
             params = {"sessionKey": str(accepted.session), "limit": 100}
-            items = (await page.call("chat.history", params))["items"]
+            items = (await page.call("sessions.history", params))["items"]
 
     rendered = [item for item in items if "html" in item]
     assert [item["at"] for item in rendered] == list(range(17, 31))

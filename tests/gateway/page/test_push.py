@@ -25,7 +25,7 @@ from remoteclaw.host.fetch import post
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in
 from tests.support.doors import Door, Refused, RpcClient, opened
-from tests.support.pages import Login, login, paged
+from tests.support.pages import Login, chat_key, login, paged
 from tests.support.pushes import PushService, opened_by, push_service
 from tests.support.requests import QUESTIONS
 from tests.support.stack import Stack
@@ -76,7 +76,7 @@ async def say(stack: Stack, text: str, *, chat: str = CHAT) -> None:
 
 
 async def delivered(page: RpcClient, text: str) -> None:
-    while (await page.event("web.event"))["text"] != text:
+    while (await page.event("chat.event"))["text"] != text:
         pass
 
 
@@ -94,7 +94,9 @@ async def test_an_answer_is_pushed_to_a_closed_browser(stack: Stack, service: Pu
         ada = await subscribed(stack, door, service)
         async with paged(door, ada) as page:
             key = (await page.call("push.key"))["key"]
-            await page.call("web.send", {"messageId": "1", "text": "hello"})
+            await page.call(
+                "chat.send", {"sessionKey": chat_key(), "messageId": "1", "text": "hello"}
+            )
         first = await service.next()
         claims = service.check_signature(key)
         await say(stack, "**Done**: see `a.py` & [that](https://example.org)\n\n- one\n- two")
@@ -116,6 +118,27 @@ async def test_an_answer_is_pushed_to_a_closed_browser(stack: Stack, service: Pu
     assert len(long["body"]) == 200
 
 
+async def test_a_browser_is_notified_of_the_agents_of_its_token_only(
+    stack: Stack, service: PushService
+) -> None:
+    stack.configure(agents={"other": {"runtime": "demo"}})
+    token, _ = await stack.fleet.tokens.create("ada", "admin", None, agents=("other",))
+    async with opened(stack) as door:
+        await subscribed(stack, door, service, "wide")
+        async with door.connected(token) as client:
+            await client.call("push.subscribe", service.subscription("narrow"))
+        for chat, text in ((CHAT, "of main"), (f"{CHAT}\nother", "of other")):
+            said = {"from": "agent", "text": text, "sid": "0" * 32, "files": [], "notifies": True}
+            await stack.fleet.web.add(chat, "message", said, once="", keep_ms=60_000)
+        notified = [await service.next() for _ in range(3)]
+
+    assert sorted((each["name"], each["body"]) for each in notified) == [
+        ("narrow", "of other"),
+        ("wide", "of main"),
+        ("wide", "of other"),
+    ]
+
+
 async def test_requests_are_pushed_but_messages_before_the_end_of_a_turn_are_not(
     stack: Stack, service: PushService, directory: Path
 ) -> None:
@@ -126,7 +149,10 @@ async def test_requests_are_pushed_but_messages_before_the_end_of_a_turn_are_not
         ada = await subscribed(stack, door, service)
         await stack.put_reply("web", "default", "I look.", chat=CHAT)
         async with paged(door, ada) as page:
-            await page.call("web.send", {"conversation": "beef", "messageId": "1", "text": "go"})
+            await page.call(
+                "chat.send",
+                {"sessionKey": chat_key(conversation="beef"), "messageId": "1", "text": "go"},
+            )
         notification = await service.next()
 
     assert notification["place"] == "#/c/beef"
@@ -143,14 +169,14 @@ async def test_a_browser_that_shows_the_chat_is_not_notified(
         desk = await subscribed(stack, door, service, "desk")
         await subscribed(stack, door, service, "phone")
         async with paged(door, desk) as page:
-            await page.call("web.open")
+            await page.call("chat.open")
             await page.call("push.visible", {"isVisible": True})
             await say(stack, "one")
             assert (await service.next())["name"] == "phone"
             await page.call("push.visible", {"isVisible": False})
             await say(stack, "two")
             both = [await service.next() for _ in range(2)]
-            await page.call("web.open", {"conversation": "beef"})
+            await page.call("chat.open", {"conversation": "beef"})
             await page.call("push.visible", {"isVisible": True})
             await say(stack, "three")
             other = [await service.next() for _ in range(2)]
@@ -218,7 +244,7 @@ async def test_a_failed_push_is_logged_without_secrets(
         ada = await subscribed(stack, door, service)
         service.status = 307
         async with paged(door, ada) as page:
-            await page.call("web.open")
+            await page.call("chat.open")
             await say(stack, "the plan")
             await delivered(page, "the plan")
         await eventually(lambda: "it answers with status 307" in caplog.text)
@@ -262,7 +288,7 @@ async def test_a_push_service_that_hangs_delays_nothing(stack: Stack, service: P
         ada = await subscribed(stack, door, service)
         service.answers.clear()
         async with paged(door, ada) as page:
-            await page.call("web.open")
+            await page.call("chat.open")
             for text in ("one", "two"):
                 await say(stack, text)
                 await delivered(page, text)
@@ -278,7 +304,7 @@ async def test_replies_from_while_the_gateway_was_down_are_notified(
     config = load_config(stack.home.config_file)
     started = Gateway(stack.fleet, stack.home, lambda: config, HANDLERS)
     async with asyncio.TaskGroup() as tasks:
-        delivering = tasks.create_task(started.page_chats.run())
+        delivering = tasks.create_task(started.chats.run())
         for _ in range(300):  # enough time to deliver it before the feeds listen
             await stack.fleet.scripts.client.ping()
         listening = tasks.create_task(started.feeds.run())
@@ -370,7 +396,7 @@ async def test_a_notification_on_a_phone_opens_the_chat(
     client = stack.fleet.scripts.client
     async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
         assert door.gateway is not None
-        chats = door.gateway.page_chats
+        chats = door.gateway.chats
         await page.context.grant_permissions(["notifications"])
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         await page.add_init_script(device)

@@ -4,7 +4,7 @@ import { OpenRequests, requestsView } from "./requests.js";
 import { chatView } from "./chat.js";
 import { button, count, el, fill, liveRegion, setMessage } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { loadOwnKey } from "./session_keys.js";
+import { loadHome } from "./session_keys.js";
 import { lazyView } from "./lazy_view.js";
 import { notifications, unsubscribe } from "./push.js";
 import { get, Link, post, reasonOf, storeKey } from "./rpc.js";
@@ -25,7 +25,7 @@ let hasRung = false;  // whether a terminal's bell rang while the window had no 
 /** The views by the first part of the address. */
 const routes = {
   "": { title: "Chat", open: () => chatView(link, requests) },
-  c: { title: "Chat", open: (parts) => chatView(link, requests, parts[1]) },
+  c: { title: "Chat", open: (parts) => chatView(link, requests, decodedPart(parts[1])) },
   s: { title: "Session", open: (parts) => lazyView("Session", async () => (await import("./session.js")).sessionView, link, decodedPart(parts[1]), requests) },
   requests: { title: "Requests", open: () => requestsView(link, requests) },
   cron: { title: "Cron", open: () => lazyView("Cron", async () => (await import("./cron.js")).cronView, link) },
@@ -157,8 +157,7 @@ function build() {
     setMessage(status, isConnected ? "" : link.reason);
     wasConnected = isConnected;
     if (isConnected) {
-      const isChat = ["chat", "c"].includes(document.body.dataset.view);  // whose opening returns the key, too
-      Promise.resolve(isChat || loadOwnKey()).then(() => view?.onConnected?.()).then(sessions.onConnected);
+      loadHome().then(() => view?.onConnected?.()).then(sessions.onConnected);
       push.onConnected();
     }
   });

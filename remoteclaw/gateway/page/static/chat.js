@@ -5,7 +5,7 @@ import { body, choices, headline } from "./request_card.js";
 import { composer } from "./composer.js";
 import { conversationFrame, isAtWork } from "./conversation.js";
 import { el, fill, liveRegion, newId, rendered, stamp } from "./dom.js";
-import { setOwn } from "./session_keys.js";
+import { addressOf } from "./session_keys.js";
 import { reactionBar } from "./reactions.js";
 import { fileLink, item, keyed, messageText, usageLine } from "./messages.js";
 import { terminalToggle } from "./terminal_toggle.js";
@@ -21,7 +21,11 @@ export function chatView(link, requests, conversation = null) {
   let resolveOpened;
   const opened = new Promise((resolve) => { resolveOpened = resolve; });
   const writing = composer({
-    send: (message) => link.call("web.send", { conversation, ...message }),
+    send: async (message) => {
+      const sent = await link.call("chat.send", { sessionKey: chat.sessionKey, ...message });
+      if (sent.reply) frame.showProblem(sent.reply);
+      if (sent.opens) location.hash = addressOf(sent.opens);
+    },
     session: async () => { await opened; return chat.sessionKey; },
     draft: `chat ${conversation ?? ""}`,
   });
@@ -44,7 +48,7 @@ export function chatView(link, requests, conversation = null) {
   const ofTerminals = new Set();  // the names of the messages of the session's terminals that are shown
   let pending = null;  // the events that arrive while the chat is being opened
   let liveEvent = null;  // the last `session.live` that arrived in that time
-  let chat = null;  // the result of `web.open`
+  let chat = null;  // the result of `chat.open`
   let last = null;  // the id of the last known event
   let first = null;  // the id of the first shown event
   let hasEarlier = false;  // whether the chat has events before that one
@@ -58,7 +62,7 @@ export function chatView(link, requests, conversation = null) {
     const opening = pending = [];
     let found;
     try {
-      found = await link.call("web.open", { conversation, after: last });
+      found = await link.call("chat.open", { conversation, after: last });
     } catch (error) {
       if (opening !== pending) return;
       const isReader = error.code === "FORBIDDEN" && !link.scopes.includes("write");
@@ -72,7 +76,6 @@ export function chatView(link, requests, conversation = null) {
     frame.showProblem("");
     const isFirst = !chat;
     chat = found;
-    setOwn(chat.sessionKey);
     frame.title.textContent = `Chat with ${chat.agent}`;
     if (!panel.children.length) {
       terminal = terminalToggle(link, chat.sessionKey, frame.element);
@@ -81,7 +84,7 @@ export function chatView(link, requests, conversation = null) {
     frame.keepAtEnd(() => {
       if (chat.isAfresh) reset();
       // Events of an earlier opening, and new events, may have arrived out of order.
-      opening.sort((one, other) => isLater(one.id, other.id) - isLater(other.id, one.id)).forEach(take);
+      opening.filter((each) => each.conversation === chat.conversation).sort((one, other) => isLater(one.id, other.id) - isLater(other.id, one.id)).forEach(take);
     });
     isCurrent = true;
     frame.setRunning(isAtWork(chat.state));
@@ -105,7 +108,7 @@ export function chatView(link, requests, conversation = null) {
   }
 
   async function loadEarlier() {
-    const found = await link.call("web.history", { conversation, before: first });
+    const found = await link.call("chat.history", { sessionKey: chat.sessionKey, before: first });
     const wasCurrent = isCurrent;
     isCurrent = false;
     frame.insertAbove(() => found.events.forEach(show));
@@ -121,7 +124,7 @@ export function chatView(link, requests, conversation = null) {
   }
 
   function onEvent({ event, payload }) {
-    if (event === "web.event") return payload.conversation === conversation && onChatEvent(payload);
+    if (event === "chat.event") return (pending || payload.conversation === chat.conversation) && onChatEvent(payload);
     if (pending && event === "session.live") liveEvent = payload;
     if (!chat || payload?.sessionKey !== chat.sessionKey) return;
     if (event === "session.live") {
@@ -139,7 +142,7 @@ export function chatView(link, requests, conversation = null) {
 
   /** Mark the messages that wait for their turn. */
   async function refreshWaiting() {
-    const found = await link.call("web.waiting", { conversation }).catch(() => null);
+    const found = await link.call("chat.waiting", { sessionKey: chat.sessionKey }).catch(() => null);
     if (!found) return;
     const ids = new Set(found.messages);
     for (const [id, mark] of waits) {
@@ -161,7 +164,7 @@ export function chatView(link, requests, conversation = null) {
     const since = hasEarlier ? Number(first.split("-")[0]) : 0;
     let items = [], before = null;
     do {
-      const page = await link.call("chat.history", { sessionKey: chat.sessionKey, limit: RECORD_PAGE, ...(before && { before }) }).catch(() => null);
+      const page = await link.call("sessions.history", { sessionKey: chat.sessionKey, limit: RECORD_PAGE, ...(before && { before }) }).catch(() => null);
       items = [...page?.items ?? [], ...items];
       before = page?.before;
     } while (isWhole && before > since);
@@ -276,7 +279,7 @@ export function chatView(link, requests, conversation = null) {
       reply: () => writing.setReply({ id: messageId, text: textOf(messageId) }),
       react: (emoji) => {
         const reaction = bar.of(chat.person) === emoji ? "" : emoji;  // the same one again removes it
-        link.call("web.send", { conversation, messageId: newId(), replyTo: messageId, reaction }).catch((error) => frame.showProblem(error.message));
+        link.call("chat.send", { sessionKey: chat.sessionKey, messageId: newId(), replyTo: messageId, reaction }).catch((error) => frame.showProblem(error.message));
       },
     });
     bars.set(messageId, bar);
@@ -284,7 +287,7 @@ export function chatView(link, requests, conversation = null) {
   }
 
   function answer(request, verdict, words = "") {
-    return link.call("web.send", { conversation, messageId: newId(), answer: { request, verdict, words } });
+    return link.call("chat.send", { sessionKey: chat.sessionKey, messageId: newId(), answer: { request, verdict, words } });
   }
 
   function close() {

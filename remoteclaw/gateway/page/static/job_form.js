@@ -1,7 +1,7 @@
 // The form of a cron job: its name, message, schedule and session.
 
 import { button, el, newId, problemLine, setMessage } from "./dom.js";
-import { firstOwnKey } from "./session_keys.js";
+import { homeKey } from "./session_keys.js";
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 /** The kinds of schedules, each with its name, and the label and attributes of its field. */
@@ -63,7 +63,7 @@ export function jobForm(link, { job = null, onDone }) {
 
   async function offerTargets() {
     const { sessions } = await link.call("sessions.list", { limit: 200 }).catch(() => ({ sessions: [] }));
-    const own = firstOwnKey();
+    const own = homeKey();
     const keys = new Map(sessions.map((session) => [session.key, `${session.channel} · ${session.label ?? session.title ?? session.key}`]));
     if (own && !keys.has(own)) keys.set(own, "web · your chat");
     target.append(...[...keys].map(([key, text]) => el("option", { value: key, text, selected: key === own })));

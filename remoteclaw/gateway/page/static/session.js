@@ -47,7 +47,7 @@ export function sessionView(link, sessionKey, requests) {
   /** Load the newest items; `endedTurn` is a turn whose tools have ended. */
   async function refresh(endedTurn = "", limit = PAGE) {
     const [history, facts] = await Promise.all([
-      link.call("chat.history", { sessionKey: key, limit }).catch(() => null),
+      link.call("sessions.history", { sessionKey: key, limit }).catch(() => null),
       link.call("sessions.show", { sessionKey: key }),
     ]);
     agent = facts.agent;
@@ -75,7 +75,7 @@ export function sessionView(link, sessionKey, requests) {
 
   function offerEarlier(before) {
     frame.offerEarlier(before ? async () => {
-      const older = await link.call("chat.history", { sessionKey: key, limit: PAGE, before });
+      const older = await link.call("sessions.history", { sessionKey: key, limit: PAGE, before });
       frame.insertAbove(() => show(older.items, (made) => made));
       offerEarlier(older.before);
     } : null);

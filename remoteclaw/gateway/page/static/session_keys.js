@@ -3,22 +3,22 @@
 import { el } from "./dom.js";
 import { get } from "./rpc.js";
 
-let own = null;  // the common prefix of the keys of the person's own conversations
+let home = null;  // the key of the person's conversation with the first agent
 
-/** Load the prefix of the person's own conversations, unless a chat has set it already. */
-export async function loadOwnKey() {
-  const answer = own ? null : await get("/page/whoami").catch(() => null);
-  if (answer?.ok) setOwn((await answer.json()).session);
+/** Load the key of the person's conversation with the first agent. */
+export async function loadHome() {
+  const answer = home ? null : await get("/page/whoami").catch(() => null);
+  if (answer?.ok) home = (await answer.json()).session;
 }
 
-/** Set the key of one of the person's own conversations; null if the person has none. */
-export function setOwn(sessionKey) {
-  own = sessionKey?.replace(/[^:]*$/, "") ?? null;
+/** Return the key of the person's conversation with the first agent, null if it is not known. */
+export function homeKey() {
+  return home;
 }
 
-/** Return the key of the person's first conversation, null if it is not known. */
-export function firstOwnKey() {
-  return own && `${own}_`;
+/** Return the place of a session key without its agent and its thread. */
+function placeOf(sessionKey) {
+  return sessionKey?.slice(sessionKey.indexOf("/")).replace(/[^:]*$/, "");
 }
 
 /** Return the agent, the channel and the chat of a session key. */
@@ -34,9 +34,9 @@ export function nameOf(sessionKey) {
 
 /** Return the address of a session: the chat of an own conversation, or the view of any other session. */
 export function addressOf(sessionKey) {
-  if (!own || !sessionKey.startsWith(own)) return `#/s/${encodeURIComponent(sessionKey)}`;
-  const conversation = sessionKey.slice(own.length);
-  return conversation === "_" ? "#/" : `#/c/${conversation}`;
+  if (sessionKey === home) return "#/";
+  if (placeOf(sessionKey) !== placeOf(home)) return `#/s/${encodeURIComponent(sessionKey)}`;
+  return `#/c/${sessionKey.split(":").pop()}`;
 }
 
 /** Return a link to a session. */

@@ -83,7 +83,7 @@ export function sessionsList(link) {
 
   /** Refresh soon after an event; more events in the meantime only postpone it. */
   function onEvent({ event }) {
-    if (["web.event", "session.request", "session.outcome"].includes(event) && !filter.query) refreshLater(300);
+    if (["chat.event", "session.request", "session.outcome"].includes(event) && !filter.query) refreshLater(300);
   }
 
   addEventListener("hashchange", () => rows.forEach((row) => row.mark()));

@@ -1,4 +1,4 @@
-"""The console of `remoteclaw up`: it shows a link to the page and the messages of tools."""
+"""The chat of `remoteclaw up`: it shows a link to the page and the messages of tools."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
 from tests.support.command import REMOTECLAW
-from tests.support.pages import OWN
+from tests.support.pages import OPERATOR, OWN
 from tests.support.terminal import Terminal, env
 from tests.support.turns import ask, gateway, operator
 from tests.support.waiting import eventually
@@ -27,7 +27,7 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
     door = gateway(fleet, home, HANDLERS)
 
     async def has_reader() -> bool:
-        return bool((await fleet.replies.readers()).accounts("console"))
+        return bool((await fleet.replies.readers()).accounts("web"))
 
     await eventually(has_reader)  # the prompt appears before the adapter reads
     name = "message.sendWithEffect" if params else "message.send"
@@ -44,7 +44,7 @@ def log_in(url: str, code: str) -> int:
         return int(answer.status)
 
 
-def test_the_console_shows_a_login_link_and_a_tools_message_during_an_answer(home: Home) -> None:
+def test_the_chat_of_up_shows_a_login_link_and_a_tools_message_during_an_answer(home: Home) -> None:
     """The code of the link is in no log; the message arrives before the answer is complete."""
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         found = re.search(LINK, terminal.see("›"), re.MULTILINE)
@@ -53,16 +53,16 @@ def test_the_console_shows_a_login_link_and_a_tools_message_during_an_answer(hom
         terminal.type("slow\r")
         terminal.see("\n1 2 3 4")
 
-        sent = asyncio.run(send(home, "console:console", "Beside it.\n\x1b[31mred"))
-        with pytest.raises(CallRefused, match=r"You can write to console/.+:console\."):
-            asyncio.run(send(home, "console:elsewhere", "hidden"))
+        sent = asyncio.run(send(home, f"web:{OPERATOR}", "Beside it.\n\x1b[31mred"))
+        with pytest.raises(CallRefused, match=r"You can write to web:admin\."):
+            asyncio.run(send(home, "web:elsewhere", "hidden"))
         terminal.see_match(r"^Beside it\.\n\\u001b\[31mred\n(.*\n)*1 2 3 4")
         shown = terminal.see("\n1 2 3 4 5 6 7 8")
 
         assert sent["status"] == "delivered"
         assert "hidden" not in shown
 
-        sent = asyncio.run(send(home, "console:console", "No effects.", effectId="confetti"))
+        sent = asyncio.run(send(home, f"web:{OPERATOR}", "No effects.", effectId="confetti"))
 
         terminal.see("\nNo effects.")
         assert (sent["status"], "without the effect" in sent["error"]) == ("delivered", True)

@@ -1,4 +1,4 @@
-"""The page's chats: delivers replies to them, and sends their events to browsers."""
+"""People's chats: delivers replies to them, and sends their events to pages and terminals."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,8 @@ from typing import Any
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.web.adapter import WebAdapter
+from remoteclaw.channels.web.profile import CHANNEL
+from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
@@ -17,9 +19,8 @@ from remoteclaw.fleet.web import ChatEvent, WebChats, parse_chat_name
 from remoteclaw.gateway.feeds import EventReceiver, Feeds
 from remoteclaw.gateway.page.notifier import Notifier
 from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import DEFAULT_ACCOUNT, SessionKey, stream_order
+from remoteclaw.messages import DEFAULT_ACCOUNT, stream_order
 
-CHANNEL = "web"
 #: How many of a chat's newest events a client receives when it opens the chat: several screens.
 NEWEST_EVENTS = 100
 #: How many events of a chat, and characters of their texts, are sent to a client at once: with many
@@ -29,6 +30,10 @@ MAX_EVENTS, MAX_CHARS = 500, 1_000_000
 RETRY_S = 1.0
 #: How long an ending gateway tries to hand over the delivery of replies, in seconds.
 LEAVE_S = 0.3
+#: How long Redis may not answer before clients are notified, in seconds: a restart takes less.
+MAX_SILENCE_S = 2.0
+#: The pause between two pings of Redis, in seconds.
+PING_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +57,8 @@ class _OpenChat:
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class PageChats:
-    """The chats that browsers have open at this gateway, and the delivery to all chats."""
+class Chats:
+    """The chats that clients have open at this gateway, and the delivery to all chats."""
 
     def __init__(
         self, fleet: Fleet, home: Home, config: Callable[[], Config], feeds: Feeds
@@ -74,17 +79,37 @@ class PageChats:
         adapter = WebAdapter(self._fleet.web, self.keep_ms)
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                await self._is_listening.wait()  # else no browser is notified of a reply
+                self._tasks.create_task(self._watch_redis())
+                await self._is_listening.wait()  # else no client gets a reply at once
                 while True:
                     try:
                         await relay(reader, adapter)
                     except Exception as error:  # noqa: BLE001 - it must not end the gateway
-                        log.error("the page's chats are not delivered to: %s", frames_of(error))
+                        log.error("people's chats are not delivered to: %s", frames_of(error))
                     await asyncio.sleep(RETRY_S)
         finally:
             with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
                 async with asyncio.timeout(LEAVE_S):  # so that the next gateway delivers at once
                     await self._fleet.accounts.leave(reader)
+
+    async def _watch_redis(self) -> None:
+        """Notify the clients when Redis stops answering or writing, and when it does so again."""
+        scripts, told = self._fleet.scripts, ""
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            if not self._open:
+                continue
+            problem = ""
+            try:
+                await scripts.call(scripts.client.ping, deadline=boottime() + MAX_SILENCE_S)
+            except RedisRefused as error:
+                problem = str(error)
+            except RedisUnavailable:
+                problem = "Redis is away"
+            if problem != told:
+                told = problem
+                for client in {each for chat in self._open.values() for each in chat.clients}:
+                    client.send_event("chat.problem", {"problem": problem})
 
     def keep_ms(self) -> int:
         """Return how long a chat is kept after its last event, in milliseconds."""
@@ -104,7 +129,7 @@ class PageChats:
             opening, events = await self._read_opening(chat, after)
             for event in events:
                 if client in opened.clients:  # it may have opened another chat
-                    client.send_event("web.event", event_payload(chat, event))
+                    client.send_event("chat.event", event_payload(chat, event))
                     await asyncio.sleep(0)  # rendering a long text blocks the event loop
             if client in opened.clients:
                 opened.clients[client] = events[-1].id if events else after or "0-0"
@@ -171,9 +196,9 @@ class PageChats:
             except RedisUnavailable:  # the next announcement may come much later
                 asyncio.get_running_loop().call_later(RETRY_S, self._schedule_sending, chat)
             except RedisRefused as error:
-                log.warning("a chat of the page can't be read: %s", error)
+                log.warning("a chat can't be read: %s", error)
             except Exception as error:  # noqa: BLE001 - any record may be in Redis
-                log.error("a chat of the page can't be sent: %s", frames_of(error))
+                log.error("a chat can't be sent: %s", frames_of(error))
 
     async def _send_batch(self, chat: str, opened: _OpenChat) -> bool:
         """Send events to the clients that lack some; return whether there may be more."""
@@ -186,20 +211,10 @@ class PageChats:
         for event in events:
             for client, last in known.items():
                 if client in opened.clients and stream_order(event.id) > stream_order(last):
-                    client.send_event("web.event", event_payload(chat, event))
+                    client.send_event("chat.event", event_payload(chat, event))
                     opened.clients[client] = event.id
             await asyncio.sleep(0)  # as in `open()`
         return len(events) < len(new) or len(new) == MAX_EVENTS
-
-
-def session_of(config: Config, person: str, conversation: str | None) -> SessionKey:
-    """Return the session of a person's conversation.
-
-    Raises `ConfigError` if the channel's agent is not configured.
-    """
-    account = config.account(CHANNEL, DEFAULT_ACCOUNT)
-    agent, _ = config.agent(account.agent if account else None)
-    return SessionKey(agent, CHANNEL, DEFAULT_ACCOUNT, person, person, conversation)
 
 
 async def read_earlier(
@@ -215,7 +230,7 @@ async def read_earlier(
 
 
 def event_payload(chat: str, event: ChatEvent) -> dict[str, Any]:
-    """Return the payload that browsers receive for an event."""
+    """Return the payload that clients receive for an event."""
     _, conversation = parse_chat_name(chat)
     about = {"id": event.id, "kind": event.kind, "at": event.at_ms, **event.about}
     return {**about, "conversation": conversation}

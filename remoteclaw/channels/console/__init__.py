@@ -1,1 +1,0 @@
-"""The console channel: chats in terminals, delivered by the gateway (`gateway.consoles`)."""
