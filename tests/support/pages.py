@@ -8,13 +8,14 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Scope
 from tests.support.doors import Door, RpcClient, hello
 from tests.support.stack import Stack
 
 #: The person of a state directory's token file.
-OPERATOR = "admin.gateway"
+OPERATOR = f"admin.{login_name()}"
 OWN = {"X-RemoteClaw-Page": "1"}
 #: The header with the half of a login that the page stores.
 KEY_HEADER = "X-RemoteClaw-Key"
