@@ -189,6 +189,7 @@ class ChatClient:
         """Handle the result of `chat.open`, on each new connection."""
         self.chat = chat
         self._screen.agent = chat["agent"]
+        self._screen.gets_final_texts = chat["person"] is not None
         for name in ("agentId", "conversation"):
             self._target.pop(name, None)
         self._target["sessionKey"] = chat["sessionKey"]

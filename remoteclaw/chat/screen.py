@@ -78,6 +78,11 @@ class ChatScreen:
         """The position of the last complete message."""
         self._last_ended: tuple[int, ...] = ()
         """The stream id of the last turn that ended. Live text that arrives late is not shown."""
+        self._unfinished: dict[_Position, _LiveMessage] = {}
+        """The messages whose final text has not arrived when the next one has begun, as happens
+        while no gateway delivers; empty while final texts don't arrive at all."""
+        self.gets_final_texts = True
+        """Whether each message arrives as a final text, and not only as the answer of its turn."""
         self._earlier_texts: list[str] = []
         """The live texts of the turn's messages before the one that is being written."""
         self._painted_block = _PaintedBlock(("", 0, 0), (), 0.0)
@@ -120,11 +125,15 @@ class ChatScreen:
             return
         position = stream_order(message["turn"]), int(message["attempt"]), int(message["index"])
         if self._last_shown is None or position > self._last_shown:
-            if text.strip():
+            if live := self._unfinished.pop(position, None):
+                self._finish(live, text)
+            elif text.strip():
                 origin = str(message.get("origin") or "")
                 self._show(position, text, origin=origin, is_error=bool(message.get("isError")))
-            self._flush()
+            if live is None:
+                self._flush()
             self._last_shown = position
+            self._unfinished = {at: own for at, own in self._unfinished.items() if at > position}
         if message.get("isFinal"):
             self.end_turn(message["turn"], note=ending(message))
 
@@ -144,8 +153,11 @@ class ChatScreen:
         """Record that `turn` is over, and show `note` below its answer."""
         if turn is not None:
             self._last_ended = max(self._last_ended, stream_order(turn))
-        self._flush()
-        self.indicator.end_turn()
+        if self._live and self._live.position[0] > self._last_ended:
+            self._interrupt_live()  # the next turn writes already
+        else:
+            self._flush()
+            self.indicator.end_turn()
         if note:
             self._print(self._painter.styled(note, "dim"))
 
@@ -243,6 +255,9 @@ class ChatScreen:
                 self._earlier_texts = []
             elif live.position < position:
                 self._earlier_texts.append(live.stream.text)
+            if live and self.gets_final_texts and _follows(position, live.position):
+                self._unfinished[live.position] = live
+                live.has_head, self._live = False, None
             self._flush()  # another message, or the agent has retracted its text
             live = self._live = _LiveMessage(position, origin)
         blocks = live.stream.feed(text)
@@ -270,6 +285,14 @@ class ChatScreen:
         if self._live:
             self._live.has_head = False
 
+    def _finish(self, live: _LiveMessage, text: str) -> None:
+        """Print the rest of a message after the next one has begun; `text` is its final text."""
+        self._interrupt_live()
+        stream = live.stream if live.stream.continues(text) else MarkdownStream()
+        if blocks := [*stream.feed(text), *stream.finish()]:
+            self._begin(live)
+            self._print(self._painter.paint_blocks(blocks, self._size()[0]))
+
     def _flush(self) -> None:
         """Print the rest of the live message, and end it."""
         live, self._live = self._live, None
@@ -282,6 +305,12 @@ class ChatScreen:
 
     def _paint(self, markdown: str) -> str:
         return self._painter.paint(markdown, self._size()[0])
+
+
+def _follows(position: _Position, earlier: _Position) -> bool:
+    """Whether a message comes after an earlier one of the same attempt, or of an earlier turn."""
+    is_same_turn, is_same_attempt = position[0] == earlier[0], position[1] == earlier[1]
+    return position > earlier and (is_same_attempt or not is_same_turn)
 
 
 def _tail(text: str, rows: int, columns: int) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from remoteclaw.chat.editor import Interrupts
 from remoteclaw.commands.status import MODES
 from remoteclaw.config.home import Home
+from remoteclaw.fleet.replies.reader import CLAIM_MS
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
@@ -23,7 +24,7 @@ from tests.support.pages import OPERATOR
 from tests.support.stack import Stack
 from tests.support.terminal import Terminal, env
 from tests.support.up import address, gateway_of, remoteclaw, running
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, eventually
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------
 
@@ -532,3 +533,93 @@ async def test_exit_before_a_message_is_sent_says_that_it_waits(stack: Stack) ->
             assert screen.is_sane
         finally:
             gateway.send_signal(signal.SIGCONT)
+
+
+# -- conversations and files ----------------------------------------------------------------------
+
+
+async def test_files_are_saved_when_they_arrive_and_earlier_ones_on_request(stack: Stack) -> None:
+    async with chatting(stack) as (first, _):
+        first.type("file\r")
+        first.see_words("39 bytes, saved as")
+        assert len([*stack.home.downloads.iterdir()]) == 1
+        with Terminal.running(REMOTECLAW, "chat", env=stack.env()) as second:
+            second.see_words("`/save 1` saves it.)")
+            assert len([*stack.home.downloads.iterdir()]) == 1
+            second.type("/save 1\r")
+            second.see_words("39 bytes, saved as")
+            second.type("/save 2\r")
+            second.see_words("/save needs the number of a file")
+    assert len([*stack.home.downloads.iterdir()]) == 2
+
+
+async def test_new_and_switch_begin_conversations_that_the_other_terminal_does_not_show(
+    stack: Stack,
+) -> None:
+    async with chatting(stack) as (first, _):
+        first.type("my colour is green\r")
+        first.see("message 1 of our conversation")
+        with Terminal.running(REMOTECLAW, "chat", "--new", env=stack.env()) as second:
+            second.see("›")
+            second.type("my colour is red\r")
+            second.see("message 1 of our conversation")
+            second.type("/switch my colour is green\r")
+            second.see("This is my colour is green.")
+            second.see_match(r"\(earlier: .*\)\n(.*\n)*› my colour is green")
+            second.type("/switch new\r")
+            second.see("This is a new conversation.")
+            second.type("my colour is blue\r")
+            second.see_so_often("message 1 of our conversation", 3)
+        assert "red" not in first.shown()
+        assert "blue" not in first.shown()
+    assert len(await stack.fleet.sessions.list(limit=9)) == 3
+
+
+async def test_a_terminal_opens_with_the_newest_screenful(stack: Stack) -> None:
+    for number in range(30):
+        said = {"from": "agent", "text": f"number {number}.", "sid": "0" * 32, "files": []}
+        await stack.fleet.web.add(OPERATOR, "message", said, once="", keep_ms=60_000)
+    async with chatting(stack) as (screen, _):
+        shown = screen.see("number 29.")
+
+    assert "number 25." in shown
+    assert "number 5." not in shown
+
+
+# -- a frozen gateway -----------------------------------------------------------------------------
+
+
+async def test_while_the_gateway_with_the_claim_is_frozen_others_show_each_answer_once(
+    stack: Stack,
+) -> None:
+    """Another gateway takes the claim, and delivers in order; nor is anything shown again when the
+    first one wakes."""
+    await stack.start_worker()
+    token, _ = await stack.fleet.tokens.create("ada", "admin", None)
+    environment = stack.env(REMOTECLAW_GATEWAY_TOKEN=token)
+    texts = [f"number {number}" for number in range(4)]
+    async with gateway_process(stack) as (_, frozen):
+        await eventually(lambda: is_claimed(stack))
+        async with gateway_process(stack) as (door, _):
+            chat = (REMOTECLAW, "chat", "--url", door.url)
+            with Terminal.running(*chat, env=environment, rows=200) as screen:
+                screen.see("›")
+                screen.type(f"{texts[0]}\r")
+                screen.see_words("what happens when an agent dies.")
+                frozen.send_signal(signal.SIGSTOP)
+                try:
+                    begun = time.monotonic()
+                    for number, text in enumerate(texts[1:], 2):
+                        screen.type(f"{text}\r")
+                        screen.see(f"message {number} of our conversation")
+                    assert time.monotonic() - begun < CLAIM_MS / 1000 + SOON_S
+                finally:
+                    frozen.send_signal(signal.SIGCONT)
+                screen.type("memory\r")
+                shown = screen.see("You said before:")
+    answers = re.findall(r"message (\d) of our conversation", shown)
+    assert answers == ["1", "2", "3", "4"]
+
+
+async def is_claimed(stack: Stack) -> bool:
+    return (await stack.fleet.replies.readers()).is_read("web", "default")

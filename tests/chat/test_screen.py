@@ -112,6 +112,20 @@ def test_live_text_and_its_final_text_are_shown_as_one_message(terminal: Termina
     assert terminal.lines == ["main", "one", "• two", "• three", "──", "code", "──"]
 
 
+def test_a_live_answer_whose_final_text_comes_after_the_next_one_has_begun_is_shown_once(
+    terminal: Terminal,
+) -> None:
+    terminal.live("one", turn="1-0")
+    terminal.live("two", turn="2-0")
+    terminal.complete("one", turn="1-0", isFinal=True)
+    terminal.live("two and", turn="2-0")
+    terminal.live("two and\n\nthree", turn="2-0")
+    terminal.live("four", turn="3-0")
+    terminal.complete("two and\n\nthree or more", turn="2-0")
+
+    assert terminal.lines == ["main", "one", "main", "two and", "three or more"]
+
+
 def test_trailing_white_space_of_live_text_is_ignored(terminal: Terminal) -> None:
     terminal.live("one \n\n")
     terminal.complete("one")
@@ -425,6 +439,7 @@ def test_a_reply_to_a_message_from_elsewhere_names_its_origin(
 
 
 def test_the_answer_of_a_session_of_another_chat_is_shown_once(terminal: Terminal) -> None:
+    terminal.screen.gets_final_texts = False
     terminal.live("one\n\nthe second part")
     terminal.live("three", index=1)
     terminal.screen.show_reply("1-0", "one\n\nthe second part\n\nthree and four")
