@@ -1,6 +1,7 @@
 """Rules of the repository: names in documents exist, and forbidden code and text doesn't."""
 
 import ast
+import itertools
 import re
 import shlex
 import subprocess
@@ -103,6 +104,35 @@ def test_every_mutant_matches_one_place_and_names_one_test(room: str) -> None:
         file = found[0].file
         parse[file.suffix](mutated(mutant, found[0], sources[file]))
         assert file_of_test(mutant, tests), f"{mutant.name}: {mutant.test}"
+
+
+def test_every_promise_and_right_has_a_mutant_and_every_mutant_guards_one() -> None:
+    """The tables "The promise" and "Rights" name the tests, as files or as `FILE::TEST`."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    promises, rights = (
+        re.search(rf"^## {heading}$.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+        for heading in ("The promise", "Rights")
+    )
+    assert promises
+    assert rights
+    rows = {
+        row: set(re.findall(r"`(tests/[^`]+)`", row))
+        for section in (promises, rights)
+        for row in re.findall(r"^\| (?!promise|right|-).*$", section[0], re.MULTILINE)
+    }
+    index, guards = index_of_tests(), {}
+    for mutant in itertools.chain.from_iterable(map(mutants_of, rooms())):
+        file = file_of_test(mutant, index)
+        assert file
+        name = str(file.relative_to(ROOT))
+        test = mutant.test.partition("[")[0].rpartition("::")[2]
+        guards[mutant.name] = {name, f"{name}::{test}"}
+
+    named, tested = set().union(*rows.values()), set().union(*guards.values())
+    assert [row for row, tests in rows.items() if not tests & tested] == []
+    assert [name for name, tests in guards.items() if not tests & named] == []
+    tests = {f"{file.relative_to(ROOT)}::{test}" for test in index for file in index[test]}
+    assert {name for name in named if "::" in name} <= tests
 
 
 def test_procfile_and_compose_start_existing_programs() -> None:
