@@ -223,7 +223,9 @@ class Arrival(Report):
         reactions = await self.record(session, access.config)
         outcome = await self._run_command(access, session)
         if outcome.reply and outcome.reply.text:
-            await self.reply(outcome.reply.text)
+            await replace(self, awaited=None).reply(outcome.reply.text)
+            if self.awaited:
+                self.awaited.answer = outcome.reply.text
         if not outcome.text and not incoming.files:
             return False
         return await self._append(
@@ -306,6 +308,8 @@ class Arrival(Report):
                         quoted=await self.quoted(received.quoted_notes),
                     ),
                     agent=session.agent,
+                    waits=self.awaited is not None,
+                    lane=self.awaited.lane if self.awaited else "agents",
                     is_command=is_command,
                     is_shared=session.is_shared,
                     once=self.known(self.incoming),

@@ -149,7 +149,7 @@ class Intake:
         return True
 
     def _arrival(self, incoming: Incoming, overtaken: Sequence[Overtaken] = ()) -> Arrival:
-        return Arrival(self._context, self._adapter, incoming, overtaken)
+        return Arrival(self._context, self._adapter, incoming, overtaken=overtaken)
 
     async def _advance(
         self, position: str, handlings: Sequence[Handling], slow: Sequence[Handling]

@@ -13,7 +13,7 @@ from typing import Literal
 
 from remoteclaw import commands
 from remoteclaw.channels.arrival import Arrival, Overtaken
-from remoteclaw.channels.report import InboundContext
+from remoteclaw.channels.report import Awaited, InboundContext
 from remoteclaw.host.logs import point_of
 from remoteclaw.protocols import FileSource, Incoming, Place
 
@@ -40,7 +40,13 @@ class PostedReports:
     def __init__(self) -> None:
         self._handlings: list[Handling] = []
 
-    async def handle(self, context: InboundContext, source: FileSource, incoming: Incoming) -> None:
+    async def handle(
+        self,
+        context: InboundContext,
+        source: FileSource,
+        incoming: Incoming,
+        awaited: Awaited | None = None,
+    ) -> None:
         """Handle a report after the earlier ones; it may be withdrawn meanwhile.
 
         Raises the errors of `Arrival.handle()`.
@@ -48,7 +54,7 @@ class PostedReports:
 
         async def handle_after(earlier: Sequence[Handling]) -> bool:
             overtaken = await wait_for_earlier(incoming, place_of(incoming), earlier)
-            await Arrival(context, source, incoming, overtaken).handle()
+            await Arrival(context, source, incoming, awaited, overtaken).handle()
             return True
 
         task = asyncio.create_task(handle_after([*self._handlings]))

@@ -1,7 +1,7 @@
 """A report of a platform about what a person did, and the steps that all kinds of reports share."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access
@@ -11,6 +11,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.turns.edits import WithoutEntry, content_digest
 from remoteclaw.fleet.turns.inbound import Known
 from remoteclaw.host.terminal import one_line
@@ -51,6 +52,17 @@ class InboundContext:
     """The agent of the conversation; None for the account's."""
 
 
+@dataclass(slots=True)
+class Awaited:
+    """A message whose sender waits for its outcome; what the chat is told at once is added."""
+
+    lane: Lane
+    answer: str | None = None
+    """The answer to a command."""
+    notices: list[str] = field(default_factory=list)
+    """Why the message, or a file of it, is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """A report of a platform. Each step is idempotent, so handling it again is harmless."""
@@ -59,6 +71,7 @@ class Report:
     source: FileSource
     """Fetches the message's files."""
     incoming: Incoming
+    awaited: Awaited | None = None
 
     @property
     def name(self) -> str:
@@ -186,6 +199,8 @@ class Report:
         With `call`, the text quotes the message also in a direct chat.
         """
         context, incoming = self.context, self.incoming
+        if self.awaited and not is_silent:
+            self.awaited.notices.append(text)
         account = context.provider, context.account
         name = "\0".join((*account, incoming.chat, *(call or (self.name, ""))))
         place = ChatPlace(*account, incoming.chat, incoming.thread)

@@ -135,6 +135,9 @@ class Entry:
     is_command: bool | None = None
     """Whether the entry is a command for the agent's CLI, written by an owner; None before this is
     determined."""
+    waits: bool = False
+    """Whether somebody waits for its outcome, although the reply goes to the channel: then it has
+    its own turn and is never dropped, like an entry for a `caller`."""
     copy_of: tuple[str, str] | None = None
     """The conversation of which the next conversation is a copy, as its name in the session map and
     the CLI's id; only with the origin `operator`."""

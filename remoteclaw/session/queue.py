@@ -51,9 +51,9 @@ def next_batch(
     """Return the next batch of the `waiting` entries, which must not be empty.
 
     A command, of the chat or of the agent's CLI, gets a turn of its own, so that earlier messages
-    are answered first. So does a message whose reply doesn't go to the channel, except that a task
-    and its parent's later messages share a turn. In the modes `aside`, `collect` and `interrupt`,
-    all other entries up to the next such entry share a turn.
+    are answered first. So does a message that somebody waits for, or whose reply doesn't go to the
+    channel, except that a task and its parent's later messages share a turn. In the modes
+    `aside`, `collect` and `interrupt`, all other entries up to the next such entry share a turn.
     The cap applies to people's messages since `busy_since_ms`, when the session became busy; None
     means that it was idle. Commands, and entries that no person has sent, don't count towards the
     cap and are never left out.
@@ -63,7 +63,7 @@ def next_batch(
         return NextBatch(_ids([*itertools.takewhile(lambda e: e.is_from_parent, waiting)]))
     if _has_own_turn(head):
         return NextBatch((head.id,))
-    from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
+    from_chat = list(itertools.takewhile(_may_share, waiting))
     candidates = list(itertools.takewhile(lambda entry: not _is_command(entry), from_chat))
     beyond_cap = _beyond_cap(from_chat, queue, busy_since_ms)
     if beyond_cap and queue.drop == "new":
@@ -118,13 +118,12 @@ def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int)
     """Return how many seconds to wait for a person who may still be typing; 0 for no wait.
 
     `now_ms` is on Redis' clock. There is no wait in the modes `interrupt` and `steer`, once the
-    number of waiting entries has reached the cap, if a command waits, or if the newest entry's
-    reply doesn't go to the channel.
+    number of waiting entries has reached the cap, or if an entry waits that gets its own turn.
     """
     newest = waiting[-1]
     if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or MAX_READ_ENTRIES):
         return 0.0
-    if _has_own_turn(newest) or any(map(_is_command, waiting)):
+    if any(map(_has_own_turn, waiting)):
         return 0.0
     left_ms = queue.debounce_ms - max(0, now_ms - newest.at_ms)
     return max(0, left_ms) / 1000
@@ -229,7 +228,7 @@ def reaction(
         return TurnReaction.READ
     if queue.mode == "interrupt":
         is_from_people = all(entry.origin == "chat" for entry in turn.entries)
-        may_end = is_from_people and turn.entries[-1].deliver == "channel"
+        may_end = is_from_people and _may_share(turn.entries[-1])
         return TurnReaction.INTERRUPT if may_end else TurnReaction.NOTHING
     return TurnReaction.READ if queue.mode in ("aside", "steer") else TurnReaction.NOTHING
 
@@ -287,8 +286,8 @@ class OpenTurn:
 
         None joins while an earlier message waits.
         """
-        deliver = self.turn.entries[-1].deliver
-        is_open = deliver == "parent" or (deliver == "channel" and self.queue.mode == "steer")
+        last = self.turn.entries[-1]
+        is_open = last.deliver == "parent" or (_may_share(last) and self.queue.mode == "steer")
         earlier = (each.origin == "chat" or each.is_from_parent for each in self.waiting_after)
         return is_open and not any(earlier) and self.can_steer and not self.turn.is_command
 
@@ -300,8 +299,8 @@ class OpenTurn:
     @property
     def can_take_aside(self) -> bool:
         """Whether an aside can join the turn, once the agent has decided that it should."""
-        is_for_chat = self.turn.entries[-1].deliver == "channel"
-        return is_for_chat and self.can_steer and not self.turn.is_command
+        may_share = _may_share(self.turn.entries[-1])
+        return may_share and self.can_steer and not self.turn.is_command
 
 
 # -- the end of a turn, or of a lease -------------------------------------------------------------
@@ -341,8 +340,13 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
 
 
 def _has_own_turn(entry: Entry) -> bool:
-    """Whether an entry shares no turn: a command, or one whose reply doesn't go to the chat."""
-    return entry.deliver != "channel" or _is_command(entry)
+    """Whether an entry shares no turn: a command, or one that is not only for the chat."""
+    return not _may_share(entry) or _is_command(entry)
+
+
+def _may_share(entry: Entry) -> bool:
+    """Whether the reply to an entry goes to the chat, and nobody waits for it."""
+    return entry.deliver == "channel" and not entry.waits
 
 
 def _is_command(entry: Entry) -> bool:

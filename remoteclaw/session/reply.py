@@ -39,6 +39,7 @@ class TurnReply:
         self._turn = turn
         self._lease = lease
         self._goes_to_channel = turn.entries[-1].deliver == "channel"
+        self._is_awaited = turn.entries[-1].waits or not self._goes_to_channel
         self._live: tuple[int, str] = (0, "")
         """The index of the unfinished message, and its text so far."""
         self._activity: tuple[ToolActivity, ...] = ()
@@ -84,14 +85,14 @@ class TurnReply:
     async def publish(self, payload: ReplyPayload) -> None:
         """Put one complete message on the reply stream, while the turn goes on."""
         self._set_last_text(payload.text)
-        if self._goes_to_channel:
-            await self._lease.turns.publish(payload.index, self._stream_payload(payload))
-        else:  # the outcome has it only at the end; until then, followers read it in live text
+        if self._is_awaited:  # the outcome has it at the end; until then, live text has it
             place = {"index": payload.index, "text": payload.text, "is_complete": True}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._lease.turns.publish_live_text(
                     {**self._shown(), **place}, usage=self._spent_now
                 )
+        if self._goes_to_channel:  # later: the page removes the live text when the message arrives
+            await self._lease.turns.publish(payload.index, self._stream_payload(payload))
         self._last_message = payload.text
         self.next_index = payload.index + 1
         if self._live[0] < self.next_index:

@@ -115,7 +115,8 @@ class TurnRunner:
                     ending = Ending(notice_result(RESET), is_recorded=False)
                 case _:
                     ending = without_agent(step, attempt)
-            if step is BatchStep.STOPPED and self._was_stopped and _goes_to_chat(attempt.turn):
+            is_told = self._was_stopped and _goes_to_chat(attempt.turn)
+            if step is BatchStep.STOPPED and is_told and not attempt.turn.entries[0].waits:
                 ending = replace(ending, result=replace(ending.result, payloads=()))
             finished = await self._finish(attempt, ending)
             self._was_stopped = (

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -52,9 +53,16 @@ def caller(at_ms: int) -> Entry:
     return entry(at_ms, deliver="caller")
 
 
+def awaited(at_ms: int) -> Entry:
+    """Return a message of the chat for whose outcome somebody waits."""
+    return replace(entry(at_ms), waits=True)
+
+
 # -- the next batch -------------------------------------------------------------------------------
 
-KINDS = st.sampled_from(["chat", "chat", "chat", "caller", "result", "/new", "/new go on", "/stop"])
+KINDS = st.sampled_from(
+    ["chat", "chat", "chat", "caller", "awaited", "result", "/new", "/new go on", "/stop"]
+)
 
 
 @st.composite
@@ -64,6 +72,8 @@ def waiting_entries(draw: st.DrawFn) -> list[Entry]:
     for at_ms, kind in enumerate(draw(st.lists(KINDS, min_size=1, max_size=12)), start=1):
         if kind == "caller":
             drawn.append(caller(at_ms))
+        elif kind == "awaited":
+            drawn.append(awaited(at_ms))
         elif kind == "result":
             drawn.append(result(at_ms))
         else:
@@ -152,6 +162,7 @@ def test_only_messages_of_people_are_dropped_and_only_beyond_the_cap(
     ]
     for each in dropped:
         assert (each.deliver, each.origin, command_of(each)) == ("channel", "chat", None)
+        assert not each.waits
         assert busy_since_ms is not None
         assert each.at_ms >= busy_since_ms
     if not queue.cap:
@@ -159,13 +170,13 @@ def test_only_messages_of_people_are_dropped_and_only_beyond_the_cap(
 
 
 @given(waiting_entries(), queues, st.none() | st.integers(0, 12))
-def test_commands_and_entries_of_callers_have_their_own_batch(
+def test_commands_and_entries_for_which_somebody_waits_have_their_own_batch(
     waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
 ) -> None:
     planned = plans(waiting, queue, busy_since_ms)
 
     for each in waiting:
-        if each.deliver != "channel" or command_of(each):
+        if each.deliver != "channel" or each.waits or command_of(each):
             assert NextBatch((each.id,)) in planned
 
 
@@ -196,6 +207,8 @@ def test_interruptible_and_other_entries_never_share_a_turn(
         ([entry(100)], {"mode": "interrupt"}, 100, 0.0),
         ([entry(100), entry(101)], {"cap": 2}, 101, 0.0),
         ([entry(100), caller(101)], {}, 101, 0.0),
+        ([entry(100), awaited(101)], {}, 101, 0.0),
+        ([awaited(100), entry(101)], {}, 101, 0.0),
         ([entry(100), entry(101, "/new")], {}, 101, 0.0),
     ],
 )
@@ -313,6 +326,8 @@ def test_the_step_for_a_batch_depends_on_its_state_and_its_first_entry(
         (turn(result(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
         (turn(entry(4), result(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
         (turn(caller(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
+        (turn(awaited(5)), "interrupt", "", "9-0", TurnReaction.NOTHING),
+        (turn(awaited(5)), "interrupt", "5-0", "9-0", TurnReaction.STOP),
         (turn(entry(5)), "steer", "", "9-0", TurnReaction.READ),
         (turn(entry(5)), "steer", "", "6-0", TurnReaction.NOTHING),
         (turn(entry(5)), "aside", "", "9-0", TurnReaction.READ),
@@ -341,6 +356,7 @@ def test_the_reaction_of_a_running_turn_depends_on_its_entries_and_the_mode(
         (turn(entry(5)), [entry(6)], "steer", True, False),
         (turn(entry(5)), [result(6)], "steer", True, True),
         (turn(caller(5)), [], "steer", True, False),
+        (turn(awaited(5)), [], "steer", True, False),
     ],
 )
 def test_messages_join_a_turn_only_if_it_can_be_steered_and_no_message_waits(
@@ -363,6 +379,8 @@ def test_messages_join_a_turn_only_if_it_can_be_steered_and_no_message_waits(
         (entry(9, "/newer"), "steer", Fate.JOINS),
         (caller(9), "steer", Fate.CLOSES),
         (caller(9), "aside", Fate.CLOSES),
+        (awaited(9), "steer", Fate.CLOSES),
+        (awaited(9), "aside", Fate.CLOSES),
         (result(9), "steer", Fate.WAITS),
         (result(9), "aside", Fate.WAITS),
         (entry(9, origin="cron"), "steer", Fate.WAITS),

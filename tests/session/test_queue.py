@@ -1,5 +1,6 @@
 """Messages that arrive while their session is busy: queue modes, the cap, crashes, dead letters."""
 
+import orjson
 import pytest
 
 from remoteclaw.config.model import QueueOverride
@@ -9,7 +10,7 @@ from remoteclaw.messages import Entry, Origin
 from remoteclaw.session.queue import settling_pause_s
 from tests.support.conversations import answers, append, busy, drain, dying, go, renewed
 from tests.support.leases import started_task
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
 
@@ -357,3 +358,73 @@ async def test_a_dead_letter_is_kept_until_it_is_retried_or_dropped(agent: Stack
     (letter,) = await agent.fleet.dead_letters.list()
     await agent.fleet.dead_letters.drop(letter.id)
     assert await agent.fleet.dead_letters.list() == []
+
+
+async def append_awaited(stack: Stack, text: str) -> Accepted:
+    """Append a message of the chat for whose outcome somebody waits."""
+    return await stack.fleet.inbound.append(message(text), agent="main", waits=True)
+
+
+@pytest.mark.parametrize("mode", ["aside", "collect", "followup", "steer", "interrupt"])
+@pytest.mark.parametrize("drop", ["old", "new", "summarize"])
+async def test_a_message_that_somebody_waits_for_is_alone_and_never_dropped(
+    agent: Stack, mode: str, drop: str
+) -> None:
+    configure(agent, mode=mode, cap=1, drop=drop)
+    _, task = await busy(agent)
+    waited = [await append_awaited(agent, text) for text in ("two", "three")]
+    four = await agent.append("four")
+    go(agent)
+    await task
+
+    assert await heard(agent, *waited, four) == ["heard two", "heard three", "heard four"]
+    for each in waited:
+        assert (await agent.outcome(each)).turn == each.entry_id
+    published = await agent.fleet.scripts.client.xrange(REPLIES)
+    texts = [orjson.loads(fields[b"reply"])["text"].partition(",")[0] for _, fields in published]
+    assert texts[-3:] == ["heard two", "heard three", "heard four"]
+
+
+async def test_a_turn_that_somebody_waits_for_is_repeated_alone_after_a_crash(
+    agent: Stack,
+) -> None:
+    configure(agent, mode="collect")
+    one = await append_awaited(agent, "one")
+    two = await agent.append("two")
+    await crashed(agent, one, phase="output")
+
+    await drain(agent, one)
+
+    first, second = await heard(agent, one, two)
+    assert first.endswith("heard one")
+    assert second == "heard two"
+
+
+async def test_a_retried_dead_letter_of_such_a_message_is_alone_again(agent: Stack) -> None:
+    configure(agent, mode="collect")
+    accepted = await append_awaited(agent, "poison")
+    for _ in range(3):
+        await crashed(agent, accepted, phase="output")
+    await drain(agent, accepted)
+    (letter,) = await agent.fleet.dead_letters.list()
+    retried = await agent.fleet.dead_letters.retry(letter.id)
+    later = await agent.append("later")
+    await drain(agent, retried)
+
+    assert await heard(agent, retried, later) == ["heard poison", "heard later"]
+
+
+async def test_each_outcome_that_somebody_waits_for_says_that_it_was_stopped(
+    agent: Stack,
+) -> None:
+    """The chat's own messages are stopped without a further sentence."""
+    configure(agent, mode="collect")
+    _, task = await busy(agent)
+    waited = [await append_awaited(agent, text) for text in ("two", "three")]
+    four = await agent.append("four")
+    await agent.fleet.sessions.stop(four.session.sid, call="s")
+    await task
+
+    outcomes = [await agent.outcome(each) for each in (*waited, four)]
+    assert [each.status for each in outcomes] == ["stopped"] * 3
+    assert [bool(said(each)) for each in outcomes] == [True, True, False]

@@ -100,6 +100,7 @@ class Inbound:
         *,
         agent: str,
         deliver: Literal["channel", "caller"] = "channel",
+        waits: bool = False,
         lane: Lane = "agents",
         is_command: bool | None = None,
         is_shared: bool = False,
@@ -120,7 +121,7 @@ class Inbound:
         accepted, and `PerhapsSent` if that is unknown.
         """
         session = SessionKey.of(message, agent=agent, is_shared=is_shared)
-        entry = encode_entry(message, deliver, is_command=is_command)
+        entry = encode_entry(message, deliver, is_command=is_command, waits=waits)
         try:
             effect = immediate_effect(message) if is_command is None else ""
             title, is_new = title_of(message, has_commands=is_command is None)
@@ -248,6 +249,7 @@ def encode_entry(
     people: Sequence[str] = (),
     *,
     is_command: bool | None = None,
+    waits: bool = False,
     copy_of: tuple[str, str] | None = None,
     notes: str | None = None,
     moved: MovedFrom | None = None,
@@ -273,6 +275,8 @@ def encode_entry(
         data["people"] = people
     if is_command is not None:
         data["is_command"] = is_command
+    if waits:
+        data["waits"] = True
     if copy_of:
         data["copy_of"] = copy_of
     if notes is not None:
@@ -318,6 +322,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         stopped,
         people,
         is_command=is_command,
+        waits=bool(data.get("waits")),
         copy_of=(str(copy_of[0]), str(copy_of[1])) if copy_of else None,
         notes=notes,
         moved=moved,
