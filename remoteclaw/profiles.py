@@ -41,7 +41,8 @@ class Channel:
 
 #: The channels, by the name that they have in messages and in the configuration.
 CHANNELS: dict[str, Channel] = {
-    "cli": Channel(profile=ChannelProfile(is_local=True)),  # the channel of `remoteclaw send`
+    # The channel of `remoteclaw send` in scripts: whoever runs it can also write to Redis.
+    "cli": Channel(profile=ChannelProfile(owner_prefix=WEB.owner_prefix, is_local=True)),
     "telegram": Channel(
         profile=TELEGRAM,
         settings="remoteclaw.channels.telegram.settings:TelegramConfig",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.files import read_files
-from remoteclaw.cli.outcome import OutcomeReport, OutcomeWait, complain_of_no_workers
+from remoteclaw.cli.outcome import EXIT_ERROR, OutcomeReport, OutcomeWait, complain_of_no_workers
 from remoteclaw.cli.output import complain
 from remoteclaw.client.link import Address, GatewayMissing, GatewayRefused, Link, persist
 from remoteclaw.errors import PerhapsSent
@@ -138,10 +138,17 @@ async def send_over_gateway(
             uploads = [await persist(each, on_problem, persist_s=send_s) for each in upload]
         sent = await _send(link, chat, order, uploads, send_s)
         must_warn = False  # the message is accepted, so a problem can't lose it
+        is_duplicate = order.warn_of_duplicate(is_duplicate=bool(sent.get("isDuplicate")))
+        for notice in sent["notices"]:
+            complain(notice)
         if sent.get("entry") is None:
+            is_handled = sent.get("reply") or is_duplicate or not order.is_in_chat
+            if not is_handled and not sent["notices"]:
+                complain("The message was withdrawn: a /stop has overtaken it.")
+            if not is_handled:
+                return EXIT_ERROR
             return order.print_answer(str(sent.get("reply") or ""), as_json=as_json)
         reference = f"{chat['sid'][:8]}-{sent['entry']}"
-        is_duplicate = order.warn_of_duplicate(is_duplicate=bool(sent.get("isDuplicate")))
         await _warn_without_workers(link)
         if order.wait_s == 0:
             return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
@@ -185,6 +192,7 @@ async def _send(
         "sessionKey": chat["sessionKey"],
         "text": order.text,
         "messageId": order.message_id,
+        "waits": True,
         "isBackground": order.is_background,
         "files": files,
     }

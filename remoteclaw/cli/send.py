@@ -5,17 +5,19 @@ import stat
 import sys
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.outcome import EXIT_REPLY, OutcomeReport, wait_option
 from remoteclaw.cli.output import complain, echo, echo_text, json_option
-from remoteclaw.host.terminal import login_name
 
 #: The channel and the account of a message if no option names others.
 DEFAULT_CHANNEL = "cli"
+#: The options of the sender and the chat: with any of them, the message is in no conversation of
+#: the person at the terminal.
+SENDER_OPTIONS = ("channel", "from_", "to", "thread", "account")
 #: As in `messages`, which would make each `--help` import pydantic.
 DEFAULT_ACCOUNT = "default"
 
@@ -25,6 +27,9 @@ class Order:
     """A message to send, with the options of the command."""
 
     text: str
+    is_in_chat: bool
+    """Whether the message is written into the person's conversation with the agent, which the page
+    and the terminal show, too."""
     session: str | None
     """The session: its key, the start of its id, its label or its title. None for the sender's."""
     channel: str | None
@@ -42,18 +47,15 @@ class Order:
     """The paths and URLs of the files to send with the message."""
 
     @property
-    def user(self) -> str:
-        """The sender's id."""
-        return login_name() if self.from_ is None else self.from_
-
-    @property
     def target(self) -> dict[str, Any]:
         """The recipient, as parameters of `chat.open`."""
+        if self.is_in_chat:
+            return {"agentId": self.agent}
         if self.session is not None:
             return {"sessionKey": self.session}
         sender = {
             "channel": self.channel or DEFAULT_CHANNEL,
-            "from": self.user,
+            "from": self.from_,
             "to": self.to,
             "account": self.account or DEFAULT_ACCOUNT,
             "threadId": self.thread,
@@ -104,7 +106,7 @@ class Order:
     help="Session: its label, title, key or start of id.",
 )
 @click.option("--channel", default=None, help=f"Kind of channel. [default: {DEFAULT_CHANNEL}]")
-@click.option("--from", "from_", default=None, help="Sender's id. [default: your login name]")
+@click.option("--from", "from_", default=None, help="Sender's id. [default: you]")
 @click.option("--to", default=None, help="Chat's id. [default: the sender's]")
 @click.option("--thread", default=None, help="Thread of the chat.")
 @click.option("--account", default=None, help=f"Bot or login. [default: {DEFAULT_ACCOUNT}]")
@@ -145,11 +147,13 @@ def send(
     attach: tuple[str, ...],
     **address: Any,
 ) -> None:
-    """Send TEXT as a channel would, and print the reply.
+    """Send TEXT to an agent, and print the reply.
 
-    If TEXT is -, the message is standard input; otherwise, piped input is added after TEXT. A
-    command such as /status is answered as in a chat. The reply is printed here and sent to no chat.
-    This command fetches a URL itself, from public addresses only.
+    What you type is in your conversation with the agent, as on the page and in `remoteclaw chat`.
+    With redirected input or output, or an option of the sender, it has a session of its own, and
+    the reply is only printed. If TEXT is -, the message is standard input; otherwise, piped input
+    is added after TEXT. A command such as /status is answered as in a chat. This command fetches a
+    URL itself, from public addresses only.
     Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
     """
     if "" in attach:
@@ -158,8 +162,11 @@ def send(
         raise click.UsageError(
             "--session names the recipient: leave the options of the sender, chat and agent out."
         )
+    is_typed = not any(map(_is_redirected, (sys.stdin, sys.stdout)))
+    has_sender = any(address[name] is not None for name in SENDER_OPTIONS)
     order = Order(
         text=_text(words),
+        is_in_chat=is_typed and not has_sender and session is None,
         session=session,
         message_id=message_id or uuid.uuid4().hex,
         has_new_id=message_id is None,
@@ -180,6 +187,14 @@ def send(
 
     home = Home.default().check()
     sys.exit(asyncio.run(send_over_gateway(home, order, as_json=as_json, stream=stream)))
+
+
+def _is_redirected(stream: TextIO | None) -> bool:
+    """Whether a standard stream is no terminal, or is closed."""
+    try:
+        return stream is None or not stream.isatty()
+    except ValueError:
+        return True
 
 
 def _text(words: tuple[str, ...]) -> str:

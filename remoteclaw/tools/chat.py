@@ -18,8 +18,8 @@ class Sender(Params):
     """A sender on a channel, and the chat in which the sender writes."""
 
     channel: Id
-    from_: Annotated[Id, Field(validation_alias="from", serialization_alias="from")]
-    """The sender's id on the channel."""
+    from_: Annotated[Id | None, Field(validation_alias="from", serialization_alias="from")] = None
+    """The sender's id on the channel; else that of the caller in their own conversations."""
     to: Id | None = None
     """The chat; else the direct chat of the sender."""
     account: Id = "default"
@@ -130,8 +130,12 @@ class SendChatParams(Params):
     """An answer to a request, instead of a message."""
     reaction: Annotated[str, Field(max_length=64)] | None = None
     """An emoji as the reaction to `replyTo`, instead of a message; an empty text removes it."""
+    waits: bool = False
+    """Whether the caller waits for the outcome of the message: then it has its own turn and is
+    never dropped. A message to a session that is none of the caller's conversations always has."""
     is_background: bool = False
-    """For a session: use the lane `background`, which runs after people's messages."""
+    """Use the lane `background`, which runs after people's messages; for a message that the caller
+    waits for."""
 
 
 class ChatSent(Result):
@@ -144,7 +148,9 @@ class ChatSent(Result):
     ahead: int = 0
     """How many earlier messages have no outcome yet."""
     reply: str | None = None
-    """The reply to a command that is no message of the chat, as Markdown."""
+    """The reply to a command, as Markdown, if it is no message of the chat or the caller waits."""
+    notices: tuple[str, ...] = ()
+    """For a caller that waits: why the message, or a file of it, is refused."""
     opens: str | None = None
     """The key of the conversation that the client should open, because a command asks for it."""
 

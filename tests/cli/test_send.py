@@ -48,6 +48,7 @@ while True:
 
 HELLO = Order(
     text="hello",
+    is_in_chat=False,
     session=None,
     channel=None,
     from_=None,

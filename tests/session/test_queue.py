@@ -1,5 +1,7 @@
 """Messages that arrive while their session is busy: queue modes, the cap, crashes, dead letters."""
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -380,7 +382,7 @@ async def test_a_message_that_somebody_waits_for_is_alone_and_never_dropped(
     assert await heard(agent, *waited, four) == ["heard two", "heard three", "heard four"]
     for each in waited:
         assert (await agent.outcome(each)).turn == each.entry_id
-    published = await agent.fleet.scripts.client.xrange(REPLIES)
+    published: Any = await agent.fleet.scripts.client.xrange(REPLIES)
     texts = [orjson.loads(fields[b"reply"])["text"].partition(",")[0] for _, fields in published]
     assert texts[-3:] == ["heard two", "heard three", "heard four"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from remoteclaw import commands
 from remoteclaw.channels.order import PostedReports
 from remoteclaw.channels.rate import RateLimiter
-from remoteclaw.channels.report import TOO_MANY, InboundContext
+from remoteclaw.channels.report import TOO_MANY, Awaited, InboundContext
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import (
@@ -90,9 +90,9 @@ async def _session(call: Call, params: contract.OpenChatParams) -> SessionKey:
         return await call.fleet.sessions.key_of(params.session_key)
     if sender := params.sender:
         name, _ = call.config.agent(params.agent_id)
-        to = sender.from_ if sender.to is None else sender.to
-        thread = sender.thread_id
-        return SessionKey(name, sender.channel, sender.account, to, sender.from_, thread)
+        from_ = sender.from_ or call.conversations.person
+        to = from_ if sender.to is None else sender.to
+        return SessionKey(name, sender.channel, sender.account, to, from_, sender.thread_id)
     if params.conversation is not None:
         return await call.conversations.named(params.conversation)
     return await call.conversations.with_agent(params.agent_id)
@@ -193,13 +193,17 @@ async def _send_in_chat(
         rate=_SEND_RATE,
         agent=session.agent,
     )
-    await _REPORTS.handle(context, _StoredFiles(call.fleet.blobs, stored), incoming)
+    awaited = Awaited("background" if params.is_background else "agents") if params.waits else None
+    files = _StoredFiles(call.fleet.blobs, stored)
+    await _REPORTS.handle(context, files, incoming, awaited)
     became = (known or await _became(call, session, message_id)) if is_message else None
     return contract.ChatSent(
         id=message_id,
         entry=became if became and became[0].isdigit() else None,
         is_duplicate=known is not None,
         ahead=view.waiting if view else 0,
+        reply=awaited.answer if awaited else None,
+        notices=tuple(awaited.notices) if awaited else (),
     )
 
 
