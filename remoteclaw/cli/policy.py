@@ -54,7 +54,7 @@ def explain(
     from remoteclaw.channels.web.profile import person_id
     from remoteclaw.channels.web.settings import own_name
     from remoteclaw.config.requests import request_settings
-    from remoteclaw.config.tool_policy import Subject, is_owner, rule_on_tools
+    from remoteclaw.config.tool_policy import SessionLimits, Subject, is_owner, rule_on_tools
     from remoteclaw.messages import SessionKey
     from remoteclaw.tools.catalog import TOOLS
 
@@ -69,7 +69,7 @@ def explain(
         chat_id=senders[0] if chat is None else chat,
         is_group=is_group,
         senders=senders,
-        depth=depth,
+        limits=SessionLimits(depth=depth),
     )
     user = senders[0] if is_group else subject.chat_id
     requests = request_settings(
@@ -77,7 +77,8 @@ def explain(
     )
     rulings = rule_on_tools(config, subject, TOOLS.values())
     if as_json:
-        known = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
+        fields = {**asdict(subject), "limits": subject.limits.model_dump()}
+        known = {name: value for name, value in fields.items() if value not in (None, ())}
         echo_json(
             {
                 "subject": known,

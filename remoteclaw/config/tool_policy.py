@@ -8,6 +8,9 @@ an entry that matches no tool allows nothing.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
 
 from remoteclaw.config.model import ChannelConfig, Config
 from remoteclaw.config.tool_lists import (
@@ -33,6 +36,33 @@ MODERATES = ("message_delete", "message_pin")
 DENIED_TO_LEAVES = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
 
 
+class SessionLimits(BaseModel):
+    """The limits on the tools of one session, whoever writes in it.
+
+    They are stored in the session's state (`fleet/sessions/state.py`), and its forks, branches and
+    tasks have them as well.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may add a limit
+
+    depth: int = 0
+    """0 for a conversation with people, 1 for a task that it has started, and so on."""
+
+    @property
+    def of_fork(self) -> Self:
+        """The limits of a fork, with which people talk."""
+        return self.model_copy(update={"depth": 0})
+
+    @property
+    def of_task(self) -> Self:
+        """The limits of a task or branch of the session."""
+        return self.model_copy(update={"depth": self.depth + 1})
+
+
+#: A session without limits of its own.
+UNLIMITED = SessionLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The people on whose behalf an agent would use a tool, and the chat of the turn."""
@@ -48,14 +78,16 @@ class Subject:
     user: str | None = None
     """The session's user. A message without a sender has none of the tools that the user is denied:
     else the user could have a cron job send it later."""
-    depth: int = 0
-    """0 for a conversation with people, 1 for a task that it has started, and so on."""
+    limits: SessionLimits = UNLIMITED
+    """The limits of the session."""
     people: tuple[str, ...] = ()
     """The people, as CHANNEL:ID, on whose behalf a cron job or a task works: the turn has their
     rights."""
 
 
-def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0) -> Subject:
+def subject_of(
+    session: SessionKey, entries: Iterable[Entry], limits: SessionLimits = UNLIMITED
+) -> Subject:
     """Return the subject of a turn that answers `entries`.
 
     An entry of a cron job or a task is on behalf of its `people`, and an entry of another session
@@ -77,7 +109,7 @@ def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0)
         is_group=people != {session.channel_id},
         senders=senders,
         user=session.user,
-        depth=depth,
+        limits=limits,
         people=tuple(behalf),
     )
 
@@ -140,7 +172,10 @@ def allowed_tools(config: Config, subject: Subject, tools: Iterable[Tool]) -> fr
 
 
 def listed_tools(
-    config: Config, session: SessionKey, tools: Iterable[Tool], *, depth: int = 0
+    config: Config,
+    session: SessionKey,
+    tools: Iterable[Tool],
+    limits: SessionLimits = UNLIMITED,
 ) -> frozenset[str]:
     """Return the names of the tools that an agent is shown in a session, the same in every turn.
 
@@ -162,7 +197,7 @@ def listed_tools(
             chat_id=session.channel_id,
             is_group=is_group,
             senders=(sender,),
-            depth=depth,
+            limits=limits,
         )
         for sender in people
     )
@@ -242,8 +277,8 @@ def _steps(config: Config, subject: Subject, party: _Party) -> list[_Step]:
         steps += [table.by_profile, table.by_lists]
     if subject.is_group and not party.ownership:
         steps.append(partial(_by_moderation, tables=tables))
-    is_leaf = subject.depth >= config.sessions.max_depth
-    if subject.depth > 0:
+    is_leaf = subject.limits.depth >= config.sessions.max_depth
+    if subject.limits.depth > 0:
         steps.append(partial(_by_depth, is_leaf=is_leaf, agent=own))
     steps.append(partial(_by_ownership, ownership=party.ownership))
     return steps

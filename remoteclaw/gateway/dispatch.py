@@ -179,8 +179,8 @@ class Dispatcher:
             return frozenset()
         tools = self._tools.values()
         try:
-            key, depth = caller.launch_of
-            still_listed = listed_tools(self._config(), key, tools, depth=depth)
+            session, limits = caller.state.launch_of
+            still_listed = listed_tools(self._config(), session, tools, limits)
         except ConfigError:  # the agent is not configured any more
             return frozenset()
         return still_listed & caller.grant.tools

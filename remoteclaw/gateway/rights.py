@@ -13,8 +13,8 @@ from remoteclaw.tools.base import Tool
 def subject_of_caller(caller: Caller) -> tool_policy.Subject:
     """Return on whose behalf, and where, the caller's turn uses tools."""
     assert caller.turn is not None, "only a turn has senders"
-    key, depth = caller.launch_of
-    return tool_policy.subject_of(key, caller.turn.entries, depth=depth)
+    session, limits = caller.state.launch_of
+    return tool_policy.subject_of(session, caller.turn.entries, limits)
 
 
 def is_for_owner(config: Config, caller: Caller) -> bool:
@@ -46,7 +46,7 @@ def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:
 
 def check_branch(config: Config, caller: Caller, tool: Tool) -> None:
     """Raise `CallRefused` if a branch that may only read calls a tool that changes something."""
-    if not caller.is_branch or tool.effect == "none":
+    if not caller.state.is_branch or tool.effect == "none":
         return
     _, settings = config.agent(caller.session.agent)
     if settings.branches == "read":

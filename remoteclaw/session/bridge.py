@@ -140,8 +140,8 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
 
 
 def _tools(lease: Lease, config: Config) -> tuple[str, ...]:
-    key, depth = lease.state.launch_of
-    return tuple(sorted(listed_tools(config, key, TOOLS.values(), depth=depth)))
+    session, limits = lease.state.launch_of
+    return tuple(sorted(listed_tools(config, session, TOOLS.values(), limits)))
 
 
 def _keeper(

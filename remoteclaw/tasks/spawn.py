@@ -64,7 +64,7 @@ async def spawn(
         ),
         people=people,
         parent=parent.key,
-        depth=parent.depth + 1,
+        limits=parent.limits.of_task,
         label=label,
         max_unfinished=config.sessions.max_children,
         root=above[-1] if above else parent.key,
@@ -77,7 +77,7 @@ async def spawn(
 
 def check_depth(config: Config, parent: SessionView) -> None:
     """Raise `CallRefused` if `parent` is too deep in its tree to start a task."""
-    if parent.depth >= config.sessions.max_depth:
+    if parent.limits.depth >= config.sessions.max_depth:
         raise CallRefused(
             "FORBIDDEN",
             "A session this far down can't start another one (max_depth in [sessions]).",
@@ -112,7 +112,7 @@ def check_direction(caller: Caller, target: SessionKey) -> None:
         raise CallRefused(
             "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
         )
-    if target == caller.parent or target.sid in caller.turn.via:
+    if target == caller.state.parent or target.sid in caller.turn.via:
         raise CallRefused(
             "INVALID_REQUEST",
             f"The session {target} waits for the result of this turn: your answer is sent there "

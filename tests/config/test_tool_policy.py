@@ -17,6 +17,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.config.tool_policy import (
+    UNLIMITED,
+    SessionLimits,
     Subject,
     allowed_tools,
     is_owner,
@@ -41,6 +43,7 @@ MESSAGING = {name for name in ALL if name.startswith("message_")}
 SESSIONS = {name for name in ALL if name.startswith("session")} | {"subagents"}
 
 #: An owner in a group chat, where every step applies.
+TASK = SessionLimits(depth=1)
 OWNER = Subject(agent="main", channel="telegram", chat_id="-100", is_group=True, senders=("4711",))
 STRANGER = replace(OWNER, senders=("666",))
 
@@ -208,7 +211,7 @@ def test_subagents_are_denied_some_tools_by_depth(
     profile: Profile, depth: int, max_depth: int, denied: set[str]
 ) -> None:
     config = configured(at("tools", profile=profile) + at("sessions", max_depth=max_depth))
-    subject = replace(OWNER, depth=depth)
+    subject = replace(OWNER, limits=SessionLimits(depth=depth))
 
     assert allowed_tools(config, subject, TOOLS) == PROFILES[profile] - denied
 
@@ -217,7 +220,10 @@ def test_an_agents_own_table_gives_back_what_subagents_are_denied() -> None:
     text = at("agents.main.tools", also_allow=["sessions_*", "cron_add"])
     config = configured(text + at("channels.telegram.tools", deny=["sessions_send"]))
     tools = (ALL - DENIED_TO_LEAVES) | {"sessions_list", "sessions_history", "sessions_spawn"}
-    owner, stranger = replace(OWNER, depth=1), replace(STRANGER, depth=1)
+    owner, stranger = (
+        replace(OWNER, limits=TASK),
+        replace(STRANGER, limits=TASK),
+    )
 
     assert allowed_tools(config, owner, TOOLS) == tools | {"cron_add"}
     assert allowed_tools(config, stranger, TOOLS) == tools - MODERATES
@@ -233,7 +239,7 @@ def test_an_agents_own_table_gives_back_what_subagents_are_denied() -> None:
 def test_only_the_agent_s_own_table_can_give_tools_back_to_subagents(place: str) -> None:
     config = configured(at(place, also_allow=["*"], allow=["*"]))
 
-    assert allowed_tools(config, replace(OWNER, depth=1), TOOLS) == ALL - DENIED_TO_LEAVES
+    assert allowed_tools(config, replace(OWNER, limits=TASK), TOOLS) == ALL - DENIED_TO_LEAVES
 
 
 def test_the_first_step_that_denies_is_named() -> None:
@@ -425,7 +431,7 @@ subjects = st.builds(
     chat_id=st.sampled_from(["-100", "-200"]),
     is_group=st.booleans(),
     senders=st.lists(ids, max_size=4).map(tuple),
-    depth=st.integers(0, 2),
+    limits=st.builds(SessionLimits, depth=st.integers(0, 2)),
 )
 
 
@@ -466,7 +472,7 @@ def test_a_further_step_never_adds_a_tool(
     """Exceptions are `also_allow` for subagents and the tools for moderating a group."""
     place = data.draw(st.sampled_from(sorted(tables)))
     if place[0] == "agents":
-        subject = replace(subject, depth=0)
+        subject = replace(subject, limits=UNLIMITED)
 
     without = allowed_tools(config_of(tables | {place: {}}, owners), subject, TOOLS)
 
@@ -478,7 +484,7 @@ def test_a_subagent_never_has_more_tools_than_its_parent(
     tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject
 ) -> None:
     config = config_of(tables, owners)
-    deeper = allowed_tools(config, replace(subject, depth=subject.depth + 1), TOOLS)
+    deeper = allowed_tools(config, replace(subject, limits=subject.limits.of_task), TOOLS)
 
     assert deeper <= allowed_tools(config, subject, TOOLS)
 
@@ -701,7 +707,10 @@ def test_a_direct_session_lists_the_tools_that_its_user_may_use() -> None:
 
     assert listed_tools(config, DIRECT, TOOLS) == ON_TELEGRAM - CRON - GATEWAY - {"message_send"}
     assert listed_tools(config, owners, TOOLS) == ON_TELEGRAM
-    assert not listed_tools(config, DIRECT, TOOLS, depth=1) & {"sessions_send", "session_status"}
+    assert not listed_tools(config, DIRECT, TOOLS, TASK) & {
+        "sessions_send",
+        "session_status",
+    }
 
 
 # -- the document ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.model import Config, TerminalsConfig
+from remoteclaw.config.tool_policy import UNLIMITED
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.replies.reply import reply_payload
@@ -494,9 +495,8 @@ async def test_a_lost_reply_to_call_spawn_starts_one_branch(lossy: tuple[Fleet, 
     fleet, proxy = lossy
     lost = lose(proxy, "call_spawn")
 
-    child, _ = await started_task(
-        fleet, SESSION, message("look"), call="a call", copied=ConversationCopy((), (SESSION, 0))
-    )
+    copied = ConversationCopy((), (SESSION, UNLIMITED))
+    child, _ = await started_task(fleet, SESSION, message("look"), call="a call", copied=copied)
 
     assert lost.reached.is_set()
     assert len(await fleet.sessions.children(SESSION.sid)) == 1

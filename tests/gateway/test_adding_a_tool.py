@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from remoteclaw.config.model import Config, Profile
-from remoteclaw.config.tool_policy import Subject, allowed_tools
+from remoteclaw.config.tool_policy import SessionLimits, Subject, allowed_tools
 from remoteclaw.gateway import methods
 from remoteclaw.tools import catalog
 from remoteclaw.tools.base import Tool
@@ -88,7 +88,7 @@ def test_only_the_full_profile_includes_the_tool(added: Tool, profile: Profile) 
 
 
 def test_subagents_may_use_the_tool(added: Tool) -> None:
-    leaf = replace(PERSON, depth=Config().sessions.max_depth)
+    leaf = replace(PERSON, limits=SessionLimits(depth=Config().sessions.max_depth))
 
     assert allowed_tools(Config(), leaf, [added]) == {"weather"}
 

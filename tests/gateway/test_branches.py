@@ -51,7 +51,7 @@ async def test_a_branch_begins_with_a_copy_up_to_the_last_finished_turn(stack: S
     assert copied.decode() == f"fork of {KEPT}"
     assert b"before" in await stack.fleet.records.of(child.sid)
     assert view is not None
-    assert (view.branch_of, view.depth, view.host, view.model) == (
+    assert (view.branch_of, view.limits.depth, view.host, view.model) == (
         *(parent.lease.session, 1),
         *("here", "chosen"),
     )
@@ -153,7 +153,7 @@ async def test_a_branch_may_change_things_if_configured(stack: Stack) -> None:
 
     assert grandchild is not None
     assert (grandchild.parent, grandchild.branch_of) == (child.lease.session, parent.lease.session)
-    assert grandchild.depth == 2
+    assert grandchild.limits.depth == 2
 
 
 async def test_unfinished_tasks_of_one_conversation_are_limited(stack: Stack) -> None:

@@ -42,7 +42,12 @@ async def test_a_task_has_its_own_session(stack: Stack, parent: Turn) -> None:
         1,
     )
     assert view is not None
-    assert (view.parent, view.depth, view.label, view.lane) == (own, 1, "files", "background")
+    assert (view.parent, view.limits.depth, view.label, view.lane) == (
+        own,
+        1,
+        "files",
+        "background",
+    )
     assert [(note["tool"], note["text"]) for note in await parent.lease.turns.side_effects()] == [
         ("sessions_spawn", "count the files")
     ]

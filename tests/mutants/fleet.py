@@ -133,8 +133,8 @@ MUTANTS = (
     ),
     Mutant(
         "a retried task with unlimited depth",
-        before="MAX_DEPTH if key.task else 0",
-        after="0",
+        before="OF_UNKNOWN_TASK if key.task else UNLIMITED",
+        after="UNLIMITED",
         test="test_a_task_retried_after_its_state_expired_still_returns_its_result",
     ),
     Mutant(

@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "a task that has the tools of an ordinary session",
-        before="caller.turn.entries, depth=depth)",
+        before="caller.turn.entries, limits)",
         after="caller.turn.entries)",
         test="test_a_task_has_only_the_tools_of_its_depth",
     ),
@@ -427,7 +427,7 @@ MUTANTS = (
     ),
     Mutant(
         "a branch whose tools may change something",
-        before='if not caller.is_branch or tool.effect == "none":',
+        before='if not caller.state.is_branch or tool.effect == "none":',
         after="if True:",
         test="test_a_branch_lists_its_parents_tools_but_may_only_read",
     ),

@@ -17,8 +17,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message to a session that waits for the sender",
-        before="if target == caller.parent or target.sid in caller.turn.via:",
-        after="if target == caller.parent:",
+        before="if target == caller.state.parent or target.sid in caller.turn.via:",
+        after="if target == caller.state.parent:",
         test="test_a_session_cannot_write_to_a_session_that_waits_for_it",
     ),
     Mutant(

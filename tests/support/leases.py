@@ -3,6 +3,7 @@
 from typing import Any
 
 from remoteclaw.config.model import TerminalsConfig
+from remoteclaw.config.tool_policy import SessionLimits
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.sessions.usage import Usage
@@ -70,7 +71,7 @@ async def started_task(
         note=None,
         provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
         parent=parent,
-        depth=1,
+        limits=SessionLimits(depth=1),
         label=None,
         max_unfinished=5,
         **options,

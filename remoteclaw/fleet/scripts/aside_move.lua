@@ -3,8 +3,8 @@
 -- uses: replies, edits, asides, entries, sessions, copies, usage
 -- keys: state, inbound, session_map, record, replies?, new_state, new_inbound, new_map, new_record, active,
 --   sessions, children, usage, usage_day, blobs*, new_blobs*
--- args: epoch, entry_id, outcomes, sid, session_key, entry, grace_ms, new_outcomes, parent, depth, branch_of,
---   branch_depth, max_children, root, max_below, known_ms, mark, keep_ms, acknowledgement?, usage?, agent, usage_ms,
+-- args: epoch, entry_id, outcomes, sid, session_key, entry, grace_ms, new_outcomes, parent, limits, branch_of,
+--   branch_limits, max_children, root, max_below, known_ms, mark, keep_ms, acknowledgement?, usage?, agent, usage_ms,
 --   names*
 -- → moved, entry id in the branch, queue if a hint is due, else nothing; full: too many sessions are unfinished; gone:
 --   the message is answered, stopped or part of a turn
@@ -26,8 +26,8 @@ if busy >= tonumber(args.max_children) or unfinished_below(args.root) >= tonumbe
 local branch = {state = keys.new_state, inbound = keys.new_inbound, session_map = keys.new_map, record = keys.new_record,
   active = keys.active, sessions = keys.sessions}
 local copied = copy_conversation(keys, branch, args)
-redis.call('HSET', branch.state, 'parent', args.parent, 'depth', args.depth, 'branch_of', args.branch_of,
-  'branch_depth', args.branch_depth, 'moved_entry', args.entry_id, 'last_heard_ms', now_ms())
+redis.call('HSET', branch.state, 'parent', args.parent, 'limits', args.limits, 'branch_of', args.branch_of,
+  'branch_limits', args.branch_limits, 'moved_entry', args.entry_id, 'last_heard_ms', now_ms())
 if copied > 0 then redis.call('HSET', branch.state, 'has_remembered', 1) end
 if project then redis.call('HSET', branch.state, 'project', project) end
 if model then redis.call('HSET', branch.state, 'model', model) end

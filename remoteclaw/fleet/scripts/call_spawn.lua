@@ -4,7 +4,7 @@
 -- keys: caller?, call, side_effects?, sent?, inbound, state, active, sessions, children, labels, spawned,
 --   parent_state, parent_map, parent_record, session_map, record
 -- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane, parent,
---   max_children, root, max_below, depth, label?, known_ms, digest, asker, knows, branch_of?, branch_depth, mark,
+--   max_children, root, max_below, limits, label?, known_ms, digest, asker, knows, branch_of?, branch_limits?, mark,
 --   keep_ms, names*
 --   root: the session at the head of the tree; digest: of the request; asker: the agent process that makes it
 --   knows: `conversation` to begin with a copy of the parent's; branch_of: the session whose launch a branch has
@@ -38,7 +38,7 @@ local below = unfinished_below(args.root)
 if below >= tonumber(args.max_below) then return {'too many', tostring(below)} end
 if args.label and set_label(keys.labels, args.label, args.sid, keys.state) then return {'labelled', ''} end
 count()
-redis.call('HSET', keys.state, 'parent', args.parent, 'depth', args.depth)
+redis.call('HSET', keys.state, 'parent', args.parent, 'limits', args.limits)
 local knows = 'nothing'
 if args.knows == 'conversation' then
   local copied, has_record = copy_conversation(
@@ -47,7 +47,7 @@ if args.knows == 'conversation' then
   if copied > 0 then redis.call('HSET', keys.state, 'has_remembered', 1) end
 end
 if args.branch_of then
-  redis.call('HSET', keys.state, 'branch_of', args.branch_of, 'branch_depth', args.branch_depth)
+  redis.call('HSET', keys.state, 'branch_of', args.branch_of, 'branch_limits', args.branch_limits)
   local model = redis.call('HGET', keys.parent_state, 'model')
   if model then redis.call('HSET', keys.state, 'model', model) end
 end

@@ -251,7 +251,7 @@ class Sessions:
         return SessionKey.parse(text)
 
     async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
-        """Begin the session `target` with a copy of the conversation of `source`.
+        """Begin the session `target` with a copy of the conversation of `source`, and its limits.
 
         `names` are the conversations, by their names in the session map, that their CLIs can copy.
         The CLI makes the copy in the first turn of `target`; without a copy, that turn begins with
@@ -271,6 +271,7 @@ class Sessions:
             args={
                 "sid": target.sid,
                 "session_key": str(target),
+                "limits": source.limits.of_fork.model_dump_json(),
                 "keep_ms": STATE_MS,
                 "mark": FORK_OF,
                 "names": names,

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, cast
 import orjson
 
 from remoteclaw.config.model import Config, QueueOverride
+from remoteclaw.config.tool_policy import UNLIMITED, SessionLimits
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
@@ -28,9 +29,11 @@ _POSTPONED_FOR = {
 #: The state of an idle session is kept for this long, in milliseconds: longer than the CLI's
 #: session id.
 STATE_MS = 8 * 24 * 3600 * 1000
-#: The depth of a task whose depth is unknown: higher than any limit, so that the task has minimal
-#: rights.
-MAX_DEPTH = 99
+#: The limits of a task whose limits are unknown: a depth beyond any maximum, so that the task has
+#: minimal rights.
+OF_UNKNOWN_TASK = SessionLimits(depth=99)
+#: A session, and the limits on its tools, with which an agent is launched.
+Launch = tuple[SessionKey, SessionLimits]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +104,13 @@ class SessionState:
     """The beginning of the conversation's first message."""
     parent: SessionKey | None
     """The session that started this one; None if people chat with this session."""
-    depth: int
-    """The number of sessions above this one."""
+    limits: SessionLimits
+    """The limits on the session's tools."""
     branch_of: SessionKey | None
     """The session whose launch the agents of a branch repeat, which is no branch itself; None if
     this session is no branch."""
-    branch_depth: int
-    """The number of sessions above `branch_of`."""
+    branch_limits: SessionLimits
+    """The limits of `branch_of`."""
     task_entry: str | None
     """The id of the entry that began the current run: the task, or the first message to the task
     after its last result."""
@@ -140,9 +143,9 @@ class SessionState:
         return self.branch_of is not None
 
     @property
-    def launch_of(self) -> tuple[SessionKey, int]:
-        """The session whose launch this session's agents repeat, and that session's depth."""
-        return (self.branch_of, self.branch_depth) if self.branch_of else (self.key, self.depth)
+    def launch_of(self) -> Launch:
+        """The session whose launch this session's agents repeat, and that session's limits."""
+        return (self.branch_of, self.branch_limits) if self.branch_of else (self.key, self.limits)
 
     @property
     def agent_path(self) -> str | None:
@@ -196,9 +199,9 @@ class SessionState:
             label=text.get("label"),
             title=text.get("title"),
             parent=SessionKey.parse(parent) if parent else None,
-            depth=int(text.get("depth", MAX_DEPTH if key.task else 0)),
+            limits=_limits(text.get("limits"), OF_UNKNOWN_TASK if key.task else UNLIMITED),
             branch_of=SessionKey.parse(branch_of) if branch_of else None,
-            branch_depth=int(text.get("branch_depth", 0)),
+            branch_limits=_limits(text.get("branch_limits"), UNLIMITED),
             task_entry=text.get("task_entry"),
             retried_entry=text.get("retried_entry"),
             told_entry=text.get("told_entry"),
@@ -209,6 +212,10 @@ class SessionState:
 def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return the hash that a script returned as a flat list of names and values."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _limits(text: str | None, unknown: SessionLimits) -> SessionLimits:
+    return SessionLimits.model_validate_json(text) if text else unknown
 
 
 def _ids(text: str | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Self
 import orjson
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.sessions.state import SessionState
 from remoteclaw.messages import Entry, SessionKey, hops_of, relays_of, via_of
 
 
@@ -60,17 +61,16 @@ class CallerTurn:
 class Caller:
     """A session whose agent calls tools."""
 
-    session: SessionKey
+    state: SessionState
     grant: Grant | None
     """None if no agent process may call tools for the session."""
     turn: CallerTurn | None
     """None between turns."""
-    parent: SessionKey | None
-    """The session that started this one; None if people talk with this session."""
-    launch_of: tuple[SessionKey, int]
-    """The session whose settings launch this session's agents, and the number of sessions above it:
-    the session itself, except in a branch."""
-    is_branch: bool
+
+    @property
+    def session(self) -> SessionKey:
+        """The key of the session."""
+        return self.state.key
 
 
 def call_name(caller: Caller | None, call: str) -> str:

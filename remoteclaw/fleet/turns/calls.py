@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
+from remoteclaw.config.tool_policy import SessionLimits
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
@@ -19,7 +20,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.request import CHANGE_MS
-from remoteclaw.fleet.sessions.state import STATE_MS, SessionState, pairs
+from remoteclaw.fleet.sessions.state import STATE_MS, Launch, SessionState, pairs
 from remoteclaw.fleet.sessions.task_tree import Recipients
 from remoteclaw.fleet.turns.caller import Caller, CallerTurn, Grant, call_name
 from remoteclaw.fleet.turns.inbound import (
@@ -54,9 +55,9 @@ class ConversationCopy:
 
     names: Sequence[str] = ()
     """The names, in the session map, of the conversations that their CLIs can copy."""
-    launch_of: tuple[SessionKey, int] | None = None
-    """For a branch: the session whose settings launch its agents, and the number of sessions above
-    that session. None for a task that is no branch."""
+    launch_of: Launch | None = None
+    """For a branch: the session whose launch its agents repeat. None for a task that is no
+    branch."""
 
 
 class ToolCalls:
@@ -86,7 +87,7 @@ class ToolCalls:
                 is_whole=len(decoded) == len(entries) > 0,
             )
         grant = Grant.decode(state.grant) if state.grant else None
-        return Caller(state.key, grant, running, state.parent, state.launch_of, state.is_branch)
+        return Caller(state, grant, running)
 
     async def note_listing(self, sid: str, digest: str) -> None:
         """Note that the agent whose token has this `digest` has asked for its tools."""
@@ -219,7 +220,7 @@ class ToolCalls:
         note: Mapping[str, Any] | None,
         provenance: Provenance,
         parent: SessionKey,
-        depth: int,
+        limits: SessionLimits,
         label: str | None,
         max_unfinished: int,
         root: SessionKey | None = None,
@@ -243,7 +244,7 @@ class ToolCalls:
         knows = "conversation" if copied else "nothing"
         asked = orjson.dumps([str(place), message.text, label, knows])
         copied = copied or ConversationCopy()
-        launch_of, depth_of_launch = copied.launch_of or (None, 0)
+        branch_of, branch_limits = copied.launch_of or (None, None)
         digest = hashlib.sha256(asked).hexdigest()[:32]
         # Agent processes number their calls independently, so a call's name includes its process.
         asker = caller.grant.digest[:16] if caller and caller.grant else ""
@@ -273,14 +274,14 @@ class ToolCalls:
                 "max_children": max_unfinished,
                 "root": root.sid,
                 "max_below": max_below,
-                "depth": depth,
+                "limits": limits.model_dump_json(),
                 "label": label,
                 "known_ms": STATE_MS,
                 "digest": digest,
                 "asker": asker,
                 "knows": knows,
-                "branch_of": str(launch_of) if launch_of else None,
-                "branch_depth": depth_of_launch,
+                "branch_of": str(branch_of) if branch_of else None,
+                "branch_limits": branch_limits.model_dump_json() if branch_limits else None,
                 "mark": FORK_OF,
                 "keep_ms": STATE_MS,
                 "names": copied.names,

@@ -75,7 +75,7 @@ class Moves:
         unfinished; and "gone" if the message has its outcome or is already part of a turn.
         """
         lease, files = self._lease, entry.message.attachments
-        branch_of, branch_depth = lease.state.launch_of
+        branch_of, branch_limits = lease.state.launch_of
         moved = encode_entry(
             entry.message, entry.deliver, is_command=entry.is_command, moved=origin
         )
@@ -106,9 +106,9 @@ class Moves:
                 "grace_ms": GRACE_MS,
                 "new_outcomes": keys.outcome_prefix(branch.sid),
                 "parent": str(lease.session),
-                "depth": lease.state.depth + 1,
+                "limits": lease.state.limits.of_task.model_dump_json(),
                 "branch_of": str(branch_of),
-                "branch_depth": branch_depth,
+                "branch_limits": branch_limits.model_dump_json(),
                 "max_children": max_children,
                 "root": lease.sid,
                 "max_below": max_below,
