@@ -2,10 +2,12 @@
 
 import ast
 import itertools
+import functools
 import re
 import shlex
 import subprocess
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -290,3 +292,111 @@ def test_tests_named_in_agents_md_exist() -> None:
     assert len(named) > 12
     for file, test in named:
         assert f"def {test}" in (ROOT / file).read_text(), f"{file}::{test}"
+
+
+#: The modules that may read a chat from a session's key, and why. All others get it from a turn, so
+#: that a turn can be answered in another chat than the one that its session's key names.
+READS_CHAT_OF_KEY = {
+    "messages/session.py": "composes and parses keys",
+    "fleet/turns/inbound.py": "makes the message that stands for an unreadable entry",
+    "config/": "looks up the settings of a session's own channel, which hold in each of its turns",
+    "bridge/prompt.py": "a system prompt is the same in all turns of a session",
+    "session/tool_access.py": "the environment of an agent's process outlives its turns",
+    "session/terminal_requests.py": "a terminal's holder knows the session's key only",
+    "gateway/terminals/held_terminal.py": "a terminal's holder knows the session's key only",
+    "gateway/call.py": "an operator's call has no turn: its chat is the session's",
+    "gateway/methods/": "shows and filters sessions, and moves a key to another chat",
+    "commands/call.py": "a command has no turn: its chat is the session's",
+    "commands/status.py": "lists sessions with their channels",
+    "channels/task_progress.py": "the session above all tasks may have no turn now",
+    "fleet/sessions/task_tree.py": "the session above all tasks may have no turn now",
+    "fleet/sessions/records.py": "forgets the history of the chat, long after its turns",
+    "fleet/replies/replies.py": "counts what `/stop` drops, of all turns of a session",
+    "cron/settle.py": "an alert about a run is no part of its turn",
+}
+
+
+def test_only_a_turn_says_in_which_chat_it_is_answered() -> None:
+    """Elsewhere, a reply, live text, a request or a notice would go to the chat of the key."""
+    found = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module, tree in product_modules().items()
+        if not any(module.startswith(name) for name in READS_CHAT_OF_KEY)
+        for function in filter(is_function, ast.walk(tree))
+        for names in [names_of_keys(function)]
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("provider", "account", "place")
+        and is_key(node.value, names)
+    ]
+
+    assert sorted({*found}) == []
+
+
+@functools.cache
+def product_modules() -> dict[str, ast.Module]:
+    """Return the syntax tree of each module, by its path."""
+    room = ROOT / "remoteclaw"
+    return {
+        str(file.relative_to(room)): ast.parse(file.read_text())
+        for file in sorted(room.rglob("*.py"))
+    }
+
+
+@functools.cache
+def attributes_with_keys() -> frozenset[str]:
+    """Return the names of all fields and properties that are declared as a session's key."""
+    classes = [
+        node
+        for tree in product_modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    return frozenset(name for node in classes for name in declared_keys(node.body))
+
+
+def declared_keys(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names that `nodes` declare as a session's key."""
+    for node in nodes:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=declared):
+                pass
+            case (
+                ast.arg(arg=name, annotation=declared)
+                | ast.FunctionDef(name=name, returns=declared)
+            ):
+                pass
+            case _:
+                continue
+        if declared and "SessionKey" in re.split(r"\W+", ast.unparse(declared))[:1]:
+            yield name
+
+
+def names_of_keys(function: ast.AST) -> frozenset[str]:
+    """Return the names that are a session's key in a function: declared, or assigned from one."""
+    names = {"session", "key", *declared_keys(ast.walk(function))}
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_key(value, names):
+                names.add(name)
+    return frozenset(names)
+
+
+def is_key(node: ast.expr, names: Collection[str]) -> bool:
+    """Whether an expression is a session's key; `names` are the variables that are."""
+    match node:
+        case ast.Name(id=name):
+            return name in names
+        case ast.Attribute(attr=name):
+            return name in attributes_with_keys()
+        case ast.Call(func=ast.Name(id="replace"), args=[first, *_]):
+            return is_key(first, names)
+        case ast.Call(func=function):
+            return ast.unparse(function).startswith("SessionKey")
+        case ast.IfExp(body=one, orelse=other):
+            return is_key(one, names) or is_key(other, names)
+    return False
+
+
+def is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

@@ -278,7 +278,7 @@ class ChannelBridge:
         messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
         max_messages = None
         if turn.entries[-1].deliver == "channel":
-            max_messages = profile_of(turn.session.provider).max_messages
+            max_messages = profile_of(turn.place.provider).max_messages
         delivery = self._delivery(callbacks, first_index, messages, max_messages, opening)
         spec = replace(
             setup.spec,

@@ -72,7 +72,7 @@ async def collect_side_effects(run: Run) -> None:
     run.tool_effects = side_effects_of([*recorded, *written])
     if run.turn.entries[-1].deliver == "channel":
         run.repeated_by_tool = repeats_of(
-            run.delivery.payloads, [*recorded, *written], run.turn.session
+            run.delivery.payloads, [*recorded, *written], run.turn.place
         )
 
 

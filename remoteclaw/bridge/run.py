@@ -116,7 +116,7 @@ class Run:
     @property
     def is_local(self) -> bool:
         """Whether the chat is used at this computer, by a person who can fix its settings."""
-        return profile_of(self.turn.session.provider).is_local
+        return profile_of(self.turn.place.provider).is_local
 
     def outcome(self) -> AgentDeliveryResult:
         """Return the result of the turn."""

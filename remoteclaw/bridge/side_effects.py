@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.messages import McpSideEffects, ReplyPayload, SentTarget, SessionKey
+from remoteclaw.messages import ChatPlace, McpSideEffects, ReplyPayload, SentTarget
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
 #: At most this much of one turn's side effects is read, in bytes.
@@ -106,19 +106,19 @@ def without_undelivered(records: Iterable[Mapping[str, Any]]) -> list[Mapping[st
 def repeats_of(
     payloads: Iterable[ReplyPayload],
     records: Iterable[Mapping[str, Any]],
-    session: SessionKey,
+    place: ChatPlace,
 ) -> frozenset[int]:
-    """Return the indexes of an answer's messages that a tool has already sent to the same chat.
+    """Return the indexes of an answer's messages that a tool has already sent to its chat.
 
     Models tend to repeat a sent message in their answer, so people would read it twice.
     """
-    here = (session.provider, session.account, session.channel_id)
+    here = (place.provider, place.account, place.chat)
     sent = {
         str(record.get("text", "")).strip()
         for record in without_undelivered(records)
         if record.get("type") == "message_sent"
         and (record.get("provider"), record.get("accountId"), record.get("to")) == here
-        and record.get("threadId") == session.thread
+        and record.get("threadId") == place.thread
     } - {""}
     return frozenset(
         payload.index

@@ -324,8 +324,8 @@ class Arrival(Report):
     def _why_not_heard(self, session: SessionKey, access: Access) -> str:
         """Return why a message that has only recordings can't be heard; empty if it can."""
         files = self.incoming.files
-        if access.config.channel(session.provider).transcribe or not all(map(is_recording, files)):
+        if access.config.channel_of(session).transcribe or not all(map(is_recording, files)):
             return ""
         is_owner = access.is_owner(self.incoming)
-        how = HOW_TO_TRANSCRIBE.format(channel=session.provider) if is_owner else ""
+        how = HOW_TO_TRANSCRIBE.format(channel=self.context.provider) if is_owner else ""
         return f"{NO_TRANSCRIPTION} {how}".strip()

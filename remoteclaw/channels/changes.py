@@ -74,7 +74,7 @@ class Change(Report):
         """Drop a message that its sender has deleted, unless a turn has taken it up."""
         fleet, incoming = self.context.fleet, self.incoming
         session = self.session_of(access, incoming)
-        await fleet.history.forget(session.place, deleted_id)
+        await fleet.history.forget(self.message("-").place, deleted_id)
         if await fleet.edits.withdraw(session, self.name_of(deleted_id)) == "running":
             await self.reply(WITHDRAWN_LATE, is_silent=True)
 

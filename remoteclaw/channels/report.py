@@ -138,7 +138,7 @@ class Report:
             self.source,
             self.context.fleet.blobs,
             session,
-            access.config.channel(session.provider),
+            access.config.channel_of(session),
             is_owner=access.is_owner(self.incoming),
         )
         if received.transcripts:

@@ -75,7 +75,7 @@ class TaskProgress:
             self._start(session)
 
     def _start(self, session: SessionKey, preview: Preview | None = None) -> None:
-        place = preview.place if preview else Place(session.channel_id, session.thread)
+        place = preview.place if preview else Place(session.place.chat, session.place.thread)
         message = self._messages[session.sid] = _ProgressMessage(
             sid=session.sid, place=place, pace_s=EVERY_S, preview=preview, session=session
         )

@@ -8,7 +8,6 @@ from remoteclaw.clock import now_ms
 from remoteclaw.commands.answers import GONE, NUMBERS, answer_request, verdict_of_numbers
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.fleet.requests.request import Request, Verdict
-from remoteclaw.messages import person
 from remoteclaw.profiles import profile_of
 
 #: For this long after a request has ended, an answer without an id may be meant for it, in
@@ -113,9 +112,9 @@ class _Candidates:
     @classmethod
     async def of(cls, call: CommandCall) -> "_Candidates":
         own = await call.fleet.requests.newest(call.session.sid)
-        others, newest = await call.fleet.requests.shown_in(call.session.place)
+        others, newest = await call.fleet.requests.shown_in(call.place)
         shown = [*(each for each in own if each.chat is None), *others]
-        sender, since_ms = person(call.session.provider, call.sender), now_ms() - UNCLEAR_MS
+        sender, since_ms = call.person, now_ms() - UNCLEAR_MS
         ended = [each for each in shown if each.ended_ms > since_ms and not each.is_waiting]
         in_chat = [each for each in shown if each.is_waiting]
         waiting = [each for each in in_chat if _was_shown_before(each, call)]
@@ -151,7 +150,7 @@ def _was_shown_before(request: Request, call: CommandCall) -> bool:
     older than a request that it arrives after.
     """
     written = _ORDERED_ID.fullmatch(call.id)
-    if written is None or not profile_of(call.session.provider).orders_ids:
+    if written is None or not profile_of(call.place.provider).orders_ids:
         return True
     shown = _ORDERED_ID.fullmatch(request.shown)
     return shown is not None and _numbers(shown) < _numbers(written)
@@ -163,7 +162,7 @@ def _numbers(id_: re.Match[str]) -> tuple[int, int]:
 
 async def _replied_request(call: CommandCall) -> str:
     """Return the id of the request whose message, or whose file, is replied to; empty if none."""
-    place = call.session.place
+    place = call.place
     origin = call.reply_to and await call.fleet.replies.message_origin(
         place.provider, place.account, place.chat, call.reply_to
     )
@@ -172,7 +171,7 @@ async def _replied_request(call: CommandCall) -> str:
 
 def _message_name(call: CommandCall) -> str:
     """Return a name of the message that is unique among all chats; empty if it has no id."""
-    return f"{call.session.place} {call.id}" if call.id else ""
+    return f"{call.place} {call.id}" if call.id else ""
 
 
 async def _answer(call: CommandCall, id_: str, verdict: Verdict, words: str = "") -> CommandReply:
@@ -210,13 +209,13 @@ async def _submit(
         call.config,
         request,
         verdict,
-        by=person(call.session.provider, call.sender),
+        by=call.person,
         name=call.sender_name or call.sender,
         is_owner=call.is_owner,
         words=words,
         message=_message_name(call),
     )
-    is_here = request.session == call.session or request.chat == call.session.place
+    is_here = request.session == call.session or request.chat == call.place
     return CommandReply("" if is_here and outcome.is_shown else outcome.text)
 
 

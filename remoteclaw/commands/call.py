@@ -7,7 +7,7 @@ from pathlib import Path
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey, person
 from remoteclaw.runtimes import detect_runtime
 
 
@@ -42,9 +42,19 @@ class CommandCall:
     """Returns the sender's conversation with an agent; None in a chat that is one conversation."""
 
     @property
+    def place(self) -> ChatPlace:
+        """The chat of the command."""
+        return self.session.place
+
+    @property
+    def person(self) -> str:
+        """The sender, as CHANNEL:ID."""
+        return person(self.place.provider, self.sender)
+
+    @property
     def may_end_all(self) -> bool:
         """Whether the sender may end what the session does for other people."""
-        channel = self.config.channel(self.session.provider)
+        channel = self.config.channel_of(self.session)
         is_open = channel.commands == "everyone" or not channel.owners
         return self.is_owner or is_open or not self.session.is_shared
 

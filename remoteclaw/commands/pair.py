@@ -4,7 +4,7 @@ from remoteclaw.clock import format_duration, now_ms
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.pairings import PairingRequest
-from remoteclaw.messages import ChatPlace, person
+from remoteclaw.messages import ChatPlace
 
 #: How many pairing requests `/pair` shows, the newest ones.
 MAX_SHOWN = 20
@@ -16,16 +16,16 @@ UNKNOWN = (
 
 async def pair(call: CommandCall) -> CommandReply:
     """Approve a pairing code, grant access to the group, or list the pairing requests."""
-    session, pairings = call.session, call.fleet.pairings
-    by = person(session.provider, call.sender)
+    place, pairings = call.place, call.fleet.pairings
     if call.arguments:
-        request = await approve(call.fleet, call.arguments, by=by)
+        request = await approve(call.fleet, call.arguments, by=call.person)
         if request is None:
             return CommandReply(UNKNOWN)
         return CommandReply(f"`{_plain(request.name)}` (`{request.id}`) may write from now on.")
     if call.is_group:
-        place = (session.provider, session.account, session.channel_id)
-        await pairings.add(*place, name="a group", by=by)
+        await pairings.add(
+            place.provider, place.account, place.chat, name="a group", by=call.person
+        )
         return CommandReply(
             "Everybody in this group may write to me now, by mentioning me or replying to me."
         )

@@ -86,7 +86,7 @@ async def _request_lines(call: CommandCall) -> list[str]:
 async def _task_lines(call: CommandCall) -> list[str]:
     """Return a line for each unfinished task and branch of the session."""
     tree = await call.fleet.task_trees.read(call.session.sid, max_tasks=MAX_LISTED, recent_ms=0)
-    detail = shown_of_tools(call.config.channel(call.session.provider), call.session)
+    detail = shown_of_tools(call.config.channel_of(call.session), call.session)
     lines = [f"- at work: {in_a_chat(item, detail)}" for item in tree.items]
     return lines + ([f"- and {tree.left_out} more"] if tree.left_out else [])
 
@@ -109,7 +109,7 @@ async def queue(call: CommandCall) -> CommandReply:
         await call.fleet.sessions.configure(call.session, override)
         return CommandReply(f"From now on: {MODES[new_mode]}.")
     own = view.queue if view else None
-    mode = call.config.queue.of(call.session.provider, own).mode
+    mode = call.config.queue_of(call.session, own).mode
     waiting = view.waiting if view else 0
     count = (
         "Nothing waits." if not waiting else f"{_count(waiting, 'message')} without an answer yet."
@@ -178,7 +178,7 @@ async def whoami(call: CommandCall) -> CommandReply:
     session = call.session
     role = "an owner: you may do everything" if call.is_owner else "no owner of this installation"
     return CommandReply(
-        f"You are `{call.sender}` on {session.provider}, in the chat `{session.channel_id}`; "
+        f"You are `{call.sender}` on {call.place.provider}, in the chat `{call.place.chat}`; "
         f"{role}. This session is `{session.sid[:8]}`."
     )
 

@@ -18,7 +18,7 @@ from remoteclaw.gateway.conversations import Conversations, person_of
 from remoteclaw.gateway.limits import Transfers, Waiting
 from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.gateway.terminals.viewers import ViewerConnection
-from remoteclaw.messages import SessionKey, people_of, person
+from remoteclaw.messages import ChatPlace, SessionKey, people_of
 from remoteclaw.tools.base import Method, Result, Tool
 
 
@@ -99,6 +99,13 @@ class Call:
         return self.caller.turn
 
     @property
+    def place(self) -> ChatPlace | None:
+        """The chat of the caller's turn; for an operator, that of the session of the call."""
+        if self.caller is not None:
+            return self.turn.place
+        return self.session.place if self.session else None
+
+    @property
     def events(self) -> Subscriber:
         """The connection of the call. Raises `CallRefused` if it can't carry events."""
         if self.subscriber is None:
@@ -147,7 +154,7 @@ class Call:
         if self.caller is not None:
             return people_of(self.turn.entries)
         may_speak = self.operator.has("admin")
-        return (person(session.provider, session.user),) if may_speak else ()
+        return (session.person,) if may_speak else ()
 
 
 #: Answers a call. The second argument is an instance of the method's `params` model.

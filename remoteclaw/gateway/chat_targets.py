@@ -12,7 +12,7 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.replies.replies import Readers
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.conversations import Conversations
-from remoteclaw.gateway.rights import is_for_owner, may_send
+from remoteclaw.gateway.rights import may_send
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
 
 #: The form of CHANNEL or CHANNEL/ACCOUNT.
@@ -23,13 +23,12 @@ MAX_NAMED = 20
 
 def current_place(call: Call) -> ChatPlace:
     """Return the chat and thread of the session that a call is about."""
-    session = call.session
-    if session is None:
+    if call.place is None:
         raise CallRefused(
             "INVALID_REQUEST",
             f"{call.method.name} is about a session's chat: name the session by sessionKey.",
         )
-    return session.place
+    return call.place
 
 
 def target_place(call: Call, readers: Readers, target: str) -> ChatPlace:
@@ -48,24 +47,24 @@ def target_place(call: Call, readers: Readers, target: str) -> ChatPlace:
         named_account = account if slash else None
         return ChatPlace(provider, _account_of(call, readers, provider, named_account), chat)
     listed = ", ".join(sorted(channels)) or "none"
-    session = call.session
-    if session is None:
+    own = call.place
+    if own is None:
         raise CallRefused(
             "INVALID_REQUEST", f"Write the target as CHANNEL:CHAT. There are the channels {listed}."
         )
     # Ids of this session's channel have no colon, so the part before it is meant to be a channel.
-    if colon and _CHANNEL_NAME.fullmatch(name) and ":" not in session.channel_id:
+    if colon and _CHANNEL_NAME.fullmatch(name) and ":" not in own.chat:
         raise CallRefused(
             "INVALID_REQUEST",
             f"There is no channel {provider[:40]!r}: there are {listed}. A chat of this channel is "
             "named only by its id.",
         )
-    return ChatPlace(session.provider, _account_of(call, readers, session.provider), target)
+    return ChatPlace(own.provider, _account_of(call, readers, own.provider), target)
 
 
 def _channels(call: Call, readers: Readers) -> set[str]:
     """Return the channels that are configured, have an adapter, or belong to the session."""
-    own = {call.session.provider} if call.session else set()
+    own = {call.place.provider} if call.place else set()
     return {*call.config.channels, *own, *(provider for provider, _ in readers.until_ms)}
 
 
@@ -75,8 +74,8 @@ def _account_of(call: Call, readers: Readers, provider: str, named: str | None =
     An account that no adapter has ever read is refused if it is `named`, because a message there
     would stay undelivered forever. If it is the session's, another account is used.
     """
-    session = call.session
-    own = {session.account} if session and session.provider == provider else set()
+    here = call.place
+    own = {here.account} if here and here.provider == provider else set()
     with_adapter = {account for name, account in readers.until_ms if name == provider}
     if named is not None:
         known = sorted(with_adapter | own) or ["default"]
@@ -148,11 +147,7 @@ def _may_know(call: Call, place: ChatPlace) -> bool:
     """Whether a refusal may name a chat, because the caller may send to it."""
     if call.caller is None:
         return True
-    is_owner = is_for_owner(call.config, call.caller)
-    own, account = call.caller.session, place.account
-    return may_send(
-        call.config, own, place.provider, place.chat, account=account, is_owner=is_owner
-    )
+    return may_send(call.config, call.caller, place)
 
 
 async def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ...]:

@@ -1,12 +1,13 @@
 """The rights of an agent's turn: the tools, sessions and chats that it may use."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from remoteclaw.config import tool_policy
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.turns.caller import Caller
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.tools.base import Tool
 
 
@@ -80,15 +81,20 @@ def may_see(
     return is_below or (sees == "agent" and other.agent == own.agent)
 
 
-def may_send(
-    config: Config, own: SessionKey, channel: str, chat: str, *, account: str, is_owner: bool
-) -> bool:
-    """Whether the agent of session `own` may send to a chat in a turn.
+def may_send(config: Config, caller: Caller, to: ChatPlace) -> bool:
+    """Whether the caller's turn may send to a chat.
 
-    It may send to its own chat and its threads, to the chats of `sends_to`, and in a turn on behalf
-    of owners alone (`is_owner`) to any. Raises `ConfigError` if the agent is not configured.
+    It may send to its own chat and its threads, to the chats of `sends_to`, and on behalf of owners
+    alone to any. Raises `ConfigError` if the agent is not configured.
     """
-    if is_owner or (channel, account, chat) == (own.provider, own.account, own.channel_id):
+    assert caller.turn is not None, "only a turn sends"
+    if is_for_owner(config, caller) or is_same_chat(caller.turn.place, to):
         return True
-    _, settings = config.agent(own.agent)
-    return not {"*", f"{channel}:*", f"{channel}:{chat}"}.isdisjoint(settings.sends_to)
+    _, settings = config.agent(caller.session.agent)
+    chats = {"*", f"{to.provider}:*", f"{to.provider}:{to.chat}"}
+    return not chats.isdisjoint(settings.sends_to)
+
+
+def is_same_chat(one: ChatPlace, other: ChatPlace) -> bool:
+    """Whether two places are in the same chat, in any of its threads."""
+    return replace(one, thread=None) == replace(other, thread=None)

@@ -23,7 +23,7 @@ from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.chat_targets import check_has_reader, conversations_at
-from remoteclaw.gateway.rights import is_for_owner, may_send
+from remoteclaw.gateway.rights import is_same_chat, may_send
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
 from remoteclaw.host.terminal import shortened
@@ -113,14 +113,12 @@ def _check_may_send(call: Call, place: ChatPlace) -> None:
     """Raise `CallRefused` if the agent's turn may not send to a chat."""
     if call.caller is None:
         return
-    own, at = call.caller.session, (place.provider, place.chat)
-    is_owner = is_for_owner(call.config, call.caller)
-    if not may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
+    if not may_send(call.config, call.caller, place):
         raise CallRefused(
             "FORBIDDEN",
-            f"This turn may send only to its own chat, and {':'.join(at)} is another one. Only an "
-            f"owner may have messages sent there, unless sends_to of [agents.{own.agent}] has it. "
-            "Say so in your answer.",
+            f"This turn may send to its own chat only, and {place.provider}:{place.chat} is "
+            "another one. Only an owner may have messages sent there, unless sends_to of "
+            f"[agents.{call.caller.session.agent}] has it. Say so in your answer.",
         )
 
 
@@ -128,10 +126,11 @@ def _attributed(call: Call, place: ChatPlace, text: str) -> str:
     """Return a text, with a line in front that names its origin if it goes to another chat."""
     if call.caller is None:
         return text
-    own = call.caller.session
-    if (place.provider, place.account, place.chat) == (own.provider, own.account, own.channel_id):
+    own = call.turn.place
+    if is_same_chat(place, own):
         return text
-    return f"(From {own.provider}:{own.channel_id}, by {own.agent}:)\n{text}".rstrip()
+    agent = call.caller.session.agent
+    return f"(From {own.provider}:{own.chat}, by {agent}:)\n{text}".rstrip()
 
 
 async def _receipts(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, PlatformReceipt]:

@@ -14,6 +14,7 @@ from remoteclaw.errors import MessageRefused
 from remoteclaw.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 
 __all__ = [
+    "DEFAULT_ACCOUNT",
     "MAX_ATTACHMENTS",
     "MAX_ATTACHMENTS_BYTES",
     "MAX_ATTACHMENT_BYTES",
@@ -24,11 +25,13 @@ __all__ = [
     "Attachment",
     "ChannelMessage",
     "ChatKind",
+    "ChatPlace",
     "Image",
     "Reaction",
     "channel_name",
     "file_name",
     "is_blank",
+    "person",
     "shows_nothing",
 ]
 
@@ -143,6 +146,43 @@ def channel_name(value: str) -> str:
     return value
 
 
+def person(channel: str, user: str) -> str:
+    """Return the name of a person in entries, CHANNEL:ID."""
+    return f"{channel}:{user}"
+
+
+#: The name of the account that is configured in the channel's own table, without a name.
+DEFAULT_ACCOUNT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPlace:
+    """A chat of an account, or a thread of that chat."""
+
+    provider: str
+    account: str
+    chat: str
+    thread: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, thread: str | None = None) -> Self:
+        """Return the place written as CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
+
+        Raises ValueError for any other `text`.
+        """
+        name, _, chat = text.partition(":")
+        provider, slash, account = name.partition("/")
+        if not chat or (slash and not account):
+            raise ValueError(f"is {text!r}: write CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT")
+        return cls(channel_name(provider), account or DEFAULT_ACCOUNT, chat, thread)
+
+    def __str__(self) -> str:
+        """Return the place in the notation that `parse()` reads, followed by the thread."""
+        account = "" if self.account == DEFAULT_ACCOUNT else f"/{self.account}"
+        thread = "" if self.thread is None else f", thread {self.thread}"
+        return f"{self.provider}{account}:{self.chat}{thread}"
+
+
 #: The kind of a chat. A thread, or topic, of a group or a direct chat is of the kind "thread".
 ChatKind = Literal["direct", "group", "thread"]
 
@@ -199,6 +239,11 @@ class ChannelMessage(BaseModel):
     is_addressed: bool | None = None
     """Whether the message is addressed to the agent: in a direct chat, or by a mention, a reply to
     the agent or a command; None where the channel doesn't know it."""
+
+    @property
+    def place(self) -> ChatPlace:
+        """The chat or thread of the message."""
+        return ChatPlace(self.provider, self.account, self.channel_id, self.thread_id)
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:

@@ -6,44 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
-from remoteclaw.messages.chat import ChannelMessage, channel_name
+from remoteclaw.messages.chat import ChannelMessage, ChatPlace, person
 
-__all__ = ["DEFAULT_ACCOUNT", "EVERYONE", "ChatPlace", "SessionKey", "TaskStatus"]
+__all__ = ["EVERYONE", "SessionKey", "TaskStatus"]
 
 #: The user of a session that all people of its chat share. It is nobody's id, so it has no rights.
 EVERYONE = "*"
-
-
-#: The name of the account that is configured in the channel's own table, without a name.
-DEFAULT_ACCOUNT = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class ChatPlace:
-    """A chat of an account, or a thread of that chat."""
-
-    provider: str
-    account: str
-    chat: str
-    thread: str | None = None
-
-    @classmethod
-    def parse(cls, text: str, thread: str | None = None) -> Self:
-        """Return the place written as CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
-
-        Raises ValueError for any other `text`.
-        """
-        name, _, chat = text.partition(":")
-        provider, slash, account = name.partition("/")
-        if not chat or (slash and not account):
-            raise ValueError(f"is {text!r}: write CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT")
-        return cls(channel_name(provider), account or DEFAULT_ACCOUNT, chat, thread)
-
-    def __str__(self) -> str:
-        """Return the place in the notation that `parse()` reads, followed by the thread."""
-        account = "" if self.account == DEFAULT_ACCOUNT else f"/{self.account}"
-        thread = "" if self.thread is None else f", thread {self.thread}"
-        return f"{self.provider}{account}:{self.chat}{thread}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +50,13 @@ class SessionKey:
 
     @property
     def place(self) -> ChatPlace:
-        """The chat or thread of the session."""
+        """The chat or thread that the key names; a turn is answered in `Turn.place`."""
         return ChatPlace(self.provider, self.account, self.channel_id, self.thread)
+
+    @property
+    def person(self) -> str:
+        """The session's user, as CHANNEL:ID."""
+        return person(self.provider, self.user)
 
     @property
     def is_shared(self) -> bool:

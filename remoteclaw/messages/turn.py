@@ -1,12 +1,12 @@
 """Entries of a session, and the turn that answers them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from remoteclaw.messages.chat import ChannelMessage
+from remoteclaw.messages.chat import ChannelMessage, ChatPlace, person
 from remoteclaw.messages.session import SessionKey
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "hops_of",
     "origin_of",
     "people_of",
-    "person",
+    "place_of",
     "reference",
     "relays_of",
     "stream_order",
@@ -173,9 +173,9 @@ def stream_order(entry_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in entry_id.split("-"))
 
 
-def person(channel: str, user: str) -> str:
-    """Return the name of a person in entries, CHANNEL:ID."""
-    return f"{channel}:{user}"
+def place_of(entries: Sequence[Entry]) -> ChatPlace:
+    """Return the chat in which a turn of `entries` is answered: that of the last one."""
+    return entries[-1].message.place
 
 
 def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -257,6 +257,11 @@ class Turn:
     def id(self) -> str:
         """The stream id of the first entry, the same in all attempts."""
         return min((*self.left_out, *self.entries), key=lambda entry: stream_order(entry.id)).id
+
+    @property
+    def place(self) -> ChatPlace:
+        """The chat of the turn, where its replies, requests and notices go."""
+        return place_of(self.entries)
 
     @property
     def is_command(self) -> bool:

@@ -22,7 +22,7 @@ from remoteclaw.errors import AsideFailed, RedisRefused, RemoteClawError
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.asides import AsideEnd, Asides
-from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.inbound import NewerEntry, decode
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
@@ -34,14 +34,13 @@ from remoteclaw.messages import (
     reference,
     stream_order,
 )
-from remoteclaw.protocols import Place
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import Fate, OpenTurn
 from remoteclaw.session.record import added, lines_of_aside
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
-from remoteclaw.session.waiting import decode, decode_all
+from remoteclaw.session.waiting import decode_all
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.entries import in_outcome
 
@@ -250,6 +249,7 @@ class TurnAsides:
         payloads = aside.payloads
         lines = partial(lines_of_aside, entry, payloads, at_ms=now_ms())
         end = AsideEnd(
+            place=entry.message.place,
             payloads=self._stream_payloads(entry, aside, is_whole=is_whole),
             reply=[in_outcome(payload) for payload in payloads] if is_whole else None,
             note=_note(entry, aside) if is_whole or (payloads and verdict != "later") else None,
@@ -331,7 +331,7 @@ class TurnAsides:
         message = entry.message
         payloads = [
             reply_payload(
-                Place(message.channel_id, message.thread_id),
+                message.place,
                 payload.text,
                 sid=self._lease.sid,
                 turn=entry.id,

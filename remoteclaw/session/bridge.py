@@ -110,7 +110,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         runtime=runtime,
         agents=keeper,
         session_map=LeasedSessionMap(lease),
-        channel=config.channel(lease.session.provider),
+        channel=config.channel_of(lease.session),
         zone=settings.timezone,
         hooks=hooks,
         attachments=files,

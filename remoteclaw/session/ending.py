@@ -137,7 +137,7 @@ def _log(
     """Log the end of a turn: its status, the seconds of its last attempt, and all its tokens."""
     turn, why = attempt.turn, f" ({category})" if category else ""
     parts = [
-        f"{turn.session.agent} in {turn.session.provider}",
+        f"{turn.session.agent} in {turn.place.provider}",
         f"{status}{why}",
         f"{time.monotonic() - attempt.began:.1f} s",
     ]

@@ -31,7 +31,7 @@ def failed_result(
     `index` is that of the message.
     """
     remedy = None
-    if detail and profile_of(turn.session.provider).is_local:
+    if detail and profile_of(turn.place.provider).is_local:
         remedy = Remedy(one_line(detail))
         if category is ErrorCategory.NOT_INSTALLED:
             remedy = unstartable(turn.session.agent, detail)

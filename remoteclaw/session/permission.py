@@ -192,6 +192,7 @@ class Permissions:
             where=place_shown(event.place),
             incomplete=event.incomplete,
             deliver=self._turn.entries[-1].deliver,
+            here=self._turn.place,
             chat=self._settings.chat,
             people=self._people,
             is_question=question is not None,

@@ -19,7 +19,6 @@ from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import LIVE_MS
 from remoteclaw.messages import ReplyPayload, ToolCall, Turn, origin_of
 from remoteclaw.profiles import profile_of
-from remoteclaw.protocols import Place
 
 #: How often unchanged live text is written again, in seconds: well before it expires.
 REFRESH_S = LIVE_MS / 3 / 1000
@@ -193,7 +192,7 @@ class TurnReply:
 
         It is written no more often than the channel allows, and again before it expires in Redis.
         """
-        every_s = profile_of(self._turn.session.provider).live_every_s
+        every_s = profile_of(self._turn.place.provider).live_every_s
         while True:
             # The pause comes first, because a quick answer needs no live text. Each update sends
             # the whole text, so a long text is updated less often.
@@ -213,11 +212,11 @@ class TurnReply:
     def _shown(self) -> dict[str, Any]:
         index, text = self._live
         is_quiet = self._lease.state.is_quiet
-        message = self._turn.entries[-1].message
+        place = self._turn.place
         return {
             "sid": self._lease.sid,
-            "channel_id": message.channel_id,
-            "thread_id": message.thread_id,
+            "channel_id": place.chat,
+            "thread_id": place.thread,
             "turn": self._turn.id,
             "attempt": self._turn.attempt,
             "index": index,
@@ -263,7 +262,7 @@ class TurnReply:
         if self._turn.entries[-1].moved and payload.index == len(self.notices):
             quoted = quoted or message.id  # later messages may stand in between
         return reply_payload(
-            Place(message.channel_id, message.thread_id),
+            self._turn.place,
             payload.text,
             sid=self._lease.sid,
             turn=self._turn.id,

@@ -49,7 +49,7 @@ class Resets:
             return None
         last_ms = self._lease.state.last_heard_ms
         kind = kind_of(self._lease.session, [chat_entry.message])
-        policy = self._config.reset_of(self._lease.session.provider, kind)
+        policy = self._config.reset_of(chat_entry.message.provider, kind)
         reason = staleness(policy, last_ms=last_ms, now_ms=chat_entry.at_ms)
         # A session without a conversation has nothing to end.
         has_past = reason and (self._lease.has_conversation or await self._lease.read_record())

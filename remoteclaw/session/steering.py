@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from remoteclaw.fleet.turns.inbound import NewerEntry
+from remoteclaw.fleet.turns.inbound import NewerEntry, decode
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Entry
 from remoteclaw.session.queue import Fate, OpenTurn
-from remoteclaw.session.waiting import decode, decode_all
+from remoteclaw.session.waiting import decode_all
 
 #: At most this many messages join one turn, so that it ends and other sessions get the worker.
 MAX_STEERED = 20

@@ -81,6 +81,7 @@ class TerminalRequests:
             where=place_shown(event.place),
             incomplete=event.incomplete,
             deliver="channel",
+            here=session.place,
             chat=request_settings(config, session).chat,
             people=place.people,
         )

@@ -41,7 +41,7 @@ from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
 from remoteclaw.session.terminal_end import settle_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
-from remoteclaw.session.waiting import decode, decode_all
+from remoteclaw.session.waiting import decode_all
 
 #: The phases of an attempt that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
@@ -77,7 +77,7 @@ class TurnRunner:
     @property
     def queue(self) -> QueueConfig:
         """The session's current queue settings."""
-        return self._config.queue.of(self._lease.session.provider, self._lease.state.queue)
+        return self._config.queue_of(self._lease.session, self._lease.state.queue)
 
     async def warm_up(self, waiting: Sequence[Entry]) -> None:
         """Begin to start the agent for `waiting` entries, unless they reset the conversation."""
@@ -219,7 +219,7 @@ class TurnRunner:
         )
         if batch is None:
             return None
-        entries = [decode(raw, lease.session) for raw in batch.entries]
+        entries = batch.entries
         if not entries[0].terminal:
             lease.state = replace(lease.state, kept_size=0)
         turn = Turn(
@@ -229,7 +229,7 @@ class TurnRunner:
             was_interrupted=batch.furthest_phase_before not in NOT_ASKED,
             left_out=tuple(entry for entry in entries if entry.id in batch.left_out),
         )
-        ids = [lease.newest_read, *(entry_id.decode() for entry_id, _ in batch.entries)]
+        ids = [lease.newest_read, *(entry.id for entry in entries)]
         attempt = Attempt(
             batch=batch,
             turn=turn,
@@ -239,7 +239,7 @@ class TurnRunner:
             waiting_after=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             newest_known=max(ids, key=stream_order),
         )
-        about = f"{turn.session.agent} in {turn.session.provider}, attempt {turn.attempt}"
+        about = f"{turn.session.agent} in {turn.place.provider}, attempt {turn.attempt}"
         worker = f"worker {os.getppid()} on {socket.gethostname()}"  # as `status` names it
         log.info("%s: begins: %s, %s", turn.references, about, worker)
         if turn.entries[0].terminal:

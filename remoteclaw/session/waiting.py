@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from remoteclaw.fleet.turns.inbound import NewerEntry, RawEntry, decode_entry
+from remoteclaw.fleet.turns.inbound import NewerEntry, RawEntry, decode
 from remoteclaw.fleet.turns.lease import Lease
-from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
+from remoteclaw.messages import Entry, SessionKey
 
 
 async def read_waiting(lease: Lease) -> list[Entry]:
@@ -31,28 +31,3 @@ def decode_all(raw: Sequence[RawEntry], session: SessionKey) -> list[Entry]:
                 raise
             break
     return entries
-
-
-def decode(raw: RawEntry, session: SessionKey) -> Entry:
-    """Return a decoded entry; for a damaged entry, a stand-in with the reason in `unreadable`."""
-    entry_id, fields = raw
-    try:
-        return decode_entry(entry_id, fields)
-    except ValueError as error:
-        return _stand_in(entry_id.decode(), session, str(error))
-
-
-def _stand_in(entry_id: str, session: SessionKey, why: str) -> Entry:
-    # Unchecked: the session's channel name may no longer be valid.
-    message = ChannelMessage.model_construct(
-        id=entry_id,
-        text="(unreadable)",
-        from_=session.user,
-        channel_id=session.channel_id,
-        provider=session.provider,
-        account=session.account,
-        thread_id=session.thread,
-        timestamp=int(entry_id.partition("-")[0]),
-    )
-    deliver: Deliver = "parent" if session.task else "channel"
-    return Entry(entry_id, message, deliver=deliver, unreadable=why)

@@ -112,15 +112,11 @@ async def result_of(
     run = f"{lease.sid}-{first_entry or turn.id}"
     answers = [_text_of(reply) for reply in earlier]
     answers += [_text_of([in_outcome(payload) for payload in payloads]), _partial(status, tools)]
-    message = ChannelMessage(
+    message = parent.message(
         id=f"result-{run}",
         text=_cut("\n\n".join(filter(None, answers)), lease.session),
         from_=f"session:{lease.sid}",
         user_name=f"the session {lease.session}",
-        channel_id=parent.channel_id,
-        provider=parent.provider,
-        account=parent.account,
-        thread_id=parent.thread,
         timestamp=now_ms(),
     )
     provenance = Provenance(

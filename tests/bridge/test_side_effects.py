@@ -91,13 +91,13 @@ async def test_an_answer_that_repeats_a_message_of_a_tool_is_not_delivered(
     ],
 )
 def test_a_message_sent_elsewhere_does_not_suppress_the_answer(record: dict[str, Any]) -> None:
-    assert not repeats_of([ReplyPayload("It is done.")], [record], HERE)
+    assert not repeats_of([ReplyPayload("It is done.")], [record], HERE.place)
 
 
 def test_a_message_that_was_not_delivered_does_not_count_as_sent() -> None:
     failed = {"type": "message_failed", "failedCallId": "c1", "callId": "x"}
 
-    assert not repeats_of([ReplyPayload("It is done.")], [SENT, failed], HERE)
+    assert not repeats_of([ReplyPayload("It is done.")], [SENT, failed], HERE.place)
     assert side_effects_of([SENT, failed]).sent_texts == ()
     prompt = build_turn_prompt(replace(turn("go on"), was_interrupted=True), effects=[SENT, failed])
     assert "It is done." not in prompt
@@ -107,16 +107,16 @@ def test_an_answer_in_a_thread_repeats_only_messages_sent_to_that_thread() -> No
     thread = replace(HERE, thread="t")
     payload = ReplyPayload("It is done.")
 
-    assert repeats_of([payload], [{**SENT, "threadId": "t"}], thread) == {0}
-    assert not repeats_of([payload], [SENT], thread)
+    assert repeats_of([payload], [{**SENT, "threadId": "t"}], thread.place) == {0}
+    assert not repeats_of([payload], [SENT], thread.place)
 
 
 def test_notices_and_delivered_messages_do_not_count_as_repeats() -> None:
     payload = ReplyPayload("It is done.")
 
-    assert repeats_of([payload], [SENT], HERE) == {0}
-    assert not repeats_of([replace(payload, is_ours=True)], [SENT], HERE)
-    assert not repeats_of([replace(payload, delivered=True)], [SENT], HERE)
+    assert repeats_of([payload], [SENT], HERE.place) == {0}
+    assert not repeats_of([replace(payload, is_ours=True)], [SENT], HERE.place)
+    assert not repeats_of([replace(payload, delivered=True)], [SENT], HERE.place)
 
 
 def test_the_prompt_of_a_second_attempt_lists_side_effects_of_tools() -> None:

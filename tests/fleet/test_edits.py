@@ -53,7 +53,7 @@ async def test_every_reader_gets_the_newest_version(fleet: Fleet) -> None:
 
     batch = await lease.turns.begin([first.entry_id])
     assert batch is not None
-    assert texts(batch.entries) == ["red"]
+    assert [entry.message.text for entry in batch.entries] == ["red"]
     assert await edit(fleet, "green", name="m1.2") == "late"
     await lease.turns.finish("dead", reply=[], error={"category": "test", "detail": ""})
     (letter,) = await fleet.dead_letters.list()
@@ -82,7 +82,7 @@ async def test_a_message_that_is_edited_during_its_aside_waits(fleet: Fleet, ver
     assert await asides.ask(first.entry_id, second.entry_id)
     assert await edit(fleet, "red") == "replaced"
 
-    end = AsideEnd(payloads=[{"text": "It is blue."}])
+    end = AsideEnd(place=lease.session.place, payloads=[{"text": "It is blue."}])
     assert await asides.end(first.entry_id, second.entry_id, verdict, end) == "later"
     assert texts(await lease.entries_after(first.entry_id)) == ["red"]
 

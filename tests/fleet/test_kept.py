@@ -56,7 +56,7 @@ async def settle(fleet: Fleet, held: HeldLease) -> Lease:
 
 def ids_of(batch: Batch | None) -> list[str]:
     assert batch is not None
-    return [entry_id.decode() for entry_id, _ in batch.entries]
+    return [entry.id for entry in batch.entries]
 
 
 async def view_of(fleet: Fleet, accepted: Accepted) -> SessionView:

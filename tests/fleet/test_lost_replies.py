@@ -139,7 +139,8 @@ async def test_a_lost_reply_to_an_aside_step_sends_its_answer_once(
         if step == "aside_ask":
             assert await asides.ask(first.entry_id, second.entry_id)
         else:
-            end = AsideEnd(payloads=[{"text": "hi"}], reply=[{"text": "hi"}], note={"at": 1})
+            payloads = [{"text": "hi"}]
+            end = AsideEnd(lease.session.place, payloads, reply=payloads, note={"at": 1})
             verdict = await asides.end(first.entry_id, second.entry_id, "answered", end)
             assert verdict == "answered"
         assert lost.reached.is_set()

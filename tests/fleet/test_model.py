@@ -6,7 +6,7 @@ each session, the outcome of each message, and the published texts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from remoteclaw.fleet.terminals.state import HeldLease, TerminalTurn
 from remoteclaw.fleet.terminals.terminals import TerminalEnding
 from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from remoteclaw.fleet.turns.edits import content_digest
-from remoteclaw.fleet.turns.inbound import GRACE_MS, Known, RawEntry, decode_entry
+from remoteclaw.fleet.turns.inbound import GRACE_MS, Known, decode_entry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Postponement
 from remoteclaw.messages import AsideVerdict, Entry, SessionKey, TerminalWish
@@ -269,10 +269,9 @@ class FleetMachine(RuleBasedStateMachine):
         name = keys.known(SessionKey.parse(session.key), message_id)
         await self.fleet.scripts.client.set(name, f"{entry_id} {digest}", keepttl=True)
 
-    def check_texts(self, entries: Sequence[RawEntry]) -> None:
+    def check_texts(self, entries: Iterable[Entry]) -> None:
         """Every reader gets the newest version of an entry."""
-        for raw in entries:
-            entry = decode_entry(*raw)
+        for entry in entries:
             if entry.id in self.texts:
                 assert entry.message.text == self.texts[entry.id]
 
@@ -465,7 +464,7 @@ class FleetMachine(RuleBasedStateMachine):
         owner.next_index = 0
         assert batch is not None
         self.check_texts(batch.entries)
-        assert [entry_id.decode() for entry_id, _ in batch.entries] == session.batch
+        assert [entry.id for entry in batch.entries] == session.batch
         assert batch.attempt == session.attempt
         assert batch.is_stopped == session.is_stopped(session.batch[-1])
 
@@ -515,7 +514,7 @@ class FleetMachine(RuleBasedStateMachine):
         is_stopped = session.stopped and _order(session.batch[0]) <= _order(session.stopped)
         assert bool(joined) == (not is_stopped)
         if joined:
-            self.check_texts(joined)
+            self.check_texts(decode_entry(*raw) for raw in joined)
             session.steered += new
             if repeated:
                 assert self.do(owner.lease.turns.join(new))
@@ -565,7 +564,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert (asked is not None) == is_asked
         if asked is None:
             return
-        self.check_texts([asked])
+        self.check_texts([decode_entry(*asked)])
         self.stale.discard(entry_id)
         edited = next((id_ for id_, entry in self.seen.items() if entry == entry_id), None)
         is_edited = text is not None and self.texts.get(entry_id, text) != text
@@ -575,7 +574,7 @@ class FleetMachine(RuleBasedStateMachine):
             is_edited = False
         known.add(session.attempt)
         text = f"{entry_id} beside"
-        end = AsideEnd(payloads=[{"text": text}])
+        end = AsideEnd(owner.lease.session.place, [{"text": text}])
 
         def ending() -> Coroutine[Any, Any, Any]:
             return asides.end(turn, entry_id, verdict, end)

@@ -23,7 +23,7 @@ async def test_an_unfinished_batch_is_repeated_exactly(fleet: Fleet) -> None:
     batch = await lease.turns.begin([accepted.entry_id, other.entry_id])
 
     assert batch is not None
-    assert [entry_id.decode() for entry_id, _ in batch.entries] == [accepted.entry_id]
+    assert [entry.id for entry in batch.entries] == [accepted.entry_id]
     assert (batch.attempt, batch.furthest_phase_before) == (2, "tool")
 
 

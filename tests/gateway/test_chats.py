@@ -698,4 +698,4 @@ async def test_a_message_that_the_platform_refused_is_noted_as_not_sent(
 
     assert sent["status"] == "failed"
     assert side_effects_of(noted).sent_texts == ()
-    assert not repeats_of([ReplyPayload("It is done.")], noted, turn.lease.session)
+    assert not repeats_of([ReplyPayload("It is done.")], noted, turn.lease.session.place)

@@ -174,9 +174,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message to another chat that doesn't name its origin",
-        before=(
-            'return f"(From {own.provider}:{own.channel_id}, by {own.agent}:)\\n{text}".rstrip()'
-        ),
+        before=('return f"(From {own.provider}:{own.chat}, by {agent}:)\\n{text}".rstrip()'),
         after="return text",
         test="test_a_message_to_another_chat_names_its_origin",
     ),

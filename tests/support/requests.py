@@ -117,6 +117,7 @@ def change_request(session: SessionKey) -> Request:
         what="+queue.cap = 5",
         where="here",
         deliver="channel",
+        here=session.place,
         people=("test:alice",),
         change=change,
     )
@@ -151,6 +152,7 @@ async def put_in(
         what=what,
         where="/tmp",
         deliver="channel",
+        here=accepted.session.place,
         people=("test:alice",),
         is_question=bool(choices),
         choices=choices,

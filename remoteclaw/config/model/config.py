@@ -11,7 +11,7 @@ from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accou
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
 from remoteclaw.config.model.hooks import HooksConfig
-from remoteclaw.config.model.queue import QueueConfig
+from remoteclaw.config.model.queue import QueueConfig, QueueOverride
 from remoteclaw.config.model.redis import RedisConfig
 from remoteclaw.config.model.requests import AskingSection, RequestsConfig
 from remoteclaw.config.model.section import check_names, known_channel
@@ -20,7 +20,7 @@ from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import ChatKind
+from remoteclaw.messages import ChatKind, SessionKey
 from remoteclaw.profiles import profile_of, runs_in_gateway
 
 #: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
@@ -98,6 +98,14 @@ class Config(AskingSection):
         settings, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
         unset = {key for key in _PROFILE_SETTINGS if key not in settings.model_fields_set}
         return settings.model_copy(update={key: getattr(profile, key) for key in unset})
+
+    def channel_of(self, session: SessionKey) -> ChannelConfig:
+        """Return the settings of the channel of a session."""
+        return self.channel(session.provider)
+
+    def queue_of(self, session: SessionKey, own: QueueOverride | None) -> QueueConfig:
+        """Return the queue settings of a session, which may have some of its `own`."""
+        return self.queue.of(session.provider, own)
 
     def accounts(self) -> dict[tuple[str, str], AccountConfig]:
         """Return the accounts that have an adapter, by channel and account name."""

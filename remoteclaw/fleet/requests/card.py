@@ -82,7 +82,7 @@ def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> Sh
         )
         return orjson.dumps(message)
 
-    at, here = request.place, request.session.place
+    at, here = request.place, request.here
     closing = CLOSING.format(id=request.id)
     elsewhere = {}
     if request.chat:
@@ -140,7 +140,7 @@ def other_chat_note(request: Request, entries: Sequence[Entry]) -> str:
     if more := len(people[MAX_NAMED:]):
         people[MAX_NAMED:] = [f"{more} more"]
     for_people = f" for {', '.join(people)}" if people else ""
-    return f",{for_people} in {_code(str(request.session.place))},"
+    return f",{for_people} in {_code(str(request.here))},"
 
 
 def _code(text: str) -> str:

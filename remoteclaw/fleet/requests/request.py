@@ -117,6 +117,8 @@ class Request:
     """The answers that a question proposes."""
     is_multiple: bool = False
     """Whether several of the `choices` can be chosen."""
+    here: ChatPlace
+    """The chat of the turn."""
     chat: ChatPlace | None = None
     """The chat in which people are asked, if it is not the conversation's own."""
     before: str = ""
@@ -159,6 +161,7 @@ class Request:
         values["session"] = SessionKey.parse(values["session"])
         values["file"] = Attachment(**file) if file else None
         values["chat"] = ChatPlace(**chat) if chat else None
+        values["here"] = ChatPlace(**values["here"])
         return cls(
             **values,
             id=id_,
@@ -212,7 +215,7 @@ class Request:
     @property
     def place(self) -> ChatPlace:
         """The chat in which the request is shown."""
-        return self.chat or self.session.place
+        return self.chat or self.here
 
     @property
     def is_waiting(self) -> bool:
@@ -228,6 +231,6 @@ class Request:
 #: The fields that are stored as they are when the request is made.
 _CONSTANT_FIELDS = (
     *("turn", "tool", "what", "where", "deliver", "people"),
-    *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "chat"),
+    *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "here", "chat"),
     *("is_again", "incomplete"),
 )

@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -18,7 +18,7 @@ from remoteclaw.fleet.sessions.state import IS_QUIET, MODEL, PROJECT, QUEUE, STA
 from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.fleet.turns.calls import CALL_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import SessionKey, person
+from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
 #: At most this many of the newest sessions are searched for a label or title.
@@ -376,7 +376,7 @@ class Sessions:
             },
             args={
                 "sid": session.sid,
-                "by": person(session.provider, sender),
+                "by": replace(session, user=sender).person,
                 "sender": sender,
                 "keep_ms": CALL_MS,
             },

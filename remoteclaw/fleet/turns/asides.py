@@ -11,7 +11,7 @@ from remoteclaw.fleet.sessions.usage import Usage, usage_args, usage_keys
 from remoteclaw.fleet.turns.inbound import RawEntry
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turns.turn import RecordAppend
-from remoteclaw.messages import AsideVerdict
+from remoteclaw.messages import AsideVerdict, ChatPlace
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.turns.lease import Lease
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 class AsideEnd:
     """The replies, note and record lines that are stored together with the verdict on an entry."""
 
+    place: ChatPlace | None = None
+    """The chat of the entry; None if there are no messages for it."""
     payloads: Sequence[Mapping[str, Any]] = ()
-    """The messages for the reply stream."""
+    """The messages for that chat."""
     reply: Sequence[Mapping[str, Any]] | None = None
     """The answer for the entry's outcome; None if the aside doesn't answer the entry."""
     note: Mapping[str, Any] | None = None
@@ -66,13 +68,12 @@ class Asides:
         Return "gone" if the entry has been stopped or has become part of a turn. Repeating the call
         applies nothing twice.
         """
-        sid, session = self._lease.sid, self._lease.session
-        record = end.record
+        sid, record, place = self._lease.sid, end.record, end.place
         applied = await self._lease.run_fenced(
             "aside_end",
             {
                 "inbound": keys.inbound(sid),
-                "replies": keys.reply_stream(session.provider, session.account),
+                "replies": keys.reply_stream(place.provider, place.account) if place else None,
                 "record": keys.record(sid),
                 "aside_notes": keys.aside_notes(sid),
                 **usage_keys(),
@@ -90,7 +91,7 @@ class Asides:
                 "record": record.lines if record else None,
                 "record_bytes": record.max_bytes if record else 0,
                 "record_ms": record.keep_ms if record else 0,
-                **usage_args(end.usage, session.agent),
+                **usage_args(end.usage, self._lease.session.agent),
                 "sid": sid,
                 "payloads": [orjson.dumps(payload) for payload in end.payloads],
             },

@@ -8,7 +8,7 @@ import orjson
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.state import SessionState
-from remoteclaw.messages import Entry, SessionKey, hops_of, relays_of, via_of
+from remoteclaw.messages import ChatPlace, Entry, SessionKey, hops_of, place_of, relays_of, via_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class CallerTurn:
     """The entries that the turn answers, without unreadable ones."""
     is_whole: bool
     """Whether every entry could be read."""
+
+    @property
+    def place(self) -> ChatPlace:
+        """The chat of the turn (`Turn.place`)."""
+        return place_of(self.entries)
 
     @property
     def via(self) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class Moves:
         "full" if `max_children` tasks of the session, or `max_below` tasks below it, are
         unfinished; and "gone" if the message has its outcome or is already part of a turn.
         """
-        lease, files = self._lease, entry.message.attachments
+        lease, files, place = self._lease, entry.message.attachments, entry.message.place
         branch_of, branch_limits = lease.state.launch_of
         moved = encode_entry(
             entry.message, entry.deliver, is_command=entry.is_command, moved=origin
@@ -85,7 +85,7 @@ class Moves:
                 "inbound": keys.inbound(lease.sid),
                 "session_map": keys.session_map(lease.sid),
                 "record": keys.record(lease.sid),
-                "replies": keys.reply_stream(branch.provider, branch.account),
+                "replies": keys.reply_stream(place.provider, place.account),
                 "new_state": keys.state(branch.sid),
                 "new_inbound": keys.inbound(branch.sid),
                 "new_map": keys.session_map(branch.sid),

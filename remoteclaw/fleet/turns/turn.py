@@ -14,10 +14,10 @@ import orjson
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.usage import Usage, usage_args, usage_keys
-from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry
+from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
 from remoteclaw.fleet.turns.moves import MovedEnd, home_end_args
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, Entry, SessionKey, place_of
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.turns.lease import Lease
@@ -50,7 +50,7 @@ class Batch:
     """Whether the entries were stopped before the turn began."""
     is_dropped: bool
     """Whether the entries were recorded to be dropped, now or by an earlier attempt."""
-    entries: tuple[RawEntry, ...]
+    entries: tuple[Entry, ...]
     left_out: frozenset[str]
     """The ids of the entries of which the agent sees only the beginning."""
     is_resumed: bool = False
@@ -129,6 +129,8 @@ class Turns:
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
         self._batch: Batch | None = None
+        self._place: ChatPlace | None = None
+        """The chat of the running turn (`Turn.place`)."""
 
     async def begin(
         self,
@@ -182,7 +184,7 @@ class Turns:
             furthest_phase_before=phase_before.decode(),
             is_stopped=verdict == b"stopped",
             is_dropped=verdict == b"dropped",
-            entries=tuple(tuple(entry) for entry in entries),
+            entries=tuple(decode(entry, self._lease.session) for entry in entries),
             left_out=frozenset(filter(None, recorded_left_out.decode().split(","))),
             is_resumed=resumed == b"1",
             tries=int(tries),
@@ -192,6 +194,7 @@ class Turns:
             has_denials=bool(has_denials),
             spent=Usage.decode(spent),
         )
+        self._place = place_of(self._batch.entries)
         return self._batch
 
     async def join(self, entry_ids: Sequence[str]) -> list[RawEntry]:
@@ -256,8 +259,8 @@ class Turns:
         `for_chat` is the form for the adapter of the session's chat; None publishes nothing there.
         `usage` is that of the attempt so far, which counts if the attempt is cut off.
         """
-        session = self._lease.session
-        account = keys.live_of(session.provider, session.account) if for_chat else None
+        place = self._running_place
+        account = keys.live_of(place.provider, place.account) if for_chat else None
         await self._lease.run_fenced(
             "live",
             {"live": keys.live(self._lease.sid), "account": account},
@@ -418,8 +421,14 @@ class Turns:
         return self._batch
 
     @property
+    def _running_place(self) -> ChatPlace:
+        if self._place is None:
+            raise RuntimeError("no turn is running: begin() comes first")
+        return self._place
+
+    @property
     def _reply_stream(self) -> str:
-        return keys.reply_stream(self._lease.session.provider, self._lease.session.account)
+        return keys.reply_stream(self._running_place.provider, self._running_place.account)
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:

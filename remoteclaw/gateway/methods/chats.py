@@ -164,7 +164,7 @@ def _read_message(fields: Mapping[str, Any]) -> contract.ReadMessage:
 
 def _check_may_read(call: Call, chat: str | None) -> None:
     """Raise `CallRefused` if an agent would read another chat in a turn that is not an owner's."""
-    if call.caller is None or chat in (None, call.caller.session.channel_id):
+    if call.caller is None or chat in (None, call.turn.place.chat):
         return
     if not is_for_owner(call.config, call.caller):
         raise CallRefused(
@@ -232,10 +232,10 @@ def _operation_place(call: Call, readers: Readers, chat: str | None) -> ChatPlac
     if chat is None:
         return current_place(call)
     place = target_place(call, readers, chat)
-    session = call.session
-    if session and (place.provider, place.account) != (session.provider, session.account):
+    here = call.place
+    if here and (place.provider, place.account) != (here.provider, here.account):
         raise CallRefused(
-            "INVALID_REQUEST", f"{call.method.name} is for chats of {session.provider} here."
+            "INVALID_REQUEST", f"{call.method.name} is for chats of {here.provider} here."
         )
     return place
 

@@ -234,6 +234,7 @@ async def _request_of(call: Call, plan: PlannedChange) -> Request:
         incomplete=shown.incomplete,
         where=call.home.host_id,
         deliver=entries[-1].deliver,
+        here=call.turn.place,
         chat=request_settings(call.config, call.caller.session).chat,
         people=people_of(entries),
         change=change,
