@@ -117,7 +117,7 @@ class Edits:
             "edited": message.text,
             "id": message.id,
         }
-        verdict, _, queue = await self._scripts.run(
+        verdict, entry_id, queue = await self._scripts.run(
             "edit",
             keys={
                 **entry_keys(session),
@@ -142,7 +142,11 @@ class Edits:
             raise RedisRefused(FULL)
         if verdict in (b"crowded", b"incomplete"):
             raise MessageRefused(CROWDED if verdict == b"crowded" else INCOMPLETE)
-        await self._waker.try_hint(session, queue.decode())
+        if verdict == b"accepted":
+            by = f"{session.provider}/{session.account}, edited"
+            await self._waker.accepted(session, entry_id.decode(), queue.decode(), by=by)
+        else:
+            await self._waker.try_hint(session, queue.decode())
         result: EditVerdict = verdict.decode()
         return result
 
