@@ -58,8 +58,12 @@ REQUESTS = "rc:requests"
 #: Set: the ids of the answered requests for a change of the configuration that are not carried out
 #: yet.
 CHANGES = "rc:changes"
-#: Channel: announces the id of each new request to people.
-NEW_REQUESTS = "rc:new-requests"
+#: Channel: announces the id of each request to people that is new or has changed.
+REQUEST_UPDATES = "rc:request-updates"
+#: Channel: announces that the list of sessions, their usage or the dead letters have changed.
+SESSION_UPDATES = "rc:session-updates"
+#: Channel: announces that cron jobs or their runs have changed.
+CRON_UPDATES = "rc:cron-updates"
 #: String: exists briefly after a turn that waits for a person has released its worker, so that only
 #: one turn at a time does so.
 WORKER_RELEASE = "rc:letgo"

@@ -38,15 +38,19 @@ class Subscriptions:
         self._listeners.setdefault(channel.encode(), []).append(listener)
         self._changed.set()
 
-    def remove_listeners(self, channel: str) -> None:
-        """Remove all listeners of a channel."""
-        self._listeners.pop(channel.encode(), None)
-        self._changed.set()
+    def remove_listener(self, channel: str, listener: Listener) -> None:
+        """Stop calling `listener` with the announcements on a channel."""
+        listeners = self._listeners[channel.encode()]
+        listeners.remove(listener)
+        if not listeners:
+            del self._listeners[channel.encode()]
+            self._changed.set()
 
     def unfollow(self, sid: str) -> None:
         """Remove all listeners of a session."""
-        self.remove_listeners(keys.live(sid))
-        self.remove_listeners(keys.outcome_channel(sid))
+        for channel in (keys.live(sid), keys.outcome_channel(sid)):
+            self._listeners.pop(channel.encode(), None)
+        self._changed.set()
 
     async def run(self) -> None:
         """Listen forever, also while Redis is unavailable."""

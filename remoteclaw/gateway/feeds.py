@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 import orjson
@@ -56,16 +56,32 @@ class Feeds:
         self._feeds: dict[str, _SessionFeed] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._follow_lock = asyncio.Lock()
-        self._subscriptions.add_listener(keys.NEW_REQUESTS, self._on_request)
+        self._subscriptions.add_listener(keys.REQUEST_UPDATES, self._on_request)
         self._subscriptions.add_listener(keys.TASK_UPDATES, self._on_task_changes)
 
     def add_listener(self, channel: str, listener: Listener) -> None:
         """Call `listener`, too, with each announcement on a channel. It must not block."""
         self._subscriptions.add_listener(channel, listener)
 
-    def remove_listeners(self, channel: str) -> None:
-        """Stop calling any listener with a channel's announcements."""
-        self._subscriptions.remove_listeners(channel)
+    @contextlib.contextmanager
+    def announced(self, channels: Iterable[str]) -> Iterator[asyncio.Event]:
+        """Yield an event that each announcement on the channels sets, while the block runs."""
+        event = asyncio.Event()
+
+        def on_announcement(_: bytes | None) -> None:
+            event.set()
+
+        for channel in channels:
+            self.add_listener(channel, on_announcement)
+        try:
+            yield event
+        finally:
+            for channel in channels:
+                self.remove_listener(channel, on_announcement)
+
+    def remove_listener(self, channel: str, listener: Listener) -> None:
+        """Stop calling `listener` with a channel's announcements."""
+        self._subscriptions.remove_listener(channel, listener)
 
     async def run(self) -> None:
         """Receive announcements, until cancelled."""
@@ -92,7 +108,7 @@ class Feeds:
         return feed
 
     def _on_request(self, request_id: bytes | None) -> None:
-        """Send an announced request to its session's clients.
+        """Send an announced request to its session's clients if it is open.
 
         None means that announcements may have been missed: send the requests of all sessions.
         """
@@ -108,7 +124,8 @@ class Feeds:
             return
         with _errors_logged("a request"):
             request = await self._fleet.requests.find(request_id)
-            if request and (own := self._feeds.get(request.session.sid)):
+            is_open = request is not None and request.state == "open"
+            if request and is_open and (own := self._feeds.get(request.session.sid)):
                 own.send_request(request, list(own.clients))
 
     def _on_task_changes(self, sids: bytes | None) -> None:

@@ -1,5 +1,7 @@
 -- Cron jobs and their runs.
 
+local function announce_cron() redis.call('PUBLISH', 'rc:cron-updates', '') end
+
 -- Add a line to the history of a cron job's runs, and to the history of all runs.
 local function note_run(keys, args, line)
   for key, max in pairs({[keys.runs] = args.max_runs, [keys.all_runs] = args.max_all_runs}) do
@@ -7,6 +9,7 @@ local function note_run(keys, args, line)
     redis.call('LTRIM', key, 0, max - 1)
     redis.call('PEXPIRE', key, args.runs_ms)
   end
+  announce_cron()
 end
 
 -- Store a cron job; nil removes it.
@@ -17,4 +20,5 @@ end
 -- Set when a cron job is due; nil means never.
 local function set_due(keys, id, due_ms)
   if due_ms then redis.call('ZADD', keys.due, due_ms, id) else redis.call('ZREM', keys.due, id) end
+  announce_cron()
 end

@@ -22,6 +22,7 @@ local function accept(keys, it)
   redis.call('PERSIST', keys.state)
   redis.call('PERSIST', keys.inbound)
   redis.call('ZADD', keys.sessions, now, it.sid)
+  announce_sessions()
   if it.bell then
     redis.call('HSET', keys.state, 'last_said_entry', id)
     if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', it.bell, '') end

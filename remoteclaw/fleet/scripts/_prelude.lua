@@ -146,6 +146,9 @@ local function is_stopped(state, id)
   return id == terminal or id_at_most(id, stop)
 end
 
+-- Announce that the list of sessions, their usage or the dead letters have changed.
+local function announce_sessions() redis.call('PUBLISH', 'rc:session-updates', '') end
+
 -- The RQ queue for a session's hints: the queue of the host that has its agent, while a worker serves that queue, else
 -- the queue of its lane. The key for this can't be given to a script, because only the script knows the host.
 local function queue_of(state)

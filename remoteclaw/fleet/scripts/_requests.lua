@@ -38,6 +38,9 @@ local function show_closed(request, text)
   end
 end
 
+-- Announce that a request has changed, or is new.
+local function announce_request(id) redis.call('PUBLISH', 'rc:request-updates', id) end
+
 -- Move a request to a final state; it is kept as long as a record. Without `text`, its messages stay as they are.
 local function close_request(id, state, text)
   local request = 'rc:request:' .. id
@@ -45,6 +48,7 @@ local function close_request(id, state, text)
   redis.call('ZREM', REQUESTS, id)
   keep_request(request)
   if text then show_closed(request, text) end
+  announce_request(id)
 end
 
 -- Make a request that can be answered until `until_ms`, and put the message that shows it on its reply stream.
@@ -72,7 +76,7 @@ local function open_request(keys, it, turn, attempt, until_ms)
       put_reply(keys.here, it.here_card)
     end
   end
-  redis.call('PUBLISH', 'rc:new-requests', it.id)
+  announce_request(it.id)
 end
 
 -- End the turn's wait for an answer; the request can still be answered.
@@ -81,6 +85,7 @@ local function lapse(id)
   local until_ms = redis.call('HGET', request, 'asked_ms') + VALID_MS
   redis.call('HSET', request, 'state', 'lapsed', 'until_ms', until_ms)
   redis.call('ZADD', REQUESTS, until_ms, id)
+  announce_request(id)
 end
 
 -- Void the waiting requests of a turn; without `turn`, all pending requests of the session except changes.

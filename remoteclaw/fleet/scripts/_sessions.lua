@@ -7,6 +7,7 @@ local function wake(sid, state)
   if was_kept then redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', '') end
   local was_postponed = redis.call('HDEL', state, 'postponed_until_ms') == 1
   if was_postponed then redis.call('ZADD', 'rc:active', now_ms(), sid) end
+  announce_sessions()
   return was_kept or was_postponed
 end
 

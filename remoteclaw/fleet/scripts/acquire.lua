@@ -24,6 +24,7 @@ redis.call('HSET', keys.state, 'status', 'running', 'epoch', epoch, 'lease_nonce
   'lease_until_ms', now + args.lease_ms, 'worker', args.worker)
 redis.call('HDEL', keys.state, 'sweeps', 'postponed_until_ms')
 redis.call('PEXPIRE', keys.session_map, args.map_ms)
+announce_sessions()
 redis.call('HSET', keys.state, 'host', args.host)
 redis.call('ZADD', keys.active, now + args.lease_ms + args.grace_ms, args.sid)
 return {'acquired', epoch, redis.call('HGETALL', keys.state), redis.call('HGETALL', keys.session_map),

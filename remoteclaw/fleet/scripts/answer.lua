@@ -41,6 +41,7 @@ if state == 'open' then
   redis.call('HSET', keys.request, 'state', 'answered')
   -- It stays answered until the turn takes the answer; if the worker dies before, the next attempt takes it.
   redis.call('ZREM', keys.requests, args.id)
+  announce_request(args.id)
   if turn == '' then redis.call('SADD', keys.changes, args.id) else redis.call('PUBLISH', args.bell, '') end
   return {'done', 'answered', args.answer, ''}
 end
@@ -51,6 +52,7 @@ end
 if args.verdict == 'once' or args.verdict == 'edits' then
   redis.call('HSET', keys.request, 'state', 'granted', 'until_ms', now + GRANT_MS)
   redis.call('ZADD', keys.requests, now + GRANT_MS, args.id)
+  announce_request(args.id)
   redis.call('HSET', keys.grants, digest, args.id)
   redis.call('PEXPIRE', keys.grants, GRANT_MS)
 else

@@ -21,6 +21,7 @@ if not runs and (verdict == 'work' or verdict == 'stop') then verdict = 'later' 
 -- The agent was asked about an earlier version of the message.
 if redis.call('HEXISTS', outcome, 'is_edited') == 1 then verdict = 'later' end
 redis.call('HSET', outcome, 'verdict', now .. ' ' .. verdict)
+announce_sessions()
 -- The replies of a verdict that the turn's end has changed belong to that verdict.
 if verdict == args.verdict and (runs or verdict ~= 'later') then
   for _, payload in ipairs(args.payloads) do put_reply(keys.replies, payload) end

@@ -65,6 +65,7 @@ if redis.call('HEXISTS', keys.state, 'kept_batch') == 1 and redis.call('HEXISTS'
       redis.call('HSET', keys.state, 'status', 'scheduled')
       redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
       redis.call('ZADD', keys.active, until_ms, args.sid)
+      announce_sessions()
       return {'postponed'}
     end
     redis.call('HDEL', keys.state, 'postponed_until_ms')
@@ -147,6 +148,7 @@ if begun ~= args.nonce then
     end
   end
 end
+announce_sessions()
 local verdict = 'begun'
 local is_dropped = before == 'dropped' or redis.call('HGET', keys.state, 'phase') == 'dropped'
 if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or not is_dropped) then

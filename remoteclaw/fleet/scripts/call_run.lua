@@ -1,5 +1,5 @@
 -- Begin a run of a cron job.
--- uses: entries, calls
+-- uses: entries, calls, cron
 -- keys: caller?, call, side_effects?, sent?, jobs, open, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
 --   outcomes, session_key, lane
@@ -11,4 +11,5 @@ if redis.call('HGET', keys.jobs, args.job_id) ~= args.before then return {'chang
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.jobs, args.job_id, args.job)
 redis.call('HSET', keys.open, args.run_name, args.outcomes .. id .. ' ' .. args.run)
+announce_cron()
 return end_call(keys, args, id, queue)

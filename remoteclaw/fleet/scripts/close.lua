@@ -12,4 +12,5 @@ redis.call('HDEL', keys.state, 'status', 'lease_nonce', 'lease_until_ms', 'worke
 if redis.call('HEXISTS', keys.state, 'project') == 0 then redis.call('PEXPIRE', keys.state, args.keep_ms) end
 redis.call('PEXPIRE', keys.inbound, args.keep_ms)  -- the empty stream remembers its last id
 redis.call('ZREM', keys.active, args.sid)
+announce_sessions()
 return 'closed'

@@ -130,6 +130,7 @@ if redis.call('HEXISTS', keys.state, 'singly_entry') == 0 then
 end
 if args.is_about_person == '1' then redis.call('HSET', keys.state, 'last_heard_ms', entry_clock_ms(keys.state)) end
 announce_work(args.above, keys.account, args.hint)
+announce_sessions()
 if args.agent_process then
   redis.call('HSET', keys.state, 'agent_process', args.agent_process)
 else

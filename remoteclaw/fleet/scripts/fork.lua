@@ -13,4 +13,5 @@ redis.call('HSET', keys.new_state, 'key', args.session_key, 'limits', args.limit
   'last_heard_ms', now_ms())
 redis.call('PEXPIRE', keys.new_state, args.keep_ms)
 redis.call('ZADD', keys.sessions, now_ms(), args.sid)
+announce_sessions()
 return 'forked'

@@ -3,6 +3,7 @@
 -- keys: state, labels
 -- args: sid, label?
 -- → the key of another session that has the label, else nothing
+announce_sessions()
 if not args.label then
   local label = redis.call('HGET', keys.state, 'label')
   if label then redis.call('HDEL', keys.labels, label) end

@@ -22,6 +22,7 @@ if args.usage then redis.call('HSET', keys.state, 'spent_now', args.usage) end
 redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
 redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)
 redis.call('ZADD', keys.active, args.until_ms, args.sid)
+announce_sessions()
 for _, id in ipairs(split(batch .. ',' .. (steered or ''))) do
   local outcome = args.outcomes .. id
   redis.call('HSET', outcome, 'status', 'accepted', 'postponed.' .. attempt, now .. ' ' .. args.detail)

@@ -33,6 +33,7 @@ if letter then
   redis.call('XADD', keys.dead_letters, '*', 'stream', keys.replies, 'reply', letter[2][2], 'id', args.reply,
     'key', redis.call('HGET', keys.state, 'key') or '', 'category', args.category, 'why', args.why,
     'mark', args.mark or '')
+  announce_sessions()
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, origin in ipairs(keys.origins) do redis.call('SET', origin, args.origin, 'PX', args.origin_ms) end
@@ -45,6 +46,7 @@ if keys.request and redis.call('EXISTS', keys.request) == 1 then
     redis.call('PEXPIRE', keys.shown_requests, args.shown_ms)
   elseif here then
     redis.call('HSET', keys.request, 'unshown', args.why)
+    redis.call('PUBLISH', 'rc:request-updates', args.request)
     if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end
   end
 elseif args.is_agents == '1' and redis.call('EXISTS', keys.shown_requests) == 1 then

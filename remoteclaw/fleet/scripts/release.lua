@@ -7,6 +7,7 @@ local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 if redis.call('HGET', keys.state, 'status') == 'running' then  -- else a repeated call
   redis.call('HSET', keys.state, 'status', 'scheduled')
+  announce_sessions()
   redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
   redis.call('ZADD', keys.active, now_ms() + args.delay_ms, args.sid)
   if args.is_elsewhere == '1' then

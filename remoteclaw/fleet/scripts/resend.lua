@@ -6,6 +6,7 @@
 local letter = redis.call('XRANGE', keys.dead_letters, args.letter, args.letter)[1]
 if not letter then return 0 end
 redis.call('XDEL', keys.dead_letters, args.letter)
+announce_sessions()
 local fields = {}
 for position = 1, #letter[2], 2 do fields[letter[2][position]] = letter[2][position + 1] end
 local id = put_reply(keys.replies, fields.reply)

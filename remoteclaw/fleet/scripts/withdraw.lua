@@ -19,4 +19,5 @@ local now = now_ms()
 redis.call('HSET', outcome, 'status', 'dropped', 'finished', now, 'withdrawn', now, 'error', args.error)
 redis.call('PEXPIRE', outcome, is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms)
 redis.call('PUBLISH', args.done_channel, id)
+announce_sessions()
 return 'withdrawn'

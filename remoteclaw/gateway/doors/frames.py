@@ -29,6 +29,8 @@ class RequestFrame(Params):
     params: dict[str, Any] = Field(default_factory=dict)
     idempotency_key: Key | None = None
     session_key: Id | None = None
+    follow: bool = False
+    """Whether the result is sent again whenever it has changed, as another answer."""
 
 
 class Auth(Params):

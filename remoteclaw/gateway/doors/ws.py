@@ -21,6 +21,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.agent_scope import may_call
 from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.doors.frames import (
+    RETRYABLE,
     Connect,
     RequestFrame,
     encoded,
@@ -29,6 +30,7 @@ from remoteclaw.gateway.doors.frames import (
     result_frame,
 )
 from remoteclaw.gateway.feeds import EVENTS
+from remoteclaw.gateway.follows import Answer, follow
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import address_of
 from remoteclaw.gateway.limits import MAX_REQUEST_BYTES
@@ -46,6 +48,8 @@ MAX_BUFFERED_BYTES = 8 * 1024 * 1024
 LIVE_BUFFERED_BYTES = 64 * 1024
 #: The maximum number of sessions that one client is subscribed to.
 MAX_SUBSCRIPTIONS = 64
+#: The maximum number of calls whose results one client follows.
+MAX_FOLLOWED = 64
 #: How long sending the last frames, and then the close, may take, in seconds.
 CLOSE_S = 0.5
 
@@ -87,6 +91,8 @@ class WebSocketConnection:
         self._closing: tuple[int, str] | None = None
         self._is_closing = asyncio.Event()
         self._calls: set[asyncio.Task[None]] = set()
+        self._followed: dict[str, asyncio.Task[None]] = {}
+        """The calls whose results the client follows, by the ids of their requests."""
         self._sessions: set[str] = set()
         self._event_count = 0
 
@@ -253,8 +259,11 @@ class WebSocketConnection:
     # -- calls ---------------------------------------------------------------------------------
 
     def _start_call(self, frame: dict[str, Any], tasks: asyncio.TaskGroup) -> None:
-        """Start a task that answers a request."""
+        """Start a task that answers a request, or end one that is followed."""
         frame_id = str(frame["id"])[:200]
+        if frame.get("type") == "unfollow":
+            self._unfollow(frame_id)
+            return
         try:
             request = RequestFrame.model_validate(frame)
         except ValidationError as error:
@@ -262,11 +271,38 @@ class WebSocketConnection:
             self._post(error_frame(frame_id, CallRefused("INVALID_REQUEST", why)))
             return
         if self._closing is None:
-            call = tasks.create_task(self._answer(request))
+            answer = self._follow if request.follow else self._answer
+            call = tasks.create_task(answer(request))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
+            if request.follow:
+                self._unfollow(frame_id)
+                self._followed[frame_id] = call
 
     async def _answer(self, request: RequestFrame) -> None:
+        self._post((await self._call(request)).frame)
+
+    async def _follow(self, request: RequestFrame) -> None:
+        """Answer a request, and again whenever its result has changed."""
+
+        async def call() -> Answer:
+            await self._has_sent_all.wait()  # a slow client gets the newest result only
+            return await self._call(request)
+
+        try:
+            if len(self._followed) > MAX_FOLLOWED:
+                why = f"A connection follows {MAX_FOLLOWED} calls at most."
+                raise CallRefused("UNAVAILABLE", why)
+            await follow(self._gateway.feeds, request.method, call, self._post)
+        except CallRefused as error:
+            del self._followed[request.id]
+            self._post(error_frame(request.id, error))
+
+    def _unfollow(self, frame_id: str) -> None:
+        if followed := self._followed.pop(frame_id, None):
+            followed.cancel()
+
+    async def _call(self, request: RequestFrame) -> Answer:
         principal = self.principal
         assert principal is not None, "connect is the first request"
         try:
@@ -283,13 +319,16 @@ class WebSocketConnection:
                 subscriber=self,
                 address=self._address,
             )
-            self._post(result_frame(request.id, self.payload(result)))
+            content = result.model_copy(update={"at_ms": 0}) if hasattr(result, "at_ms") else result
+            return Answer(content, result_frame(request.id, self.payload(result)))
         except CallRefused as error:
-            self._post(error_frame(request.id, error))
             if error.code == "UNAUTHORIZED":
                 self.end(1008, "This token is not valid any more.")
+            refusal = error
         except (RedisUnavailable, RedisRefused) as error:
-            self._post(error_frame(request.id, CallRefused("UNAVAILABLE", str(error))))
+            refusal = CallRefused("UNAVAILABLE", str(error))
+        about = (refusal.code, str(refusal))
+        return Answer(about, error_frame(request.id, refusal), refusal.code in RETRYABLE)
 
     def payload(self, result: Result) -> bytes:
         """Return a result as JSON. Raises `CallRefused`."""

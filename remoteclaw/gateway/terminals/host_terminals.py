@@ -238,7 +238,11 @@ class HostTerminals:
 
     async def _maintain(self, terminal: HeldTerminal) -> None:
         held, bell = terminal.held, keys.bell(terminal.held.sid)
-        self._feeds.add_listener(bell, lambda _: terminal.check_session())
+
+        def on_bell(_: bytes | None) -> None:
+            terminal.check_session()
+
+        self._feeds.add_listener(bell, on_bell)
         end: Literal["ended", "replaced"] = "ended"
         try:
             end = await terminal.run(has_screens=await self._can_show_screens())
@@ -246,7 +250,7 @@ class HostTerminals:
             log.error("the terminal of %s is not watched: %s", held.sid[:8], frames_of(error))
             await asyncio.sleep(CHECK_S)
         finally:
-            self._feeds.remove_listeners(bell)
+            self._feeds.remove_listener(bell, on_bell)
             del self._held[held.sid]
         if end == "replaced":
             self._replaced.add(held.epoch)

@@ -38,7 +38,7 @@ async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Fleet", exact=True)).to_be_focused()
         assert await page.title() == "Fleet · RemoteClaw"
-        await expect(page.get_by_text("Updated at")).to_be_visible()
+        await expect(page.get_by_text("No session has work.")).to_be_visible()
         later = set(await page.evaluate(names)) - fetched
         await page.get_by_role("heading", name="Fleet", exact=True).focus()
         await page.keyboard.press("Shift+Tab")

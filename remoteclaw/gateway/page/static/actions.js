@@ -2,13 +2,12 @@
 
 import { whileBusy, button, setMessage } from "./dom.js";
 
-/** Return a function that runs an action: the buttons are off while it runs, and `refresh()` runs after it. */
-export function actionRunner(buttons, problem, refresh) {
+/** Return a function that runs an action: the buttons are off while it runs. */
+export function actionRunner(buttons, problem) {
   return (action) => whileBusy(buttons, async () => {
     setMessage(problem, "");
     try {
       await action();
-      await refresh();
     } catch (error) {
       setMessage(problem, error.message);
     }

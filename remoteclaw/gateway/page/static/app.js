@@ -145,7 +145,6 @@ function build() {
     showRoute();
   });
   link.addEventListener("event", ({ detail }) => {
-    sessions.onEvent(detail);
     view?.onEvent?.(detail);
   });
   link.addEventListener("state", ({ detail }) => {

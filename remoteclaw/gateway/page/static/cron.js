@@ -4,10 +4,10 @@ import { actionRunner, confirmButtons } from "./actions.js";
 import { ago, button, duration, el, fill, newId, moment, problemLine, setMessage, stamp } from "./dom.js";
 import { jobForm } from "./job_form.js";
 import { partsOf, sessionLink } from "./session_keys.js";
-import { poll } from "./polling.js";
 import { scheduleText } from "./schedule.js";
 
-const EVERY_MS = 2000;
+/** How often the times are updated. */
+const TIMES_MS = 30_000;
 /** How many runs of a job are listed. */
 const MAX_RUNS = 20;
 /** The states of runs, as text. */
@@ -20,73 +20,86 @@ export function cronView(link) {
   const list = el("ul", { class: "jobs" });
   const problem = problemLine();
   const notice = el("p", { class: "notice" });
-  const add = button("New job", () => openForm(link, add, { onDone: refresh }));
+  const add = button("New job", () => openForm(link, add));
   const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
   const rows = new Map();
 
-  async function refresh() {
-    try {
-      const [{ jobs }, status] = await Promise.all([link.call("cron.list"), link.call("cron.status")]);
-      const lacksScheduler = jobs.length && status.scheduler === "absent";
-      problem.hidden = !lacksScheduler;
-      if (lacksScheduler) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
-      setMessage(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
-      add.hidden = !link.scopes.includes("admin");
-      for (const [jobId, row] of rows) {
-        if (!jobs.some((job) => job.id === jobId)) { row.element.remove(); rows.delete(jobId); }
+  let jobs = [], scheduler = "";
+
+  function show() {
+    const lacksScheduler = jobs.length && scheduler === "absent";
+    problem.hidden = !lacksScheduler;
+    if (lacksScheduler) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
+    setMessage(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
+    add.hidden = !link.scopes.includes("admin");
+    for (const [jobId, row] of rows) {
+      if (!jobs.some((job) => job.id === jobId)) { row.close(); rows.delete(jobId); }
+    }
+    for (const job of jobs) {
+      if (!rows.has(job.id)) {
+        rows.set(job.id, jobRow(link, job.id));
+        list.append(rows.get(job.id).element);
       }
-      for (const job of jobs) {
-        if (!rows.has(job.id)) {
-          rows.set(job.id, jobRow(link, job.id, refresh));
-          list.append(rows.get(job.id).element);
-        }
-      }
-      await Promise.all(jobs.map((job) => rows.get(job.id).show(job)));
-    } catch (error) {
-      if (error.code === "UNAVAILABLE") return;  // which the status line shows
-      setMessage(problem, error.message);
+      rows.get(job.id).show(job);
     }
   }
 
-  return { element, onConnected: refresh, close: poll(refresh, EVERY_MS) };
+  const fail = (error) => setMessage(problem, error.message);
+  const timer = setInterval(show, TIMES_MS);
+  let ends = [];
+
+  function onConnected() {
+    ends.forEach((end) => end());
+    ends = [
+      link.follow("cron.list", {}, (result) => { jobs = result.jobs; show(); }, fail),
+      link.follow("cron.status", {}, (status) => { scheduler = status.scheduler; show(); }, fail),
+    ];
+    rows.forEach((row) => row.onConnected());
+  }
+
+  function close() {
+    ends.forEach((end) => end());
+    clearInterval(timer);
+    rows.forEach((row) => row.close());
+  }
+
+  return { element, onConnected, close };
 }
 
 /** Show a job's form in place of `opener` until it is closed; then `focused` gets the focus. */
-function openForm(link, opener, { job = null, focused = opener, onDone }) {
+function openForm(link, opener, { job = null, focused = opener } = {}) {
   const form = jobForm(link, { job, onDone() {
     form.replaceWith(opener);
     focused.focus();
-    onDone();
   } });
   opener.replaceWith(form);
   form.querySelector("input").focus();
 }
 
 /** Return the row of a job, which is updated in place, so that focus and open parts stay. */
-function jobRow(link, jobId, refresh) {
+function jobRow(link, jobId) {
   const name = el("h2"), when = el("p", { class: "when" }), about = el("p", { class: "about" });
   const facts = el("dl", { class: "facts" });
   const note = el("p", { class: "note", role: "status" });
   const problem = problemLine();
   const runs = el("ol", { class: "runs" });
-  const history = el("details", { ontoggle: () => refreshRuns() }, el("summary", { text: "History" }), runs);
+  const history = el("details", { ontoggle: followRuns }, el("summary", { text: "History" }), runs);
   const run = button("Run now", () => act(begin));
   const pause = button("Pause", () => act(() => link.call("cron.update", { jobId, updates: { enabled: !job.enabled } })));
-  const edit = button("Change", () => openForm(link, choices, { job, focused: edit, onDone: refresh }));
+  const edit = button("Change", () => openForm(link, choices, { job, focused: edit }));
   const others = [run, pause, edit];
   const removing = confirmButtons(["Remove", "Keep", "Remove for good"], () => act(() => link.call("cron.remove", { jobId })), others);
   const choices = el("div", { class: "choices" }, others, removing);
-  const act = actionRunner(choices.children, problem, refresh);
+  const act = actionRunner(choices.children, problem);
   const element = el("li", { class: "job" }, name, when, about, facts, choices, note, problem, history);
-  let job = null, begun = null, shown = "", listed = "";
+  let job = null, begun = null, shown = "", unfollow = null;
   let runKey = null;  // the idempotency key of a run, so that repeated attempts start it once
 
-  async function show(current) {
+  function show(current) {
     job = current;
     const next = JSON.stringify([job, ago(job.nextRunMs ?? 0), link.scopes]);
     if (next !== shown) draw();
     shown = next;
-    if (history.open || begun) await refreshRuns();
   }
 
   function draw() {
@@ -113,23 +126,32 @@ function jobRow(link, jobId, refresh) {
       throw error;
     }
     note.textContent = "It runs …";
+    followRuns();
   }
 
-  async function refreshRuns() {
-    if (!history.open && !begun) return;
-    const listedRuns = (await link.call("cron.runs", { jobId, limit: MAX_RUNS })).runs;
+  /** Follow the runs of the job while they are shown, or while the user waits for the end of one. */
+  function followRuns() {
+    const isWanted = history.open || begun;
+    if (isWanted && !unfollow) unfollow = link.follow("cron.runs", { jobId, limit: MAX_RUNS }, (result) => showRuns(result.runs));
+    else if (!isWanted) close();
+  }
+
+  function showRuns(listedRuns) {
     const own = listedRuns.find((each) => each.runId === begun);
     if (own && own.status !== "fired") {
       begun = null;
       note.textContent = `The run has ended: ${outcome(own)}.`;
+      followRuns();
     }
-    const next = JSON.stringify(listedRuns);
-    if (next === listed) return;
-    listed = next;
     fill(runs, listedRuns.length ? listedRuns.map((each) => runRow(each, job.sessionKey)) : el("li", { class: "notice", text: "It has not run yet." }));
   }
 
-  return { element, show };
+  function close() {
+    unfollow?.();
+    unfollow = null;
+  }
+
+  return { element, show, onConnected: () => { close(); followRuns(); }, close: () => { close(); element.remove(); } };
 }
 
 function fact(term, value) {

@@ -5,7 +5,7 @@ import { button, count, el, problemLine, setMessage, stamp } from "./dom.js";
 import { updatedRows } from "./tables.js";
 import { nameOf, sessionLink } from "./session_keys.js";
 
-export function deadLetters(link, refresh) {
+export function deadLetters(link) {
   const title = el("h2", { tabindex: "-1", text: "Dead letters" });
   const note = el("p", { class: "note", role: "status" });
   const list = el("ul", { class: "letters" });
@@ -31,7 +31,7 @@ export function deadLetters(link, refresh) {
       note.textContent = "It is gone.";
     }), [retry]);
     const choices = el("div", { class: "choices", hidden: !letter.mayChange, role: "group", "aria-label": `Of ${name}` }, retry, dropping);
-    const act = actionRunner(choices.children, problem, refresh);
+    const act = actionRunner(choices.children, problem);
 
     return [
       el("p", { class: "by" },

@@ -1,22 +1,21 @@
 // The view of the fleet: its problems first, then its workers, sessions, agents and adapters.
 
 import { doctorSection } from "./doctor.js";
-import { count, el, newId, moment, pauseOf, problemLine, setMessage, size } from "./dom.js";
+import { count, el, newId, pauseOf, problemLine, setMessage, size } from "./dom.js";
 import { age, table, updateAges, updatedRows, withCode } from "./tables.js";
 import { nameOf, sessionLink } from "./session_keys.js";
 import { deadLetters } from "./dead_letters.js";
-import { poll } from "./polling.js";
 
-const EVERY_MS = 3000;
+/** How often the ages are updated. */
+const AGES_MS = 1000;
 /** How many dead letters are listed. */
 const MAX_LETTERS = 50;
 
 export function fleetView(link) {
-  const updated = el("p", { class: "about" });
   const problem = problemLine();
   const wrong = el("ul", { class: "wrong" });
   const well = el("p", { class: "notice", text: "Nothing, as far as the fleet knows. The doctor checks more." });
-  const letters = deadLetters(link, refresh);
+  const letters = deadLetters(link);
   const doctor = doctorSection(link, (findings) => { doctorFindings = findings; showProblems(); });
   const showWrong = updatedRows(wrong, { key: ({ subject, text }) => `${subject} ${text}`,
     draw: ({ subject, text }) => [el("strong", { text: subject }), " ", ...withCode(text)] });
@@ -47,24 +46,34 @@ export function fleetView(link) {
   });
   const more = el("p", { class: "notice", hidden: true });
   const element = el("section", { class: "fleet" },
-    el("h1", { text: "Fleet" }), updated, problem,
+    el("h1", { text: "Fleet" }), problem,
     section("Needs attention", wrong, well),
     letters.element,
     section("Lanes", lanes.element), section("Workers", workers.element), section("Sessions at work", sessions.element, more),
     section("Warm agents", agents.element), section("Adapters", adapters.element), doctor);
   let status = null, doctorFindings = [];
+  let clock = 0;  // how far the gateway's clock is ahead of this one, in milliseconds
 
-  async function refresh() {
-    try {
-      status = await link.call("fleet.status");
-      const dead = status.deadLetters ? await link.call("deadletters.list", { limit: MAX_LETTERS }) : { letters: [], count: 0 };
-      letters.show(dead.letters, dead.count);
-      draw();
-      setMessage(problem, "");
-      updated.textContent = `Updated at ${moment(status.atMs)}`;
-    } catch (error) {
-      setMessage(problem, error.message);
-    }
+  const fail = (error) => setMessage(problem, error.message);
+  const timer = setInterval(() => updateAges(element, Date.now() + clock), AGES_MS);
+  let ends = [];
+
+  function onConnected() {
+    ends.forEach((end) => end());
+    ends = [
+      link.follow("fleet.status", {}, (result) => {
+        status = result;
+        clock = status.atMs - Date.now();
+        draw();
+        setMessage(problem, "");
+      }, fail),
+      link.follow("deadletters.list", { limit: MAX_LETTERS }, (dead) => letters.show(dead.letters, dead.count), fail),
+    ];
+  }
+
+  function close() {
+    ends.forEach((end) => end());
+    clearInterval(timer);
   }
 
   function draw() {
@@ -89,7 +98,7 @@ export function fleetView(link) {
     well.hidden = items.length > 0;
   }
 
-  return { element, onConnected: refresh, close: poll(refresh, EVERY_MS) };
+  return { element, onConnected, close };
 }
 
 function section(title, ...children) {

@@ -4,32 +4,21 @@ import { body, choices, deadline, headline, outcome } from "./request_card.js";
 import { ago, button, el, fill } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 
-/** The interval of polls: events about requests are sent only to subscribers of their session. */
-const EVERY_MS = 2000;
-
 /** The requests that can be answered. It dispatches `change` when they have changed. */
 export class OpenRequests extends EventTarget {
-  #link;
-  #timer = null;
-  #shown = "";
   list = [];
 
   constructor(link) {
     super();
-    this.#link = link;
-    link.addEventListener("event", ({ detail }) => detail.event === "session.request" && this.refresh());
-    link.addEventListener("state", ({ detail }) => detail === "connected" && this.refresh());
-  }
-
-  async refresh() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.refresh(), EVERY_MS);
-    const { requests } = await this.#link.call("requests.list").catch(() => ({}));
-    const next = JSON.stringify(requests);
-    if (!requests || next === this.#shown) return;  // after an error, the last list stays
-    this.#shown = next;
-    this.list = requests;
-    this.dispatchEvent(new Event("change"));
+    let end = () => {};
+    link.addEventListener("state", ({ detail }) => {
+      if (detail !== "connected") return;  // the last list stays
+      end();
+      end = link.follow("requests.list", {}, ({ requests }) => {
+        this.list = requests;
+        this.dispatchEvent(new Event("change"));
+      });
+    });
   }
 }
 
@@ -38,7 +27,7 @@ export function requestsView(link, open) {
   const { element, refresh, close } = requestList(link, open, { onCount: (count) => { notice.hidden = count > 0; } });
   return {
     element: el("section", {}, el("h1", { text: "Requests" }), notice, element),
-    onConnected: () => { refresh(); return open.refresh(); },
+    onConnected: refresh,
     close,
   };
 }
@@ -58,13 +47,18 @@ export function requestList(link, open, { fits = () => true, onCount = () => {} 
       } else items.get(request.id).show(request);
     }
     for (const [id, item] of items) {
-      if (!openIds.has(id)) item.refresh();  // it stays, and shows its outcome
+      if (!openIds.has(id)) item.follow();  // it stays, and shows its outcome
     }
     onCount(openIds.size);
   }
 
   open.addEventListener("change", refresh);
-  return { element, refresh, close: () => open.removeEventListener("change", refresh) };
+  function close() {
+    open.removeEventListener("change", refresh);
+    items.forEach((item) => item.close());
+  }
+
+  return { element, refresh, close };
 }
 
 /** Return an item in which a request is answered, and which then shows the outcome. */
@@ -84,35 +78,33 @@ function requestItem(link, request, { tag = "div" } = {}) {
     request.isAgain ? el("p", { text: "An earlier try at this was cut off: it may have been done already." }) : null,
     request.change?.needsRestart.length ? el("p", { class: "about", text: `It would take effect after a restart: ${request.change.needsRestart.join(", ")}.` }) : null,
     until, answering, done);
-  let isOver = false;
+  let isOver = false;  // whether nothing will change any more
+  let unfollow = () => {};
 
   function show(now) {
     if (isOver) return;
     const text = deadline(now);
     if (until.textContent !== text) until.textContent = text;
     if (["open", "lapsed"].includes(now.state)) return;
-    isOver = true;
+    isOver = now.kind !== "change" || now.state !== "answered";  // an allowed change is carried out yet
     const hadFocus = element.contains(document.activeElement);
     answering.remove();
     until.remove();
     done.textContent = outcome(now);
     if (hadFocus) element.focus();
+    if (isOver) unfollow();
   }
 
-  /** Update the item from the gateway. */
-  async function refresh() {
-    if (isOver) return;
-    try {
-      show(await link.call("requests.show", { id: request.id }));
-    } catch (error) {
-      if (error.code === "NOT_FOUND") show({ ...request, state: "void", untilMs: null });
-    }
+  /** Show the request, which can't be answered any more, until nothing will change. */
+  function follow() {
+    unfollow();
+    if (!isOver) unfollow = link.follow("requests.show", { id: request.id }, show, () => show({ ...request, state: "void", untilMs: null }));
   }
 
   async function answer(verdict, reason) {
     const reply = await link.call("requests.answer", { id: request.id, verdict, reason });
-    await refresh();
-    if (!isOver) throw new Error(reply.detail);
+    show(await link.call("requests.show", { id: request.id }));
+    if (answering.isConnected) throw new Error(reply.detail);
   }
 
   async function showAll() {
@@ -122,5 +114,5 @@ function requestItem(link, request, { tag = "div" } = {}) {
   }
 
   show(request);
-  return { element, show, refresh };
+  return { element, show, follow, close: () => unfollow() };
 }

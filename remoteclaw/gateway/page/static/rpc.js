@@ -53,8 +53,23 @@ export class Link extends EventTarget {
       }
       const id = `p${this.#ids++}`;
       this.#pending.set(id, { resolve, reject });
-      this.#socket.send(JSON.stringify({ type: "req", id, method, params, ...fields }));
+      this.#post({ type: "req", id, method, params, ...fields });
     });
+  }
+
+  /**
+   * Call `show(result)` with the result of a method now and after each change, until the connection
+   * is lost. Errors go to `fail(error)`, except those that the status line shows. Return a function that ends it.
+   */
+  follow(method, params, show, fail = () => {}) {
+    const id = `p${this.#ids++}`;
+    this.#pending.set(id, { resolve: show, reject: (error) => error.code === "UNAVAILABLE" || fail(error), isFollowed: true });
+    this.#post({ type: "req", id, method, params, follow: true });
+    return () => this.#pending.delete(id) && this.#post({ type: "unfollow", id });
+  }
+
+  #post(frame) {
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(frame));
   }
 
   #connect() {
@@ -145,8 +160,8 @@ export class Link extends EventTarget {
   #receive(socket, frame) {
     if (frame.type === "res") {
       const waiting = this.#pending.get(frame.id);
-      this.#pending.delete(frame.id);
       if (!waiting) return;
+      if (!waiting.isFollowed) this.#pending.delete(frame.id);
       if (frame.ok) waiting.resolve(frame.payload);
       else {
         waiting.reject(new Refused(frame.error));

@@ -3,7 +3,8 @@
 import { ago, button, count, el, fill, newId, pauseOf, setMessage } from "./dom.js";
 import { addressOf, nameOf } from "./session_keys.js";
 
-const EVERY_MS = 5000;
+/** How often the ages of the rows are updated. */
+const AGES_MS = 30_000;
 /** The pause after typing before the search begins. */
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -26,6 +27,8 @@ export function sessionsList(link) {
   const element = el("div", {}, begin, search, filters, note, list, more);
   const rows = new Map();
   let timer = null, limit = PAGE, requests = 0, last = "";
+  let found = null;  // the shown result
+  let unfollow = () => {};
   state.value = filter.state;
   setOptions(channel, "any channel", [], filter.channel);
   setOptions(agent, "any agent", [], filter.agent);
@@ -37,30 +40,30 @@ export function sessionsList(link) {
 
   async function refresh() {
     clearTimeout(timer);
+    unfollow();
     const request = ++requests;
     Object.assign(filter, { query: search.value.trim(), state: state.value, channel: channel.value, agent: agent.value });
     const next = JSON.stringify(filter);
     if (next !== last) limit = Math.min(limit, PAGE);
     last = next;
     sessionStorage.setItem(STORED, next);
-    try {
-      const found = await link.call("sessions.search", { ...filter, state: filter.state || null, channel: filter.channel || null, agent: filter.agent || null, limit });
-      if (request !== requests) return;  // a later request was sent
-      show(found);
-    } catch (error) {
-      if (request !== requests) return;
-      if (error.code !== "UNAVAILABLE") setMessage(note, error.message);  // which the status line shows
+    const params = { ...filter, state: filter.state || null, channel: filter.channel || null, agent: filter.agent || null, limit };
+    const fail = (error) => error.code !== "UNAVAILABLE" && setMessage(note, error.message);  // which the status line shows
+    if (!filter.query) {
+      unfollow = link.follow("sessions.search", params, show, fail);
+      return;
     }
-    // A search is expensive, so it is not repeated.
-    if (!filter.query) refreshLater(EVERY_MS);
+    // A search is expensive, so it is not followed.
+    await link.call("sessions.search", params).then((result) => request === requests && show(result), (error) => request === requests && fail(error));
   }
 
   function refreshLater(ms) {
     clearTimeout(timer);
-    timer = setTimeout(() => document.visibilityState === "visible" ? refresh() : refreshLater(EVERY_MS), ms);
+    timer = setTimeout(refresh, ms);
   }
 
-  function show(found) {
+  function show(result) {
+    found = result;
     setOptions(channel, "any channel", found.channels, filter.channel);
     setOptions(agent, "any agent", found.agents, filter.agent);
     const isFiltered = filter.query || filter.state || filter.channel || filter.agent;
@@ -81,18 +84,15 @@ export function sessionsList(link) {
     }
   }
 
-  /** Refresh soon after an event; more events in the meantime only postpone it. */
-  function onEvent({ event }) {
-    if (["chat.event", "session.request", "session.outcome"].includes(event) && !filter.query) refreshLater(300);
-  }
-
   addEventListener("hashchange", () => rows.forEach((row) => row.mark()));
+  setInterval(() => found && show(found), AGES_MS);
+
   function onConnected() {
     begin.hidden = !link.scopes.includes("write");
     return refresh();
   }
 
-  return { element, onConnected, onEvent };
+  return { element, onConnected };
 }
 
 function option(value, text) {

@@ -9,8 +9,8 @@ import { needsPerson, peopleOf, stateOf } from "./terminal_status.js";
 
 /** How many panes keep their last screen while other views are shown. */
 const MAX_PANES = 8;
-/** The interval of polls of a terminal that can't be watched, and of one that is starting. */
-const POLL_MS = 5000, STARTING_POLL_MS = 1000;
+/** How soon a terminal is watched again that this gateway can't show for now, or has lost. */
+const RETRY_MS = 5000, GONE_RETRY_MS = 1000;
 const OPEN_STATES = ["starting", "live"];
 const isTouched = matchMedia("(pointer: coarse)").matches;
 const panes = new Map();
@@ -36,6 +36,7 @@ function makePane(link, sessionKey) {
   let typesAs = null;  // the name under which this page has the keyboard; null if it hasn't
   let wasTyping = false;  // whether it had the keyboard when the connection was lost
   let timer = null, requests = 0;
+  let unfollow = () => {};  // ends the following of the record
   let pending = null;  // the events that arrive while the terminal is being opened for watching
 
   const status = el("p", { class: "tty-state", role: "status" });
@@ -124,7 +125,13 @@ function makePane(link, sessionKey) {
 
   // -- the terminal's state -------------------------------------------------------------------------
 
-  /** Watch the terminal if it is open. */
+  /** Follow the record of the terminal. */
+  function follow() {
+    unfollow();
+    unfollow = link.follow("terminals.get", { sid }, onRecord, showAbsent);
+  }
+
+  /** Watch the terminal, which is open. */
   async function watch() {
     const request = ++requests;
     clearTimeout(timer);
@@ -142,44 +149,43 @@ function makePane(link, sessionKey) {
       if (wasTyping) await takeControl({}).catch(() => {});  // the gateway keeps it for ten seconds
       wasTyping = false;
     } catch (error) {
-      if (request === requests) await check(error);
+      if (request !== requests) return;
+      pending = null;
+      isAway = isWatched = false;
+      isElsewhere = record?.state === "live";
+      setMessage(outage, error.message);
+      show();
+      if (error.code === "UNAVAILABLE") watchAfter(RETRY_MS);  // else once its record has changed
     }
   }
 
-  /** Load the record of a terminal that can't be watched, because it is not open, or open on another host. */
-  async function check(refusal = null) {
-    const request = requests;
-    pending = null;
-    const found = refusal?.code === "UNAVAILABLE" ? refusal : await link.call("terminals.get", { sid }).catch((error) => error);
-    if (request !== requests) return;
-    if (found instanceof Error) return showAbsent(found);
-    isAway = isWatched = false;
+  function watchAfter(ms) {
+    clearTimeout(timer);
+    timer = setTimeout(watch, ms);
+  }
+
+  /** Show a record of the terminal, and watch it if it is open. */
+  async function onRecord(found) {
     const isOpen = OPEN_STATES.includes(found.state);
-    if (isOpen && !refusal) return watch();  // it was opened in the meantime
-    isElsewhere = found.state === "live";
-    setMessage(outage, isElsewhere ? refusal.message : "");
+    if (isOpen && (isWatched || pending)) return;  // the events are newer
+    isAway = isWatched = isElsewhere = false;
+    setMessage(outage, "");
     update(found);
-    pollAfter(found.state === "starting" ? STARTING_POLL_MS : POLL_MS, isOpen ? watch : check);
-    if (!isOpen && view.state.revision === null) {
-      const last = await link.call("terminals.screen", { sid }).catch(() => null);
-      if (last && request === requests) view.apply(last.frame);
-    }
+    if (isOpen) return watch();
+    clearTimeout(timer);
+    const request = ++requests;
+    pending = null;
+    if (view.state.revision !== null) return;
+    const last = await link.call("terminals.screen", { sid }).catch(() => null);
+    if (last && request === requests) view.apply(last.frame);
   }
 
   function showAbsent(refusal) {
-    if (refusal.code === "UNAVAILABLE") return setMessage(outage, isAway ? "" : refusal.message);  // onState() watches again
     isAway = isWatched = isElsewhere = false;
     isKnown = true;
     record = null;
     setMessage(outage, refusal.code === "NOT_FOUND" ? "" : refusal.message);
     show();
-    pollAfter(POLL_MS, check);
-  }
-
-  /** Call `poll()` after a while, once the pane is visible. */
-  function pollAfter(ms, poll) {
-    clearTimeout(timer);
-    timer = setTimeout(() => (element.offsetParent && document.visibilityState === "visible" ? poll() : pollAfter(ms, poll)), ms);
   }
 
   // -- actions --------------------------------------------------------------------------------------
@@ -242,12 +248,14 @@ function makePane(link, sessionKey) {
       clipboard.offer(payload.text);
     } else {
       update(payload.record ?? payload);
-      if (event === "terminal.gone") pollAfter(STARTING_POLL_MS, OPEN_STATES.includes(record.state) ? watch : check);
+      if (event !== "terminal.gone") return;
+      isWatched = false;
+      if (OPEN_STATES.includes(record.state)) watchAfter(GONE_RETRY_MS);
     }
   }
 
   function onState({ detail }) {
-    if (detail === "connected") return watch();
+    if (detail === "connected") return follow();
     wasTyping ||= typesAs !== null;
     isAway = true;
     leave();
@@ -268,13 +276,14 @@ function makePane(link, sessionKey) {
     link.addEventListener("state", onState);
     view.prepare();
     show();
-    watch();
+    follow();
   }
 
   /** Stop watching when the pane leaves the document; it keeps the last screen. */
   function close() {
     link.removeEventListener("event", onEvent);
     link.removeEventListener("state", onState);
+    unfollow();
     if (isWatched) link.call("terminals.leave", { sid }).catch(() => {});
     leave();
     wasTyping = false;

@@ -2,10 +2,8 @@
 
 import { button, count, dollars, duration, el, fill, problemLine, setMessage } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
-import { poll } from "./polling.js";
 import { get } from "./rpc.js";
 
-const EVERY_MS = 10_000;
 /** The periods to choose from, in days. */
 const PERIODS = [7, 30];
 const MAX_SESSIONS = 20;
@@ -21,7 +19,7 @@ const METRICS = [
 const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
 
 export function usageView(link) {
-  let days = PERIODS[0], shown = "";
+  let days = PERIODS[0], ends = [];
   const periods = PERIODS.map((each) => button(`${each} days`, () => choose(each), { "aria-pressed": String(each === days) }));
   const problem = problemLine();
   const tables = el("div"), facts = el("dl", { class: "facts" });
@@ -32,35 +30,38 @@ export function usageView(link) {
   function choose(period) {
     days = period;
     periods.forEach((each, index) => each.setAttribute("aria-pressed", String(PERIODS[index] === days)));
-    return refresh();
+    follow();
   }
 
-  async function refresh() {
-    const requested = days;
-    try {
-      const [byDay, byAgent, bySession, metrics] = await Promise.all([
-        ...["day", "agent", "session"].map(async (by) => (await link.call("usage", { by, days })).rows), readMetrics()]);
-      const next = JSON.stringify([days, byDay, byAgent, bySession]);
-      if (requested !== days) return;  // another period was chosen in the meantime
-      setMessage(problem, "");
-      fill(facts, METRICS.filter(([name]) => name in metrics).flatMap(([name, text]) => [el("dt", { text }), el("dd", { text: count(metrics[name]) })]));
-      if (next === shown) return;
-      shown = next;
-      fill(tables, byAgent.length ? [
-        el("h2", { text: "By day" }), dayTable(byDay, days),
-        el("h2", { text: "By agent" }), sumTable(byAgent, "Agent", (row) => row.name),
-        el("h2", { text: "By session" }), sumTable(bySession.slice(0, MAX_SESSIONS), "Session",
-          (row) => sessionLink(row.name, row.title ?? row.name)),
-        bySession.length > MAX_SESSIONS ? el("p", { class: "about", text: `${count(bySession.length - MAX_SESSIONS)} more sessions took less.` }) : null,
-        el("p", { class: "about", text: "Costs are those that the agents' CLIs report; with a subscription, what the same would cost by the token." }),
-      ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
-    } catch (error) {
-      if (error.code === "UNAVAILABLE") return;  // which the status line shows
-      setMessage(problem, error.message);
-    }
+  /** Follow the usage of the chosen period. */
+  function follow() {
+    close();
+    const rows = {};
+    ends = ["day", "agent", "session"].map((by) => link.follow("usage", { by, days }, (result) => {
+      rows[by] = result.rows;
+      if (rows.day && rows.agent && rows.session) show(rows);
+    }, (error) => setMessage(problem, error.message)));
   }
 
-  return { element, onConnected: refresh, onEvent: ({ event }) => event === "session.outcome" && refresh(), close: poll(refresh, EVERY_MS) };
+  function close() {
+    ends.forEach((end) => end());
+  }
+
+  async function show({ day, agent, session }) {
+    setMessage(problem, "");
+    fill(tables, agent.length ? [
+      el("h2", { text: "By day" }), dayTable(day, days),
+      el("h2", { text: "By agent" }), sumTable(agent, "Agent", (row) => row.name),
+      el("h2", { text: "By session" }), sumTable(session.slice(0, MAX_SESSIONS), "Session",
+        (row) => sessionLink(row.name, row.title ?? row.name)),
+      session.length > MAX_SESSIONS ? el("p", { class: "about", text: `${count(session.length - MAX_SESSIONS)} more sessions took less.` }) : null,
+      el("p", { class: "about", text: "Costs are those that the agents' CLIs report; with a subscription, what the same would cost by the token." }),
+    ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
+    const metrics = await readMetrics();
+    fill(facts, METRICS.filter(([name]) => name in metrics).flatMap(([name, text]) => [el("dt", { text }), el("dd", { text: count(metrics[name]) })]));
+  }
+
+  return { element, onConnected: follow, close };
 }
 
 /** Return the number of tokens that were read. */
