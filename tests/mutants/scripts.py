@@ -845,8 +845,8 @@ MUTANTS = (
     ),
     Mutant(
         "an undeliverable request that is not reported",
-        before="if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end",
-        after="",
+        before="args.category and unreached or shown_elsewhere",
+        after="shown_elsewhere",
         test="test_an_unreachable_approval_chat_is_reported_in_the_conversation",
     ),
     Mutant(

@@ -22,11 +22,13 @@ MIN_KEEP_MS = 24 * 3600 * 1000
 #: request's id, which the agent doesn't know, so that the agent can't write the placeholder.
 CLOSING = "%CLOSING-{id}%"
 
-#: The messages to the conversation whose request another chat shows; they don't name the action.
-#: The keys are parts of the messages' call names.
+#: The message to the conversation whose request another chat shows, or can't show. It doesn't name
+#: the action. The keys are parts of the messages' call names.
 ELSEWHERE = {
-    "told": "I have to ask a person elsewhere: request `{id}`.",
-    "became": "Request `{id}`: {closing}",
+    "shown_elsewhere": (
+        "I have asked a person elsewhere (request `{id}`), and continue if they answer within a "
+        "day."
+    ),
     "unreached": (
         "Request `{id}` could not be shown, because the chat for requests can't be reached. A "
         "person who may answer it can do so here: `/allow {id}`, `/deny {id}` or, to a question, "
@@ -87,7 +89,7 @@ def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> Sh
     elsewhere = {}
     if request.chat:
         elsewhere = {
-            name: payload(here, f":{name}", template.format(id=request.id, closing=closing))
+            name: payload(here, f":{name}", template.format(id=request.id))
             for name, template in ELSEWHERE.items()
         }
     card, files = Card(request.id, tuple(request.offered)), [request.file] if request.file else []
@@ -170,7 +172,6 @@ def request_args(
         "max_total": MAX_OF_ALL,
         "card": shown.card if shown else None,
         "closing": shown.closing if shown else None,
-        "here_card": elsewhere.get("told"),
-        "here_closing": elsewhere.get("became"),
+        "shown_elsewhere": elsewhere.get("shown_elsewhere"),
         "unreached": elsewhere.get("unreached"),
     }

@@ -26,15 +26,13 @@ local function keep_request(request)
   if file then redis.call('PEXPIRE', file, keep_ms) end
 end
 
--- Update the message that shows a request, and the conversation's notice if another chat shows it, to `text`.
+-- Update the message that shows a request to `text`.
 local function show_closed(request, text)
   local escaped = string.sub(cjson.encode(text), 2, -2)
-  for _, place in ipairs({'', 'here_'}) do
-    local stream, closing = unpack(redis.call('HMGET', request, place .. 'replies', place .. 'closing'))
-    if stream then
-      local first, last = string.find(closing, '%CLOSING-' .. string.sub(request, #'rc:request:' + 1) .. '%', 1, true)
-      put_reply(stream, string.sub(closing, 1, first - 1) .. escaped .. string.sub(closing, last + 1))
-    end
+  local stream, closing = unpack(redis.call('HMGET', request, 'replies', 'closing'))
+  if stream then
+    local first, last = string.find(closing, '%CLOSING-' .. string.sub(request, #'rc:request:' + 1) .. '%', 1, true)
+    put_reply(stream, string.sub(closing, 1, first - 1) .. escaped .. string.sub(closing, last + 1))
   end
 end
 
@@ -54,7 +52,7 @@ end
 -- Make a request that can be answered until `until_ms`, and put the message that shows it on its reply stream.
 -- For a change of the configuration, `turn` and `attempt` are ''.
 -- keys: request, requests, session_requests, replies?, here?, file?
--- it: id, sid, digest?, rule?, request, keep_ms, card?, closing?, here_card?, here_closing?, unreached?
+-- it: id, sid, digest?, rule?, request, keep_ms, card?, closing?, shown_elsewhere?, unreached?
 local function open_request(keys, it, turn, attempt, until_ms)
   local now = now_ms()
   redis.call('HSET', keys.request, 'state', 'open', 'sid', it.sid, 'turn', turn, 'attempt', attempt,
@@ -72,8 +70,8 @@ local function open_request(keys, it, turn, attempt, until_ms)
     redis.call('HSET', keys.request, 'replies', keys.replies, 'closing', it.closing)
     put_reply(keys.replies, it.card)
     if keys.here then  -- another chat shows the request
-      redis.call('HSET', keys.request, 'here_replies', keys.here, 'here_closing', it.here_closing, 'unreached', it.unreached)
-      put_reply(keys.here, it.here_card)
+      redis.call('HSET', keys.request, 'here_replies', keys.here, 'shown_elsewhere', it.shown_elsewhere,
+        'unreached', it.unreached)
     end
   end
   announce_request(it.id)

@@ -2,7 +2,7 @@
 -- uses: replies, requests, calls
 -- keys: caller?, call, side_effects?, sent?, request?, requests?, session_requests?, replies?, file?, here?
 -- args: epoch?, turn?, call_ms, note?, note_ms, result, id?, sid?, request?, valid_ms?, keep_ms?, max_open?, max_total?,
---  card?, closing?, here_card?, here_closing?, unreached?
+--  card?, closing?, shown_elsewhere?, unreached?
 --   id and what follows it: of the request, if people are asked
 -- → as in _calls.lua: `result`; full: too many requests wait
 local over = begin_call(keys, args, 1)

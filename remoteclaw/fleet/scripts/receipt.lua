@@ -1,7 +1,7 @@
 -- Remove a reply that was delivered, or that never can be, with its files; note that in the outcome of every entry that
 -- it answers. The platform's ids of its messages lead back to its turn. If a tool call sent the reply, the caller gets a
--- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request that its chat can't show,
--- the conversation gets a notice.
+-- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request of another conversation,
+-- that conversation gets a notice: that a person is asked here, or that the chat can't show it.
 -- uses: replies
 -- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, request?, shown_requests, history?, notified,
 --   notice_replies?, outcomes*, blobs*, origins*
@@ -38,7 +38,8 @@ end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 for _, origin in ipairs(keys.origins) do redis.call('SET', origin, args.origin, 'PX', args.origin_ms) end
 if keys.request and redis.call('EXISTS', keys.request) == 1 then
-  local state, here, unreached = unpack(redis.call('HMGET', keys.request, 'state', 'here_replies', 'unreached'))
+  local state, here, shown_elsewhere, unreached = unpack(redis.call('HMGET', keys.request, 'state', 'here_replies',
+    'shown_elsewhere', 'unreached'))
   if args.shown then redis.call('HSET', keys.request, 'shown', args.shown) end
   if here and not args.category then
     redis.call('ZADD', keys.shown_requests, now, args.request)
@@ -47,7 +48,9 @@ if keys.request and redis.call('EXISTS', keys.request) == 1 then
   elseif here then
     redis.call('HSET', keys.request, 'unshown', args.why)
     redis.call('PUBLISH', 'rc:request-updates', args.request)
-    if state == 'open' or state == 'lapsed' then put_reply(here, unreached) end
+  end
+  if here and (state == 'open' or state == 'lapsed') then
+    put_reply(here, args.category and unreached or shown_elsewhere)
   end
 elseif args.is_agents == '1' and redis.call('EXISTS', keys.shown_requests) == 1 then
   redis.call('ZADD', keys.shown_requests, now, '')

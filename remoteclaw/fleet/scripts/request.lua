@@ -1,14 +1,14 @@
--- RequestView people for something that an agent may not do by itself: make the request and the message that shows it, in one
+-- Ask people for something that an agent may not do by itself: make the request and the message that shows it, in one
 -- step. A call that was allowed for the conversation passes without a request; a call that was granted after its turn
 -- passes once. If an earlier attempt at the turn has made the same request, this attempt adopts it with its message and
 -- its answer. The given answer to a question or plan is adopted as well, because repeating that does no harm.
 -- uses: replies, requests
 -- keys: state, replies?, here?, request, requests, session_requests, rules, grants, file?
 -- args: epoch, turn, id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, max_open,
---   max_total, card?, closing?, here_card?, here_closing?, unreached?, holders*
+--   max_total, card?, closing?, shown_elsewhere?, unreached?, holders*
 --   holders: the people of the turn, each with the names under which permissions for that person are kept, a line each
---   here: the conversation's reply stream, if another chat shows the request; here_card: the notice of that for the
---   conversation; unreached: the notice that the other chat can't be reached
+--   here: the conversation's reply stream, if another chat shows the request; shown_elsewhere: the notice of that for
+--   the conversation, sent once that chat shows it; unreached: the notice if it can't
 --   is_edit: whether the call changes files, which may have been allowed with a plan
 --   is_again: whether the message says that the call may have been performed before
 -- → open|allowed|again|full, id of the request, or the person who has allowed it as JSON

@@ -218,9 +218,10 @@ async def test_a_chat_on_another_platform_answers_a_request_by_number(
 
     assert "touch x yes" in answer
     assert [one["text"] for one in receiver.messages].count(NOT_YOURS) == 1
-    (closing,) = [text async for text in shown(stack) if "Allowed once by bo at " in text]
-    assert closing.startswith("Request `")
-    assert not [text async for text in shown(stack) if "asks to use" in text]
+    assert [text async for text in shown(stack) if "equest" in text] == [
+        f"I have asked a person elsewhere (request `{card['card']['id']}`), and continue if they "
+        "answer within a day."
+    ]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
