@@ -8,6 +8,13 @@ from typing import Any, Literal, Self
 from remoteclaw.errors import ErrorCategory
 
 
+def format_cost(usd: float | None) -> str | None:
+    """Return a cost in US dollars as people read it; None if it is unknown."""
+    if not usd:
+        return None
+    return f"${usd:,.2f}" if usd >= 0.1 else f"${usd:.4f}"
+
+
 @dataclass(frozen=True, slots=True)
 class AgentUsage:
     """Tokens of one turn."""

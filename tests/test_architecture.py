@@ -1,8 +1,8 @@
 """Rules of the repository: names in documents exist, and forbidden code and text doesn't."""
 
 import ast
-import itertools
 import functools
+import itertools
 import re
 import shlex
 import subprocess

@@ -54,8 +54,8 @@ def _to_json(cli: "InstalledCli") -> dict[str, Any]:
         "program": cli.program,
         "steers": can.steers,
         "asides": can.asides or None,
-        "reports_cost": can.reports_cost,
-        "explains_denial": can.explains_denial,
+        "reportsCost": can.reports_cost,
+        "explainsDenial": can.explains_denial,
         "resumes": can.resumes,
         "warning": cli.warning or None,
     }

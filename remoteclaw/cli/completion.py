@@ -1,7 +1,5 @@
 """Completes the names of agents and sessions in a shell."""
 
-from typing import Any
-
 import click
 from click.shell_completion import CompletionItem
 
@@ -31,15 +29,18 @@ def complete_sessions(
 
     The sessions come from this state directory's gateway; without one, return none.
     """
-    from remoteclaw.cli.access import call_gateway
+    import asyncio
 
-    newest: list[dict[str, Any]] = []
+    from remoteclaw.client.own import call_own_gateway
+    from remoteclaw.config.home import Home
+
+    limit = {"limit": MAX_OFFERED}
     try:
-        newest = call_gateway("sessions.list", {"limit": MAX_OFFERED})["sessions"]
-    except* (RemoteClawError, OSError):
-        pass
+        found = asyncio.run(call_own_gateway(Home.default(), "sessions.search", limit))
+    except (RemoteClawError, OSError):
+        return []
     offered = [
         CompletionItem(each.get("label") or each["id"][:8], help=each.get("title") or each["key"])
-        for each in newest
+        for each in found["sessions"]
     ]
     return [item for item in offered if str(item.value).startswith(incomplete)]

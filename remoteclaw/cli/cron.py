@@ -1,7 +1,7 @@
 """Commands for cron jobs: `cron`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -14,12 +14,11 @@ from remoteclaw.cli.output import (
     format_time,
     json_option,
     print_facts,
-    print_list,
+    print_result,
     print_table,
     short_id,
 )
 from remoteclaw.clock import format_exact_duration
-from remoteclaw.errors import NotFound
 
 RUN_HEADERS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")
 
@@ -72,24 +71,24 @@ def _job_fields(options: dict[str, Any]) -> dict[str, Any]:
 @json_option
 def list_jobs(as_json: bool) -> None:
     """List the jobs, with the next run and the last outcome of each."""
-    jobs = call_method("cron.list").jobs
-    print_list(
-        jobs,
+    result = call_method("cron.list")
+    print_result(
+        result,
+        "jobs",
         as_json=as_json,
-        to_json=_to_json,
         headers=("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"),
         row=lambda job: (
-            job.id,
+            job["id"],
             _next(job),
             _last(job),
             _schedule_text(job),
-            short_id(job.session_key),
-            job.name,
+            short_id(job["sessionKey"]),
+            job["name"],
         ),
         empty="There are no cron jobs: `remoteclaw cron add` makes one.",
         cut_column="SCHEDULE",
     )
-    if jobs and call_method("cron.status").scheduler == "absent":
+    if result["jobs"] and call_method("cron.status")["scheduler"] == "absent":
         complain("No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.")
 
 
@@ -98,22 +97,23 @@ def list_jobs(as_json: bool) -> None:
 @json_option
 def show_job(job: str, as_json: bool) -> None:
     """Show a job and its last five runs."""
-    found = _find_job(job)
-    runs = call_method("cron.runs", limit=5, jobId=found.id).runs
+    result = call_method("cron.show", name=job)
     if as_json:
-        echo_json({**_to_json(found), "runs": [_to_json(run) for run in runs]})
+        echo_json(result)
         return
+    found, runs = result["job"], result["runs"]
+    alert = found["alertAfter"]
     print_facts(
         {
-            "name": found.name,
+            "name": found["name"],
             "schedule": _schedule_text(found),
-            "session": found.session_key,
-            "message": found.message,
+            "session": found["sessionKey"],
+            "message": found["message"],
             "next": _next(found),
-            "last": " ".join(filter(None, (_last(found), found.last_error))),
-            "failures": found.failures,
-            "misfire": found.misfire,
-            "alert": f"after {found.alert_after} failures" if found.alert_after else "never",
+            "last": " ".join(filter(None, (_last(found), found["lastError"]))),
+            "failures": found["failures"],
+            "misfire": found["misfire"],
+            "alert": f"after {alert} failures" if alert else "never",
         }
     )
     if runs:
@@ -137,9 +137,9 @@ def add_job(session: str, paused: bool, **options: Any) -> None:
     job = _job_fields(options)
     if "schedule" not in job:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    added = call_method("cron.add", job={**job, "sessionKey": session, "enabled": not paused}).job
-    echo(added.id)
-    _print_next(added, "It is due first on")
+    added = call_method("cron.add", job={**job, "sessionKey": session, "enabled": not paused})
+    echo(added["job"]["id"])
+    _print_next(added["job"], "It is due first on")
 
 
 @cron.command("edit")
@@ -177,14 +177,14 @@ def resume_job(job: str) -> None:
 @click.option("--force", is_flag=True, help="Run it even if a run of it is unfinished.")
 def run_job(job: str, force: bool) -> None:
     """Run a job now and print the run's id; its schedule stays the same."""
-    echo(call_method("cron.run", jobId=_id_of(job), force=force).run_id)
+    echo(call_method("cron.run", jobId=_id_of(job), force=force)["runId"])
 
 
 @cron.command("remove")
 @_of_job
 def remove_job(job: str) -> None:
     """Remove a job."""
-    is_gone = call_method("cron.remove", jobId=_id_of(job)).removed
+    is_gone = call_method("cron.remove", jobId=_id_of(job))["removed"]
     echo("It is gone." if is_gone else "There was no such job.")
 
 
@@ -195,10 +195,14 @@ def remove_job(job: str) -> None:
 @json_option
 def list_runs(job: str | None, limit: int, as_json: bool) -> None:
     """List the runs of one job or of all, newest first."""
-    runs = call_method("cron.runs", limit=limit, **({"jobId": _id_of(job)} if job else {})).runs
-    empty = "No job has run yet."
-    print_list(
-        runs, as_json=as_json, to_json=_to_json, headers=RUN_HEADERS, row=_run_row, empty=empty
+    result = call_method("cron.runs", limit=limit, jobId=_id_of(job) if job else None)
+    print_result(
+        result,
+        "runs",
+        as_json=as_json,
+        headers=RUN_HEADERS,
+        row=_run_row,
+        empty="No job has run yet.",
     )
 
 
@@ -207,69 +211,50 @@ def list_runs(job: str | None, limit: int, as_json: bool) -> None:
 
 
 def _update(job: str, updates: dict[str, Any]) -> None:
-    _print_next(
-        call_method("cron.update", jobId=_id_of(job), updates=updates).job, "It is due next on"
-    )
+    updated = call_method("cron.update", jobId=_id_of(job), updates=updates)
+    _print_next(updated["job"], "It is due next on")
 
 
 def _id_of(job: str) -> str:
-    """Return the id of the job that `job` names.
+    """Return the id of the job that `job` names: its name, its id or the start of its id.
 
     A complete id is returned without a lookup, because the job may have been removed.
     """
-    return job if re.fullmatch("[0-9a-f]{16}", job) else str(_find_job(job).id)
-
-
-def _find_job(job: str) -> Any:
-    """Return the job that `job` names: its name, its id or the start of its id.
-
-    Raises `NotFound` unless exactly one job matches.
-    """
-    jobs = call_method("cron.list").jobs
-    found = [each for each in jobs if job in (each.id, each.name)]
-    found = found or [each for each in jobs if job and each.id.startswith(job)]
-    if len(found) == 1:
-        return found[0]
-    listed = "`remoteclaw cron list` lists them"
-    if found:
-        raise NotFound(f"{job!r} fits {len(found)} cron jobs: give its id; {listed}.")
-    raise NotFound(f"There is no cron job {job!r}: {listed}.")
+    is_id = re.fullmatch("[0-9a-f]{16}", job)
+    return job if is_id else str(call_method("cron.show", name=job)["job"]["id"])
 
 
 # ---------------------------------------------------------------------------------------------
 # Formatting
 
 
-def _to_json(result: Any) -> Any:
-    return result.model_dump(mode="json", by_alias=True)
-
-
-def _print_next(job: Any, prefix: str) -> None:
-    if job.next_run_ms:
-        echo(f"{prefix} {format_time(job.next_run_ms)}.", err=True)
-    elif not job.enabled:
+def _print_next(job: Mapping[str, Any], prefix: str) -> None:
+    if job["nextRunMs"]:
+        echo(f"{prefix} {format_time(job['nextRunMs'])}.", err=True)
+    elif not job["enabled"]:
         echo("It is paused.", err=True)
 
 
-def _run_row(run: Any) -> tuple[object, ...]:
-    took = None if run.duration_ms is None else format_exact_duration(run.duration_ms)
-    message = (run.run_id, "(run by hand)" if run.is_manual else None, run.detail)
-    return run.job_id, format_time(run.due_ms), run.status, took, " ".join(filter(None, message))
+def _run_row(run: Mapping[str, Any]) -> tuple[object, ...]:
+    took = None if run["durationMs"] is None else format_exact_duration(run["durationMs"])
+    message = (run["runId"], "(run by hand)" if run["isManual"] else None, run["detail"])
+    due = format_time(run["dueMs"])
+    return run["jobId"], due, run["status"], took, " ".join(filter(None, message))
 
 
-def _next(job: Any) -> str:
-    if job.next_run_ms:
-        return format_time(job.next_run_ms)
-    return "never" if job.enabled else "off"
+def _next(job: Mapping[str, Any]) -> str:
+    if job["nextRunMs"]:
+        return format_time(job["nextRunMs"])
+    return "never" if job["enabled"] else "off"
 
 
-def _last(job: Any) -> str:
-    return "running" if job.is_running else job.last_status or ""
+def _last(job: Mapping[str, Any]) -> str:
+    return "running" if job["isRunning"] else job["lastStatus"] or ""
 
 
-def _schedule_text(job: Any) -> str:
+def _schedule_text(job: Mapping[str, Any]) -> str:
     """Return a job's schedule as text, such as `every 60 s`."""
-    kinds = dict(job.schedule)
+    kinds = dict(job["schedule"])
     zone = kinds.pop("tz", None)
     ((kind, value),) = kinds.items()
     unit = " s" if kind == "every" else f" {zone}" if zone else ""

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import on_fleet, with_fleet
+from remoteclaw.cli.access import call_method, on_fleet, with_fleet
 from remoteclaw.cli.output import (
+    complain,
     echo,
     echo_json,
     echo_text,
@@ -14,12 +15,15 @@ from remoteclaw.cli.output import (
     json_option,
     print_facts,
     print_list,
+    print_result,
 )
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.replies.deadletters import DeadLetter
     from remoteclaw.fleet.replies.replies import UndeliveredReply
+
+#: `deadletters.list` returns at most this many.
+MAX_LETTERS = 1000
 
 
 @click.group()
@@ -32,97 +36,75 @@ def deadletters() -> None:
 
 @deadletters.command("list")
 @json_option
-@with_fleet
-async def list_letters(fleet: "Fleet", as_json: bool) -> None:
+def list_letters(as_json: bool) -> None:
     """List the messages and replies that were given up, oldest first."""
-    print_list(
-        await fleet.dead_letters.list(),
+    result = call_method("deadletters.list", limit=MAX_LETTERS)
+    print_result(
+        result,
+        "letters",
         as_json=as_json,
-        to_json=_to_json,
         headers=("LETTER", "GIVEN UP", "TRIES", "WHY", "SESSION"),
-        row=_row,
+        row=lambda letter: (
+            letter["id"],
+            format_time(letter["givenUpMs"]),
+            letter["attempts"],
+            letter["category"],
+            letter["sessionKey"] or letter["account"],
+        ),
         empty="No message was given up.",
     )
-
-
-def _to_json(letter: "DeadLetter") -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "session": str(letter.session) if letter.session else None,
-        "account": letter.account or None,
-        "reference": _reference(letter),
-        "category": letter.category,
-        "detail": letter.detail,
-        "attempts": letter.attempts,
-        "given_up_ms": letter.given_up_ms,
-    }
-
-
-def _row(letter: "DeadLetter") -> tuple[object, ...]:
-    given_up = format_time(letter.given_up_ms)
-    return letter.id, given_up, letter.attempts, letter.category, letter.session or letter.account
-
-
-def _reference(letter: "DeadLetter") -> str:
-    """Return the reference of the message that `letter` holds, or that its reply answers."""
-    if letter.reply:
-        return f"{letter.reply.sid[:8]}-{letter.reply.turn}"
-    return f"{letter.session.sid[:8]}-{letter.entry_id}" if letter.session else ""
+    if more := result["count"] - len(result["letters"]):
+        complain(f"{more:,} newer ones are not listed.")
 
 
 @deadletters.command("show")
 @click.argument("letter")
 @json_option
-@with_fleet
-async def show_letter(fleet: "Fleet", letter: str, as_json: bool) -> None:
+def show_letter(letter: str, as_json: bool) -> None:
     """Show a message or reply that was given up, with its text."""
-    found = await fleet.dead_letters.read(letter)
+    found = call_method("deadletters.show", id=letter)
     if as_json:
-        names = ("name", "mime_type", "size")
-        data = {
-            **_to_json(found),
-            "text": found.text,
-            "files": [{name: getattr(file, name) for name in names} for file in found.attachments],
-        }
-        echo_json(data)
+        echo_json(found)
         return
-    files = (f"{file.name} ({file.mime_type}, {file.size} bytes)" for file in found.attachments)
+    files = (
+        f"{file['name']} ({file['mimeType']}, {file['size']} bytes)"
+        for file in found["attachments"]
+    )
     print_facts(
         {
-            "session": found.session or "",
-            "message": _reference(found),
-            "for": found.account,
-            "why": f"{found.category} {found.detail}",
-            "tried": f"{found.attempts} times",
+            "session": found["sessionKey"],
+            "message": found["reference"],
+            "for": found["account"],
+            "why": f"{found['category']} {found['detail']}",
+            "tried": f"{found['attempts']} times",
             "files": ", ".join(files),
         }
     )
     echo("")
-    echo_text("(It can't be read.)" if found.text is None else found.text)
+    echo_text("(It can't be read.)" if found["text"] is None else found["text"])
 
 
 @deadletters.command("retry")
 @click.argument("letter")
-@with_fleet
-async def retry_letter(fleet: "Fleet", letter: str) -> None:
+def retry_letter(letter: str) -> None:
     """Retry a message in its session, or a reply in its chat.
 
     The reply to a message goes to its chat. If the message came from `send`, which no longer waits
     for it, `sessions export` prints the reply.
     """
-    found, accepted = await fleet.dead_letters.try_again(letter)
-    if accepted is None:
-        echo(f"It is sent again by {found.account}.")
+    retried = call_method("deadletters.retry", id=letter)
+    if retried["runId"] is None:
+        echo(f"It is sent again by {retried['account']}.")
     else:
-        echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
+        sid, _, entry = retried["runId"].partition("-")
+        echo(f"It is tried again as {sid[:8]}-{entry}.")
 
 
 @deadletters.command("drop")
 @click.argument("letter")
-@with_fleet
-async def drop_letter(fleet: "Fleet", letter: str) -> None:
+def drop_letter(letter: str) -> None:
     """Delete a message or reply that was given up."""
-    await fleet.dead_letters.drop(letter)
+    call_method("deadletters.drop", id=letter)
     echo("It is gone.")
 
 
@@ -151,12 +133,12 @@ async def list_replies(fleet: "Fleet", as_json: bool) -> None:
         sums.append(
             {
                 "account": f"{provider}/{account}",
-                "is_read": readers.is_read(provider, account),
+                "isRead": readers.is_read(provider, account),
                 "replies": len(undelivered),
                 "bytes": sum(reply.size for reply in undelivered),
-                "oldest_ms": min(reply.at_ms for reply in undelivered),
+                "oldestMs": min(reply.at_ms for reply in undelivered),
                 "id": sid,
-                "session": str(view.key) if view else sid or "unknown",
+                "sessionKey": str(view.key) if view else sid or "unknown",
             }
         )
     sums.sort(key=lambda each: each["bytes"], reverse=True)
@@ -169,9 +151,9 @@ async def list_replies(fleet: "Fleet", as_json: bool) -> None:
             each["account"],
             each["replies"],
             format_size(each["bytes"]),
-            format_time(each["oldest_ms"]),
-            "yes" if each["is_read"] else "by no adapter",
-            each["session"],
+            format_time(each["oldestMs"]),
+            "yes" if each["isRead"] else "by no adapter",
+            each["sessionKey"],
         ),
         empty="No reply waits to be delivered.",
     )

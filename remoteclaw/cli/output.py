@@ -8,15 +8,12 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from remoteclaw.clock import format_duration, now_ms
 from remoteclaw.host.terminal import escape_line, one_line, printable
-
-if TYPE_CHECKING:
-    from remoteclaw.tools.base import Result
 
 #: A table cuts its cells to this many characters, except in the last column.
 MAX_CELL_CHARS = 60
@@ -58,13 +55,28 @@ def echo_json(data: Any) -> None:
     echo_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def result_json(result: "Result", **renamed: str) -> dict[str, Any]:
-    """Return the result of a gateway method as JSON data, with the names of its attributes.
-
-    `renamed` has other names for some of them.
-    """
-    fields = result.model_dump(mode="json", by_alias=False)
-    return {renamed.get(name, name): value for name, value in fields.items()}
+def print_result(
+    result: Mapping[str, Any],
+    items: str,
+    *,
+    as_json: bool,
+    headers: Sequence[str],
+    row: Callable[[Mapping[str, Any]], Sequence[object]],
+    empty: str = "",
+    cut_column: str = "",
+    is_last_optional: bool = False,
+) -> None:
+    """Print a method's result as JSON, or a table with the `row` of each of its `items`."""
+    if as_json:
+        echo_json(result)
+    else:
+        print_table(
+            headers,
+            map(row, result[items]),
+            empty=empty,
+            cut_column=cut_column,
+            is_last_optional=is_last_optional,
+        )
 
 
 def print_list(
@@ -180,11 +192,15 @@ def print_facts(facts: Mapping[str, object]) -> None:
         echo(f"{name:<{width}}  {value}")
 
 
-def short_id(session_key: str) -> str:
-    """Return the start of a session's id, which stands for the session in lists."""
-    from remoteclaw.messages import SessionKey
+def short_id(session: str) -> str:
+    """Return the start of a session's id, which stands for the session in lists.
 
-    return SessionKey.parse(session_key).sid[:8]
+    `session` is its key or its id. The id is as in `SessionKey`, whose import loads pydantic.
+    """
+    import hashlib
+
+    sid = hashlib.sha256(session.encode()).hexdigest() if "/" in session else session
+    return sid[:8]
 
 
 def format_age(at_ms: int) -> str:

@@ -7,7 +7,7 @@ the processor time.
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from remoteclaw.cli.files import read_files
 from remoteclaw.cli.outcome import EXIT_ERROR, OutcomeReport, OutcomeWait, complain_of_no_workers
 from remoteclaw.cli.output import complain
 from remoteclaw.client.link import Address, GatewayMissing, GatewayRefused, Link, persist
+from remoteclaw.client.own import open_link, own_gateway
 from remoteclaw.errors import PerhapsSent
-from remoteclaw.gateway.auth.token_file import token_files
 
 if TYPE_CHECKING:
     from remoteclaw.cli.send import Order
@@ -32,22 +32,6 @@ OUTCOME_CALL_S = 100.0
 MIN_SEND_S = 10.0
 #: How long `send` asks whether a worker runs, in seconds.
 STATUS_S = 5.0
-
-
-def own_gateway(
-    home: "Home", otherwise: str = "start `remoteclaw gateway` and your own workers"
-) -> tuple[Address, str]:
-    """Return the address of a state directory's gateways, and the owner's token for them.
-
-    Raises `GatewayMissing` if no gateway has ever run there; the error ends with `otherwise`.
-    """
-    owners = token_files(home.path)[0]
-    if not owners.path.exists():
-        raise GatewayMissing(
-            f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or "
-            f"{otherwise}."
-        )
-    return Address(sockets=home.gateways), owners.read()
 
 
 def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, str]:
@@ -67,41 +51,6 @@ def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, s
     if not url.startswith(("http://", "https://", "ws://", "wss://")):
         raise click.UsageError("--url must be like https://host:18789.")
     return Address(url=url), token
-
-
-@contextlib.asynccontextmanager
-async def open_link(
-    home: "Home",
-    opening: tuple[str, Mapping[str, Any]],
-    *,
-    on_event: Callable[[str, dict[str, Any]], None] = lambda _name, _payload: None,
-    on_problem: Callable[[str], None] = lambda _text: None,
-    refused_s: float = 0.0,
-) -> AsyncIterator[tuple[Link, dict[str, Any]]]:
-    """Yield a link to a state directory's gateway, and the result of its first call, `opening`.
-
-    Raises `GatewayMissing` if no gateway has ever run there. Errors of the link are raised in an
-    `ExceptionGroup`; a temporary refusal of the first call only after `refused_s` seconds.
-    """
-    address, token = own_gateway(home)
-    opened: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-
-    def on_open(result: dict[str, Any]) -> None:
-        if not opened.done():  # it is after a reconnection
-            opened.set_result(result)
-
-    link = Link(
-        address,
-        token,
-        opening=opening,
-        on_open=on_open,
-        on_event=on_event,
-        on_problem=on_problem,
-    )
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(link.run(connect_s=0, refused_s=refused_s))
-        yield link, await opened
-        running.cancel()
 
 
 async def send_over_gateway(

@@ -77,12 +77,17 @@ def explain(
     )
     rulings = rule_on_tools(config, subject, TOOLS.values())
     if as_json:
-        fields = {**asdict(subject), "limits": subject.limits.model_dump()}
-        known = {name: value for name, value in fields.items() if value not in (None, ())}
         echo_json(
             {
-                "subject": known,
-                "is_owner": is_owner(config, subject),
+                "subject": {
+                    "agent": subject.agent,
+                    "channel": channel,
+                    "chatId": subject.chat_id,
+                    "isGroup": is_group,
+                    "senders": senders,
+                    "depth": depth,
+                },
+                "isOwner": is_owner(config, subject),
                 "requests": {
                     "who": requests.who,
                     "chat": requests.chat and str(requests.chat),

@@ -2,7 +2,8 @@
 
 import functools
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -16,19 +17,14 @@ from remoteclaw.cli.output import (
     format_time,
     json_option,
     print_facts,
-    print_list,
-    result_json,
+    print_result,
     short_id,
 )
 from remoteclaw.host.terminal import one_line
 
-if TYPE_CHECKING:
-    from remoteclaw.tools.requests import RequestView
-
 HEADERS = ("REQUEST", "STATE", "AGE", "UNTIL", "SESSION", "AGENT", "TOOL")
 #: A list cuts the description of a request to this many characters.
 MAX_LISTED_CHARS = 120
-_to_json = functools.partial(result_json, session_key="session")
 
 
 @click.group()
@@ -46,10 +42,10 @@ def requests() -> None:
 @json_option
 def list_requests(is_all: bool, as_json: bool) -> None:
     """List the requests that wait for an answer, oldest first."""
-    print_list(
-        call_method("requests.list", all=is_all).requests,
+    print_result(
+        call_method("requests.list", all=is_all),
+        "requests",
         as_json=as_json,
-        to_json=_to_json,
         headers=(*HEADERS, "ANSWER", "WHAT") if is_all else (*HEADERS, "WHAT"),
         row=functools.partial(_row, is_all=is_all),
         cut_column="WHAT",
@@ -57,19 +53,19 @@ def list_requests(is_all: bool, as_json: bool) -> None:
     )
 
 
-def _row(request: "RequestView", *, is_all: bool) -> tuple[object, ...]:
-    answer = request.answer
-    answered = f"{answer.verdict}, by {answer.by}" if answer else ""
+def _row(request: Mapping[str, Any], *, is_all: bool) -> tuple[object, ...]:
+    answer, until_ms = request["answer"], request["untilMs"]
+    answered = f"{answer['verdict']}, by {answer['by']}" if answer else ""
     return (
-        request.id,
-        request.state,
-        format_age(request.asked_ms),
-        format_time(request.until_ms) if request.until_ms else "",
-        short_id(request.session_key),
-        request.agent,
-        request.tool,
+        request["id"],
+        request["state"],
+        format_age(request["askedMs"]),
+        format_time(until_ms) if until_ms else "",
+        short_id(request["sessionKey"]),
+        request["agent"],
+        request["tool"],
         *((answered,) if is_all else ()),
-        one_line(request.what, max_chars=MAX_LISTED_CHARS),
+        one_line(request["what"], max_chars=MAX_LISTED_CHARS),
     )
 
 
@@ -78,29 +74,30 @@ def _row(request: "RequestView", *, is_all: bool) -> tuple[object, ...]:
 @json_option
 def show_request(request: str, as_json: bool) -> None:
     """Show a request in full, with its answer."""
-    found: RequestView = call_method("requests.show", id=request)
+    found = call_method("requests.show", id=request)
     if as_json:
-        echo_json(_to_json(found))
+        echo_json(found)
         return
-    answer = found.answer
+    answer, until_ms = found["answer"], found["untilMs"]
+    answered = answer and f"{answer['verdict']}, by {answer['by']} at "
     print_facts(
         {
-            "request": found.id,
-            "session": found.session_key,
-            "tool": found.tool,
-            "in": found.where,
-            "for": ", ".join(found.people) or "nobody",
-            "asked": format_time(found.asked_ms),
-            "asked in": found.chat,
-            "not shown": found.unshown,
-            "state": found.state,
-            "until": found.until_ms and format_time(found.until_ms),
-            "answer": answer and f"{answer.verdict}, by {answer.by} at {format_time(answer.at_ms)}",
-            "because": answer and answer.words,
+            "request": found["id"],
+            "session": found["sessionKey"],
+            "tool": found["tool"],
+            "in": found["where"],
+            "for": ", ".join(found["people"]) or "nobody",
+            "asked": format_time(found["askedMs"]),
+            "asked in": found["chat"],
+            "not shown": found["unshown"],
+            "state": found["state"],
+            "until": until_ms and format_time(until_ms),
+            "answer": answer and f"{answered}{format_time(answer['atMs'])}",
+            "because": answer and answer["words"],
         }
     )
     echo("")
-    echo_text(found.what)
+    echo_text(found["what"])
 
 
 @requests.command("answer")
@@ -126,8 +123,8 @@ def answer_request(request: str, verdict: str, reason: str, words: str) -> None:
     if bool(words) != (verdict == "words"):
         raise click.UsageError("Use --words with the verdict `words`, and only with it.")
     given = call_method("requests.answer", id=request, verdict=verdict, reason=words or reason)
-    if given.counts:
-        echo(given.detail)
+    if given["counts"]:
+        echo(given["detail"])
     else:
-        complain(given.detail)
+        complain(given["detail"])
         sys.exit(1)

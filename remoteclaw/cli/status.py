@@ -1,83 +1,69 @@
 """The commands `status`, which shows what runs, and `doctor`, which finds what is missing."""
 
+import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from remoteclaw.cli.access import load, with_fleet
-from remoteclaw.cli.output import echo, echo_json, json_option
-from remoteclaw.cli.sessions import pause_of, session_json
+from remoteclaw.cli.access import call_method
+from remoteclaw.cli.output import echo, echo_json, json_option, short_id
+from remoteclaw.cli.sessions import pause_of
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
-
-#: At most this many busy sessions are shown.
+#: `fleet.status` returns at most this many busy sessions.
 MAX_SHOWN = 50
-#: The attributes of a worker in JSON output.
-WORKER_FACTS = ("pid", "host", "state", "is_ours")
 
 
 @click.command()
 @json_option
-@with_fleet
-async def status(fleet: "Fleet", as_json: bool) -> None:
+def status(as_json: bool) -> None:
     """Show what is running.
 
     Exit status: 0 a worker answers messages, 1 no worker does.
     """
-    from remoteclaw.fleet.account_states import configured_accounts
-
-    home, config = load()
-    workers = await fleet.workers.list()
-    letters = await fleet.dead_letters.count()
-    memory = await fleet.scripts.memory()
-    count, busy = await fleet.sessions.busy(limit=MAX_SHOWN)
-    hints = await fleet.workers.waiting()
-    address = await fleet.gateways.address(home.host_id)
-    has_sweeper = await fleet.workers.has_sweeper()
+    fleet = call_method("fleet.status")
     if as_json:
-        echo_json(
-            {
-                "workers": [
-                    {name: getattr(view, name) for name in WORKER_FACTS} for view in workers
-                ],
-                "hints": hints,
-                "gateway": address,
-                "has_sweeper": has_sweeper,
-                "busy_sessions": count,
-                "sessions": [session_json(view, config) for view in busy],
-                "memory_problem": memory.problem,
-                "dead_letters": letters,
-            }
-        )
+        echo_json(fleet)
     else:
-        echo(f"workers   {len(workers)}")
-        for view in workers:
-            suffix = "" if view.is_ours else ", and not started as `remoteclaw worker`"
-            echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{suffix}")
-        echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
-        echo(
-            f"gateway   {address or 'none here, so agents have no tools: run `remoteclaw gateway`'}"
-        )
-        if not has_sweeper:
-            echo("sweeper   none, so lost hints are not replaced: run `remoteclaw sweep`")
-        for account in await configured_accounts(fleet, config):
-            echo(f"channel   {one_line(account.line)}")
-        echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
-        for session in busy:
-            echo(f"  {session.status:<9} {session.sid[:8]} {session.key}{pause_of(session)}")
-        if count > len(busy) == MAX_SHOWN:
-            echo(f"  and {count - len(busy)} more")
-        if memory.problem:
-            echo(f"memory    {memory.problem}")
-        if letters:
-            echo(f"dead      {letters}: see `remoteclaw deadletters list`")
-    if not any(view.is_ours for view in workers):
+        _print(fleet)
+    if not any(worker["isOurs"] for worker in fleet["workers"]):
         raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
+
+
+def _print(fleet: Mapping[str, Any]) -> None:
+    problems = {problem["subject"]: problem["text"] for problem in fleet["problems"]}
+    echo(f"workers   {len(fleet['workers'])}")
+    for worker in fleet["workers"]:
+        suffix = "" if worker["isOurs"] else ", and not started as `remoteclaw worker`"
+        host = one_line(worker["host"])
+        echo(f"  {worker['state']:<9} pid {worker['pid']} on {host}{suffix}")
+    hints = sum(lane["hints"] for lane in fleet["lanes"])
+    echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
+    without = "none here, so agents have no tools: run `remoteclaw gateway`"
+    echo(f"gateway   {fleet['gateway'] or without}")
+    if "sweeper" in problems:
+        echo("sweeper   none, so lost hints are not replaced: run `remoteclaw sweep`")
+    for adapter in fleet["adapters"]:
+        if not adapter["account"].startswith("web/"):  # gateways deliver for the page
+            echo(f"channel   {one_line(adapter['line'])}")
+    count, busy = fleet["busySessions"], fleet["sessions"]
+    echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
+    for session in busy:
+        sid = short_id(session["key"])
+        echo(f"  {session['state']:<9} {sid} {session['key']}{pause_of(session)}")
+    if count > len(busy) == MAX_SHOWN:
+        echo(f"  and {count - len(busy)} more")
+    if "configuration" in problems:
+        echo(f"config    {problems['configuration']}")
+    if "redis" in problems:
+        echo(f"memory    {problems['redis']}")
+    if letters := fleet["deadLetters"]:
+        echo(f"dead      {letters}: see `remoteclaw deadletters list`")
 
 
 @click.command()
@@ -94,7 +80,13 @@ def doctor(as_json: bool) -> None:
     async def run() -> bool:
         if as_json:
             findings = [finding async for finding in examine()]
-            echo_json([asdict(finding) for finding in findings])
+            echo_json(
+                {
+                    "host": socket.gethostname(),
+                    "atMs": now_ms(),
+                    "findings": [asdict(finding) for finding in findings],
+                }
+            )
             return all(finding.ok for finding in findings)
         is_well = True
         async for finding in examine():  # each is printed as soon as it is known

@@ -2,12 +2,11 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from remoteclaw.cli.access import call_gateway, with_fleet
+from remoteclaw.cli.access import call_method
 from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import (
     echo,
@@ -16,12 +15,8 @@ from remoteclaw.cli.output import (
     format_age,
     format_time,
     json_option,
-    print_list,
+    print_result,
 )
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.terminals.audit import AuditEntry
 
 HEADERS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
 
@@ -44,11 +39,10 @@ def terminals() -> None:
 @json_option
 def list_terminals(agent: str | None, as_json: bool) -> None:
     """List the open terminals, and the ended ones of recent sessions."""
-    answer = call_gateway("terminals.list", {"agent": agent} if agent else {})
-    print_list(
-        answer["terminals"],
+    print_result(
+        call_method("terminals.list", agent=agent),
+        "terminals",
         as_json=as_json,
-        to_json=dict,
         headers=HEADERS,
         row=_row,
         cut_column="TITLE",
@@ -85,7 +79,7 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
 
     With --json, also its colours, cursor and modes.
     """
-    screen = call_gateway("terminals.screen", {"sid": session})
+    screen = call_method("terminals.screen", sid=session)
     if as_json:
         echo_json(screen)
     else:
@@ -99,14 +93,14 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
 )
 def park_terminal(session: str, force: bool) -> None:
     """End an idle terminal so that it can be opened again."""
-    call_gateway("terminals.park", {"sid": session, "force": force})
+    call_method("terminals.park", sid=session, force=force)
 
 
 @terminals.command("end")
 @session_argument
 def end_terminal(session: str) -> None:
     """End a terminal, even if it is busy."""
-    call_gateway("terminals.end", {"sid": session})
+    call_method("terminals.end", sid=session)
 
 
 @terminals.command("key")
@@ -117,7 +111,7 @@ def press_keys(session: str, names: tuple[str, ...]) -> None:
 
     NAME is a key's name, such as `enter`, `esc`, `up`, `shift+tab`, `ctrl+c` or `alt+x`.
     """
-    call_gateway("terminals.key", {"sid": session, "key": list(names)})
+    call_method("terminals.key", sid=session, key=list(names))
 
 
 @terminals.command("input")
@@ -131,7 +125,7 @@ def type_input(session: str, text: str) -> None:
     """
     if text == "-":
         text = sys.stdin.read()
-    accepted = call_gateway("terminals.input", {"sid": session, "text": text.removesuffix("\n")})
+    accepted = call_method("terminals.input", sid=session, text=text.removesuffix("\n"))
     if accepted.get("runId"):
         echo(str(accepted["runId"]))
 
@@ -139,35 +133,33 @@ def type_input(session: str, text: str) -> None:
 @click.command()
 @click.option(
     "--limit",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(1, 1000),
     default=100,
     show_default=True,
     help="How many entries.",
 )
 @json_option
-@with_fleet
-async def audit(fleet: "Fleet", limit: int, as_json: bool) -> None:
+def audit(limit: int, as_json: bool) -> None:
     """List what people did with terminals, and what was refused.
 
     The newest entry is first. Neither input nor output of terminals is recorded.
     """
-    print_list(
-        await fleet.audit.newest(limit),
+    print_result(
+        call_method("audit.list", limit=limit),
+        "entries",
         as_json=as_json,
-        to_json=asdict,
         headers=("AT", "WHO", "DID", "OUTCOME", "SESSION", "FROM"),
         row=_audit_row,
         empty="Nothing was done with a terminal yet.",
     )
 
 
-def _audit_row(entry: "AuditEntry") -> tuple[object, ...]:
-    did = f"{entry.did} (forced)" if entry.is_forced else entry.did
+def _audit_row(entry: Mapping[str, Any]) -> tuple[object, ...]:
     return (
-        format_time(entry.at_ms),
-        entry.who,
-        did,
-        entry.outcome,
-        entry.session[:32],
-        entry.address,
+        format_time(entry["atMs"]),
+        entry["who"],
+        f"{entry['did']} (forced)" if entry["isForced"] else entry["did"],
+        entry["outcome"],
+        entry["session"][:32],
+        entry["address"],
     )

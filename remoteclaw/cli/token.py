@@ -1,18 +1,12 @@
 """The commands `token …`."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
-from remoteclaw.cli.access import load, with_fleet
-from remoteclaw.cli.output import echo, format_time, json_option, print_list
-from remoteclaw.errors import NotFound
-from remoteclaw.host.terminal import one_line
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.tokens import TokenView
-    from remoteclaw.tools.base import Scope
+from remoteclaw.cli.access import call_method
+from remoteclaw.cli.output import echo, format_time, json_option, print_result
 
 
 @click.group()
@@ -49,50 +43,38 @@ def check_name(_context: click.Context, _parameter: click.Parameter, name: str) 
     metavar="NAME",
     help="Limit it to this agent; may be given several times. [default: all agents]",
 )
-@with_fleet
-async def create_token(
-    fleet: "Fleet", name: str, scope: "Scope", days: int | None, agents: tuple[str, ...]
-) -> None:
+def create_token(name: str, scope: str, days: int | None, agents: tuple[str, ...]) -> None:
     """Create a token and print it, once.
 
     NAME is the name of its owner.
     """
-    _, config = load()
-    for agent in agents:
-        config.agent(agent)
-    valid_ms = None if days is None else days * 24 * 3600 * 1000
-    only = tuple(dict.fromkeys(agents)) or None
-    secret, view = await fleet.tokens.create(name, scope, valid_ms, agents=only)
-    limit = f", only for {', '.join(only)}" if only else ""
-    echo(f"{view.id} has the scope {scope}{limit}; it is shown only now:", err=True)
-    echo(secret)
+    created = call_method("tokens.create", name=name, scope=scope, days=days, agents=agents)
+    limit = f", only for {', '.join(dict.fromkeys(agents))}" if agents else ""
+    echo(f"{created['id']} has the scope {scope}{limit}; it is shown only now:", err=True)
+    echo(created["secret"])
 
 
 @token.command("list")
 @json_option
-@with_fleet
-async def list_tokens(fleet: "Fleet", as_json: bool) -> None:
+def list_tokens(as_json: bool) -> None:
     """List the tokens, without their secrets."""
-    print_list(
-        await fleet.tokens.list(),
+    print_result(
+        call_method("tokens.list"),
+        "tokens",
         as_json=as_json,
-        to_json=_to_json,
         headers=("TOKEN", "SCOPE", "AGENTS", "CREATED", "VALID UNTIL", "NAME"),
         row=_row,
         empty="There are no tokens: `remoteclaw token create NAME` creates one.",
     )
 
 
-def _to_json(view: "TokenView") -> dict[str, Any]:
-    names = ("id", "name", "scope", "agents", "created_ms", "expires_ms", "is_expired")
-    return {name: getattr(view, name) for name in names}
-
-
-def _row(view: "TokenView") -> tuple[object, ...]:
-    until = "revocation" if view.expires_ms is None else format_time(view.expires_ms)
-    until = "expired" if view.is_expired else until
-    agents = "all" if view.agents is None else " ".join(view.agents)
-    return view.id, view.scope, agents, format_time(view.created_ms), until, view.name
+def _row(token: Mapping[str, Any]) -> tuple[object, ...]:
+    expires_ms = token["expiresMs"]
+    until = "revocation" if expires_ms is None else format_time(expires_ms)
+    until = "expired" if token["isExpired"] else until
+    agents = "all" if token["agents"] is None else " ".join(token["agents"])
+    created = format_time(token["createdMs"])
+    return token["id"], token["scope"], agents, created, until, token["name"]
 
 
 @token.command("revoke")
@@ -109,38 +91,22 @@ def _row(view: "TokenView") -> tuple[object, ...]:
     metavar="KEY/SUB",
     help="Revoke all tokens that another cockpit has signed for a user until now.",
 )
-@with_fleet
-async def revoke_token(
-    fleet: "Fleet", token_id: str | None, jti: str | None, user: str | None
-) -> None:
+def revoke_token(token_id: str | None, jti: str | None, user: str | None) -> None:
     """Revoke a token; connections that use it are closed.
 
     TOKEN is its id, or its name.
     """
     if [token_id, jti, user].count(None) != 2:
         raise click.UsageError("Name a token, or give --jwt with its `jti`, or --jwt-user KEY/SUB.")
+    if user is not None and not all(user.partition("/")):
+        raise click.UsageError("--jwt-user takes the key's name and `sub`, such as cockpit/ada.")
+    call_method("tokens.revoke", token=token_id, jti=jti, jwtUser=user)
     if jti is not None:
-        await fleet.tokens.revoke_jwt(jti)
         echo("It is revoked, and so is any other token with this id.")
-        return
-    if user is not None:
-        if not all(user.partition("/")):
-            raise click.UsageError(
-                "--jwt-user takes the key's name and `sub`, such as cockpit/ada."
-            )
-        await fleet.tokens.revoke_jwts_of(user)
+    elif user is not None:
         echo("All tokens that were signed for this user until now are revoked.")
-        return
-    assert token_id is not None, "exactly one of them is given"
-    views = await fleet.tokens.list()
-    matches = [view.id for view in views if token_id in (view.id, view.name)] or [token_id]
-    listed = "`remoteclaw token list` lists them"
-    what = repr(one_line(token_id, max_chars=40))
-    if len(matches) > 1:
-        raise NotFound(f"{what} fits {len(matches)} tokens: give the id; {listed}.")
-    if not await fleet.tokens.revoke(matches[0]):
-        raise NotFound(f"{what} is no token: {listed}.")
-    echo("It is revoked.")
+    else:
+        echo("It is revoked.")
 
 
 @token.command("rotate")
@@ -149,6 +115,7 @@ def rotate_token() -> None:
 
     Connections that use the old ones are closed.
     """
+    from remoteclaw.cli.access import load
     from remoteclaw.gateway.auth.token_file import token_files
 
     home, _ = load()

@@ -3,20 +3,18 @@
 import contextlib
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.output import echo, echo_json, echo_text, json_option, print_table
+from remoteclaw.cli.access import call_method, on_fleet
+from remoteclaw.cli.output import echo, echo_json, echo_text, json_option, print_table, short_id
 from remoteclaw.cli.sessions import session_argument, sessions
+from remoteclaw.clock import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.sessions.task_tree import TaskTree
-    from remoteclaw.messages import TaskStatus
 
 HEADERS = ("TASK", "KIND", "STATE", "SINCE", "HOST", "DOING")
 NO_TASKS = "It has no tasks or branches."
@@ -33,62 +31,58 @@ def tree_of_session(session: str, follow: bool, as_json: bool) -> None:
     --follow, JSON is one object per line.
     """
 
+    if not follow:
+        _show(call_method("sessions.tree", sessionKey=session), as_json=as_json)
+        return
+
     async def run(fleet: "Fleet") -> None:
+        from remoteclaw.gateway.task_tree import tree_of
+
         key = (await fleet.sessions.named(session)).key
-        if not follow:
-            _show(str(key), await fleet.task_trees.read(key.sid), as_json=as_json)
-            return
         async with contextlib.aclosing(fleet.task_trees.follow(key.sid)) as changes:
             async for tree in changes:
                 if sys.stdout.isatty() and not as_json:
                     click.clear()
-                _show(str(key), tree, as_json=as_json, is_line=True)
+                result = tree_of(str(key), tree).model_dump(mode="json")
+                _show(result, as_json=as_json, is_line=True)
 
-    with contextlib.suppress(*((KeyboardInterrupt,) if follow else ())):
+    with contextlib.suppress(KeyboardInterrupt):
         on_fleet(run)
 
 
-def _show(key: str, tree: "TaskTree", *, as_json: bool, is_line: bool = False) -> None:
-    from remoteclaw.gateway.task_tree import tree_of
-
-    if as_json:
-        data = tree_of(key, tree).to_json()
-        if is_line:
-            echo_text(json.dumps(data, ensure_ascii=False))
-        else:
-            echo_json(data)
-        sys.stdout.flush()
-        return
-    rows = [_row(depth, item) for depth, item in _in_order(tree)]
-    print_table(HEADERS, rows, empty=NO_TASKS, cut_column="DOING")
-    if tree.left_out:
-        echo(f"And {tree.left_out} more.")
+def _show(tree: Mapping[str, Any], *, as_json: bool, is_line: bool = False) -> None:
+    if as_json and is_line:
+        echo_text(json.dumps(tree, ensure_ascii=False))
+    elif as_json:
+        echo_json(tree)
+    else:
+        rows = [_row(depth, item) for depth, item in _in_order(tree)]
+        print_table(HEADERS, rows, empty=NO_TASKS, cut_column="DOING")
+        if tree["leftOut"]:
+            echo(f"And {tree['leftOut']} more.")
     sys.stdout.flush()
 
 
-def _in_order(tree: "TaskTree") -> "Iterator[tuple[int, TaskStatus]]":
+def _in_order(tree: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield each task or branch with its depth in the tree, parents before their children."""
-    sids = {item.session.sid for item in tree.items}
-    roots = [item for item in tree.items if item.parent not in sids]
+    keys = {item["sessionKey"] for item in tree["work"]}
+    roots = [item for item in tree["work"] if item["parent"] not in keys]
     stack = [(0, item) for item in reversed(roots)]
     while stack:
         depth, item = stack.pop()
         yield depth, item
-        children = [each for each in tree.items if each.parent == item.session.sid]
+        children = [each for each in tree["work"] if each["parent"] == item["sessionKey"]]
         stack += [(depth + 1, child) for child in reversed(children)]
 
 
-def _row(depth: int, item: "TaskStatus") -> tuple[object, ...]:
-    from remoteclaw.bridge.task_lines import doing_of
-    from remoteclaw.clock import format_duration
-
-    name = item.label or item.session.sid[:8]
-    doing = " · ".join(filter(None, (item.progress, doing_of(item))))
+def _row(depth: int, item: Mapping[str, Any]) -> tuple[object, ...]:
+    name = item["label"] or short_id(item["sessionKey"])
+    is_running = item["state"] in ("running", "waiting")
     return (
         f"└{'─' * (depth - 1)} {name}" if depth else name,
-        item.kind,
-        item.state,
-        f"{'in ' if item.is_over else ''}{format_duration(item.age_ms)}",
-        item.host,
-        doing,
+        item["kind"],
+        item["state"],
+        f"{'' if is_running else 'in '}{format_duration(int(item['seconds'] * 1000))}",
+        item["host"],
+        " · ".join(filter(None, (item["progress"], item["doing"]))),
     )

@@ -1,16 +1,13 @@
 """The command `usage`: sums the tokens, the time and the cost of turns and asides."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
-from remoteclaw.cli.access import with_fleet
-from remoteclaw.cli.output import json_option, print_list
+from remoteclaw.cli.access import call_method
+from remoteclaw.cli.output import json_option, print_result, short_id
 from remoteclaw.clock import format_exact_duration
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.sessions.usage import Usage
 
 #: The number of days that `remoteclaw.fleet.sessions.usage` keeps. They are repeated here, so that
 #: `--help` does not import that module.
@@ -35,10 +32,7 @@ COLUMNS = ("TURNS", "ASIDES", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT")
     help="How many days, today included.",
 )
 @json_option
-@with_fleet
-async def usage(
-    fleet: "Fleet", by: Literal["agent", "session", "day"], days: int, as_json: bool
-) -> None:
+def usage(by: str, days: int, as_json: bool) -> None:
     """Add up the tokens, the time and the cost of turns and asides.
 
     ASIDES counts the messages that were answered or judged during a turn. INPUT counts the tokens
@@ -47,59 +41,60 @@ async def usage(
     COST is in US dollars, if the agent CLI reports it; under a subscription, it is the price of the
     same tokens without one.
     """
-    from remoteclaw.fleet.sessions.usage import sum_usage
+    from remoteclaw.events import format_cost
 
-    sums = sum_usage(await fleet.usage.days(days=days), by=by)
-    sids = [name.encode() for name in sums if by == "session"]
-    views = {view.sid: view for view in await fleet.sessions.views(sids)}
-    labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
+    result = call_method("usage", by=by, days=days)
+    has_estimates = any(row["estimatedTokens"] for row in result["rows"])
 
-    has_estimates = any(used.estimated_tokens for used in sums.values())
-
-    def row(name: str) -> tuple[object, ...]:
-        used = sums[name]
-        view = views.get(name)
-        title = view.name or view.key if view else None
+    def cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+        name = row["name"]
         return (
-            *((name[:8], title) if by == "session" else (name,)),
-            used.turns,
-            used.asides,
-            used.input_tokens,
-            used.cache_read_tokens,
-            used.cache_write_tokens,
-            used.output_tokens,
-            *((used.estimated_tokens,) if has_estimates else ()),
-            format_exact_duration(used.duration_ms),
-            used.cost_text or "-",
+            *(
+                (short_id(name), row["title"] or (name if "/" in name else None))
+                if by == "session"
+                else (name,)
+            ),
+            row["turns"],
+            row["asides"],
+            row["inputTokens"],
+            row["cacheReadTokens"],
+            row["cacheWriteTokens"],
+            row["outputTokens"],
+            *((row["estimatedTokens"],) if has_estimates else ()),
+            format_exact_duration(row["durationMs"]),
+            format_cost(row["costUsd"]) or "-",
         )
 
     headers = ("SESSION", "TITLE") if by == "session" else (by.upper(),)
     estimates = ("ESTIMATED",) if has_estimates else ()
-
-    print_list(
-        sums,
+    print_result(
+        result,
+        "rows",
         as_json=as_json,
-        to_json=lambda name: {by: labels[name], **sums[name].plain()},
         headers=(*headers, *COLUMNS, *estimates, "TIME", "COST"),
-        row=row,
+        row=cells,
         empty="No agent has taken a turn in these days.",
         cut_column="TITLE" if by == "session" else "",
     )
 
 
-def usage_line(used: "Usage") -> str:
+def usage_line(used: Mapping[str, Any]) -> str:
     """Return usage as one line: turns, if more than one, asides, tokens, time and cost."""
-    parts = [f"{used.turns:,} turns"] if used.turns > 1 else []
-    if used.asides:
-        parts.append(f"{used.asides:,} aside{'' if used.asides == 1 else 's'}")
-    if not (used.turns or used.read_tokens):
+    from remoteclaw.events import format_cost
+
+    parts = [f"{used['turns']:,} turns"] if used["turns"] > 1 else []
+    if used["asides"]:
+        parts.append(f"{used['asides']:,} aside{'' if used['asides'] == 1 else 's'}")
+    cached = used["cacheReadTokens"]
+    read = used["inputTokens"] + cached + used["cacheWriteTokens"]
+    if not (used["turns"] or read):
         return ", ".join([*parts, "counted with the turn"])
-    parts.append(f"{used.read_tokens:,} tokens read ({used.cache_read_tokens:,} from the cache)")
-    parts.append(f"{used.output_tokens:,} written")
-    if used.estimated_tokens:
-        parts.append(f"{used.estimated_tokens:,} of them estimated")
-    if used.duration_ms:
-        parts.append(format_exact_duration(used.duration_ms))
-    if cost := used.cost_text:
+    parts.append(f"{read:,} tokens read ({cached:,} from the cache)")
+    parts.append(f"{used['outputTokens']:,} written")
+    if used["estimatedTokens"]:
+        parts.append(f"{used['estimatedTokens']:,} of them estimated")
+    if used["durationMs"]:
+        parts.append(format_exact_duration(used["durationMs"]))
+    if cost := format_cost(used["costUsd"]):
         parts.append(cost)
     return ", ".join(parts)

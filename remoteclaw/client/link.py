@@ -33,8 +33,6 @@ PAUSES_S = (0.05, 0.1, 0.25, 0.5, 1.0)
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 #: The reason if a gateway accepts connections but does not answer.
 SILENT = "it does not answer"
-#: Codes of refusals that are temporary.
-_TEMPORARY = ("UNAVAILABLE", "TIMEOUT")
 
 
 class GatewayRefused(RemoteClawError):
@@ -43,6 +41,11 @@ class GatewayRefused(RemoteClawError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.code in ("UNAVAILABLE", "TIMEOUT")
 
 
 class GatewayMissing(RemoteClawError):
@@ -66,7 +69,7 @@ async def persist(
         try:
             result = await ask()
         except GatewayRefused as error:
-            if error.code not in _TEMPORARY or loop.time() >= until:
+            if not error.is_temporary or loop.time() >= until:
                 raise
             on_problem(str(error))
             await _pause(tries)
@@ -205,7 +208,7 @@ class Link:
                     await self._talk(socket)
                 why = "the connection ended"
             except GatewayRefused as error:
-                if error.code not in _TEMPORARY:
+                if not error.is_temporary:
                     raise
                 if give_up_at is not None:
                     give_up_at = max(give_up_at, start + refused_s)

@@ -120,8 +120,12 @@ class Call:
 
     @property
     def parts(self) -> GatewayParts:
-        """The parts of the gateway that received the call."""
-        assert self.gateway_parts is not None, "only a gateway offers this method"
+        """The parts of the gateway that received the call. Raises `CallRefused` without one."""
+        if self.gateway_parts is None:
+            raise CallRefused(
+                "UNAVAILABLE",
+                "No gateway runs here: start RemoteClaw with `remoteclaw up`.",
+            )
         return self.gateway_parts
 
     @property

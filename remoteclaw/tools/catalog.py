@@ -7,6 +7,7 @@ generated from `METHODS`.
 from collections.abc import Mapping
 
 from remoteclaw.tools import (
+    access,
     chat,
     chats,
     configuration,
@@ -38,6 +39,7 @@ METHODS: Mapping[str, Method] = {
         *chat.METHODS,
         *push.METHODS,
         *terminals.METHODS,
+        *access.METHODS,
     )
 }
 #: All tools, by name, in the order of `METHODS`.

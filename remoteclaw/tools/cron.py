@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from remoteclaw.tools.base import Id, Limit, NoParams, Params, Result, Text, Tool
+from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result, Text, Tool
 
 JobId = Annotated[
     str, Field(pattern=r"^[0-9a-f]{16}$", description="The job's id, from cron_list.")
@@ -197,6 +197,17 @@ class RunsResult(Result):
     """The runs, newest first."""
 
 
+class ShowJobParams(Params):
+    name: Id
+    """The job's name, its id, or the start of its id."""
+
+
+class JobWithRuns(Result):
+    job: CronJob
+    runs: tuple[CronRun, ...]
+    """The last five runs, newest first."""
+
+
 class RunResult(Result):
     run_id: str
     """The id of the message that the session got; cron_runs shows its status."""
@@ -293,5 +304,12 @@ METHODS = (
         result=RunsResult,
         scope="read",
         effect="none",
+    ),
+    Method(
+        name="cron.show",
+        description="Show a cron job with its last runs.",
+        params=ShowJobParams,
+        result=JobWithRuns,
+        scope="read",
     ),
 )

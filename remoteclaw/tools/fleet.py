@@ -77,6 +77,8 @@ class Adapter(Result):
     """The process that delivers the replies."""
     standbys: tuple[AdapterProcess, ...]
     """The processes that would take over from it."""
+    line: str
+    """The account and its state on one line."""
 
 
 class Problem(Result):
@@ -92,6 +94,8 @@ class FleetResult(Result):
     problems: tuple[Problem, ...]
     lanes: tuple[LaneLoad, ...]
     workers: tuple[Worker, ...]
+    gateway: str | None = None
+    """The address of a gateway on this host."""
     busy_sessions: int
     """How many sessions run or wait for a worker."""
     sessions: tuple[SessionAtWork, ...]
@@ -130,6 +134,23 @@ class Letter(Result):
     """The beginning of the text; absent if it is unreadable."""
     files: int
     """The number of its files."""
+
+
+class LetterFile(Result):
+    name: str
+    mime_type: str
+    size: int
+    """The size, in bytes."""
+
+
+class LetterDetails(Letter):
+    """A dead letter with its whole `text`."""
+
+    reference: str | None = None
+    """The reference of the message, or of the turn that a reply answers."""
+    detail: str
+    """The reason of the failure as it was reported; may be empty."""
+    attachments: tuple[LetterFile, ...]
 
 
 class LettersResult(Result):
@@ -217,6 +238,13 @@ METHODS = (
         description="List the dead letters: messages and replies that were given up.",
         params=LettersParams,
         result=LettersResult,
+        scope="read",
+    ),
+    Method(
+        name="deadletters.show",
+        description="Show a dead letter with its whole text.",
+        params=LetterParams,
+        result=LetterDetails,
         scope="read",
     ),
     Method(

@@ -73,6 +73,8 @@ class Subscribed(Result):
 class Stopped(Result):
     stopped: int
     """How many messages will not be answered."""
+    unsent: int
+    """How many messages of the answer were not sent yet, and are dropped."""
 
 
 class Retried(Result):
@@ -142,7 +144,7 @@ METHODS = (
         name="sessions.reset",
         description="End the conversation of a session: stop its turn, drop waiting messages, and "
         "archive the record; the next message begins a new conversation. If that takes longer than "
-        "15 seconds, the answer is UNAVAILABLE, and the conversation ends as soon as possible.",
+        "15 seconds, the answer is TIMEOUT, and the conversation ends as soon as possible.",
         params=ResetParams,
         result=ResetResult,
         scope="admin",

@@ -27,6 +27,8 @@ class SearchParams(Params):
     """Only sessions of this agent."""
     limit: Limit = 50
     """The maximum number of sessions."""
+    usage: bool = False
+    """Whether to return the usage of each session."""
 
 
 class Excerpt(Result):
@@ -44,8 +46,13 @@ class FoundSession(SessionFacts, PauseFacts):
     label: str | None = None
     title: str | None = None
     """The first words of the session's conversation."""
+    model: str | None = None
+    """The model of the next turn; absent if the CLI chooses."""
     requests: int
     """How many requests of the session's agent wait for a person's answer."""
+    usage: dict[str, Any] | None = None
+    """The usage of the session, if it was asked for: turns, asides, tokens, milliseconds and US
+    dollars."""
     excerpt: Excerpt | None = None
     """The newest match in a message; absent if only the key, label or title has the query."""
 
@@ -80,7 +87,13 @@ class QueueSettings(Result):
     gather_most_ms: int
     """As in `[queue]`, in milliseconds."""
     own: tuple[str, ...]
-    """The names of the settings that the session overrides."""
+    """The names of the fields above that the session overrides."""
+
+
+class StartedTask(Result):
+    key: str
+    state: str
+    """As in `state` of the session."""
 
 
 class SessionDetails(SessionFacts, PauseFacts):
@@ -93,10 +106,20 @@ class SessionDetails(SessionFacts, PauseFacts):
     """The project in which the agent works; absent for its workspace."""
     started_by: str | None = None
     """The key of the session that has started this one as a task."""
-    has_started: tuple[str, ...] = ()
-    """The keys of the tasks that this session has started."""
+    has_started: tuple[StartedTask, ...] = ()
+    """The tasks that this session has started."""
+    worker: str | None = None
+    """The process that runs the session's turn."""
     host: str | None = None
     """The host on which the session's agent runs."""
+    lane: str
+    """The lane of the session's messages, `agents` or `background`."""
+    turn: str | None = None
+    """The reference of the running turn."""
+    phase: str | None = None
+    """How far the running turn is, as in `sessions.status`."""
+    conversations: dict[str, str]
+    """The conversations that agents' CLIs have of the session: ids, by RUNTIME|WORKSPACE."""
     queue: QueueSettings
     usage: dict[str, Any] | None = None
     """The usage of the session: turns, asides, tokens, milliseconds and US dollars."""
@@ -196,6 +219,37 @@ class QueueParams(Params):
     """Whether to remove all of the session's overrides first."""
 
 
+class ForkParams(Params):
+    session_key: SessionKeyText
+    thread_id: Id | None = None
+    """The thread of the new session; else the same."""
+    user: Id | None = None
+    """The user of the new session; else the same."""
+
+
+class Forked(Result):
+    session_key: str
+    """The key of the new session."""
+
+
+class ExportParams(Params):
+    session_key: SessionKeyText
+    archived: Annotated[int, Field(ge=1)] | None = None
+    """The number of an ended conversation, 1 for the newest; absent for the current one."""
+    format: Literal["json", "markdown"] = "json"
+    """JSON lines for programs, or Markdown for people."""
+
+
+class Exported(Result):
+    text: str
+    """The record, oldest message first; empty if nothing is recorded."""
+
+
+class Forgotten(Result):
+    was_recorded: bool
+    """Whether there was anything to delete."""
+
+
 class WriteParams(Params):
     session_key: SessionKeyText
     message: Text
@@ -274,5 +328,30 @@ METHODS = (
         result=Written,
         scope="admin",
         effect="session",
+    ),
+    Method(
+        name="sessions.fork",
+        description="Begin a session with a copy of another session's conversation.",
+        params=ForkParams,
+        result=Forked,
+        scope="admin",
+        effect="session",
+    ),
+    Method(
+        name="sessions.export",
+        description="Return the record of a session's conversation as a text: JSON lines, each "
+        "with `at`, in milliseconds since 1970, `role`, and the content; or Markdown.",
+        params=ExportParams,
+        result=Exported,
+        scope="read",
+    ),
+    Method(
+        name="sessions.forget",
+        description="Delete the record of a session, with its archive and the history of its chat.",
+        params=SessionParams,
+        result=Forgotten,
+        scope="admin",
+        effect="session",
+        destroys=True,
     ),
 )

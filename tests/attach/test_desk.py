@@ -76,5 +76,5 @@ def test_a_conversation_in_a_terminal_continues_in_the_chat(
             chat.type("RECALL\r")
             chat.see_match(r"RECALL \[.*alpha-1")
         listed = remoteclaw(home, "terminals", "list", "--json", **CLAUDE)
-        (terminal,) = orjson.loads(listed.stdout)
+        (terminal,) = orjson.loads(listed.stdout)["terminals"]
         assert (terminal["state"], terminal["resumable"]) == ("parked", True)

@@ -98,7 +98,7 @@ async def test_the_cli_grants_and_removes_a_strangers_access(
     channel.start()
     channel.platform.say("bo", "bo", "hello", sender_name="Bo\x1b[31m")
     await eventually(lambda: "Your code is" in "".join(channel.texts("bo")))
-    (request,) = orjson.loads(output_of(stack, "pairing", "list", "--json"))
+    (request,) = orjson.loads(output_of(stack, "pairing", "list", "--json"))["pairings"]
     assert request["state"] == "asks"
 
     approval = output_of(stack, "pairing", "approve", request["code"])

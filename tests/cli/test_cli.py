@@ -167,7 +167,7 @@ async def test_a_sender_may_be_an_emoji(stack: Stack) -> None:
         (["send", "hi", "--agent", "nobody"], b"", "There is no agent 'nobody'"),
         (["stop", "abcd"], b"", "'abcd' is no session"),
         (["stop", "a/b"], b"", "'a/b' is no session"),
-        (["stop", ""], b"", "'' is no session"),
+        (["stop", ""], b"", "sessionKey must have at least 1 "),
         (["stop", "main/cli/default/bob:bob:_"], b"", "'main/cli/default/bob:bob:_' is no session"),
         (["sessions", "show", "0" * 32], b"", f"'{'0' * 32}' is no session"),
         (["sessions", "trace", "00000000-1-0"], b"", "'00000000' is no session"),
@@ -402,8 +402,8 @@ async def test_undelivered_replies_on_a_full_redis_are_listed_and_dropped(stack:
     assert all("  by no adapter  " in line for line in shown[1:])
     sessions = {str(each.session) for each in (accepted, other)}
     assert {line.split()[-1] for line in shown[1:]} == sessions
-    assert {each["session"] for each in listed} == sessions
-    assert {(each["account"], each["is_read"]) for each in listed} == {("test/default", False)}
+    assert {each["sessionKey"] for each in listed} == sessions
+    assert {(each["account"], each["isRead"]) for each in listed} == {("test/default", False)}
     count = sum(each["replies"] for each in listed)
     assert "Say which replies" in run(stack, "replies", "drop", "--yes").stderr
     gone = run(stack, "replies", "drop", "other/default", "--yes")

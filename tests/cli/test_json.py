@@ -13,58 +13,46 @@ from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.fleet.requests.card import request_args
 from tests.support.cli import give_up, run
 from tests.support.deeds import deed
-from tests.support.remote import OF_TERMINALS
+from tests.support.doors import gateway_process, own_token
 from tests.support.requests import change_request, put_request
 from tests.support.stack import Stack
 
-USAGE = (
-    "turns inputTokens cacheReadTokens cacheWriteTokens outputTokens durationMs costUsd asides "
-    "estimatedTokens"
-)
-SESSION = (
-    "id key agent model label title state waiting last_message_ms postponed_until_ms postponed"
-)
-JOB = (
-    "id name schedule message sessionKey enabled createdMs nextRunMs nextRun lastRunMs lastRun "
-    "lastStatus lastError lastDurationMs failures isRunning misfire alertAfter"
-)
-RUN = "jobId dueMs due status runId detail isManual durationMs"
-LETTER = "id session account reference category detail attempts given_up_ms"
-ASK = (
-    "id session agent kind tool what is_cut is_again is_question choices is_multiple offered "
-    "change where chat unshown people state asked_ms until_ms answer"
-)
-
-#: By command line before `--json`: the keys of the printed object, or of the first one of a list.
-FACTS = {
-    "send hello": "reference status reply files error usage duplicate",
-    "status": "workers hints gateway has_sweeper busy_sessions sessions memory_problem "
-    "dead_letters",
-    "agents": "name version program steers asides reports_cost explains_denial resumes warning",
-    "doctor": "subject ok text",
-    "usage": f"agent {USAGE}",
-    "token list": "id name scope agents created_ms expires_ms is_expired",
-    "audit": "at_ms who did session outcome is_forced address",
-    "sessions list": f"{SESSION} usage",
-    "sessions show SID": f"{SESSION} project started_by has_started worker host lane turn phase "
-    "usage conversations",
-    "sessions trace SID": "session reference status turn steps error usage aside_usage",
-    "sessions queue SID": "mode debounce_ms cap drop gather_ms gather_most_ms own",
-    "sessions tree SID": "sessionKey atMs work leftOut",
-    "sessions search hello": "id key at who text",
-    "sessions archive SID": "number ended_ms messages why",
-    "requests list": ASK,
-    "requests show ASK": ASK,
-    "replies list": "account is_read replies bytes oldest_ms id session",
-    "deadletters list": LETTER,
-    "deadletters show LETTER": f"{LETTER} text files",
-    "cron list": JOB,
-    "cron show JOB": f"{JOB} runs",
-    "cron runs JOB": RUN,
-    "policy explain": "subject is_owner approvals tools",
-    "channel list": "account state name problem waiting accepted aside by standbys",
-    "pairing list": "code id name by at_ms account state",
+#: By command line before `--json`: the method whose result is printed, and its parameters.
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "status": ("fleet.status", {}),
+    "usage": ("usage", {}),
+    "usage --by session": ("usage", {"by": "session"}),
+    "token list": ("tokens.list", {}),
+    "audit": ("audit.list", {}),
+    "sessions list": ("sessions.search", {"usage": True}),
+    "sessions show SID": ("sessions.show", {"sessionKey": "SID"}),
+    "sessions trace SID": ("sessions.trace", {"what": "SID"}),
+    "sessions queue SID": ("sessions.queue", {"sessionKey": "SID"}),
+    "sessions tree SID": ("sessions.tree", {"sessionKey": "SID"}),
+    "sessions search hello": ("sessions.search", {"query": "hello"}),
+    "sessions archive SID": ("sessions.archive", {"sessionKey": "SID"}),
+    "requests list": ("requests.list", {}),
+    "requests show ASK": ("requests.show", {"id": "ASK"}),
+    "deadletters list": ("deadletters.list", {"limit": 1000}),
+    "deadletters show LETTER": ("deadletters.show", {"id": "LETTER"}),
+    "cron list": ("cron.list", {}),
+    "cron show JOB": ("cron.show", {"name": "JOB"}),
+    "cron runs JOB": ("cron.runs", {"jobId": "JOB"}),
+    "pairing list": ("pairings.list", {}),
+    "terminals list": ("terminals.list", {}),
 }
+#: Commands whose output with `--json` needs a program in a terminal, or that look at this computer
+#: or its configuration themselves, with the keys of the printed object or of the first of a list.
+OWN = {
+    "send hello": "reference status reply files error usage duplicate",
+    "agents": "name version program steers asides reportsCost explainsDenial resumes warning",
+    "doctor": "host atMs findings",
+    "policy explain": "subject isOwner requests tools",
+    "channel list": "account state name problem waiting accepted aside by standbys",
+    "replies list": "account isRead replies bytes oldestMs id sessionKey",
+}
+#: What differs between two results of the same method.
+CLOCKS = {"atMs", "seconds", "gateway"}
 
 #: The commands without `--json`, by the reason.
 WITHOUT = {
@@ -99,7 +87,7 @@ def test_every_command_that_prints_facts_has_json() -> None:
         for name, command in every.items()
         if any("--json" in parameter.opts for parameter in command.params)
     }
-    facts = {**FACTS, **OF_TERMINALS}
+    facts = {*METHODS, *OWN, "terminals screen"}
     without_json = {name for line in WITHOUT.values() for name in line.split(", ")}
     listed = {name for name in every if any(f"{fact} ".startswith(f"{name} ") for fact in facts)}
 
@@ -107,11 +95,9 @@ def test_every_command_that_prints_facts_has_json() -> None:
     assert with_json == listed
 
 
-@pytest.mark.usefixtures("gateway")
-async def test_the_keys_of_json_output_never_change(stack: Stack, directory: Path) -> None:
-    claude = directory / "claude"
-    claude.write_text("#!/bin/sh\necho 2.0.0\n")
-    claude.chmod(0o755)
+@pytest.fixture
+async def names(stack: Stack) -> dict[str, str]:
+    """Something of each kind that commands print, by the word for it in `METHODS`."""
     sent = await stack.append("hello")
     requests = await stack.append("hello", channel_id="requests")
     request = await put_request(stack, requests, tool="Bash", what="touch x")
@@ -132,15 +118,45 @@ async def test_the_keys_of_json_output_never_change(stack: Stack, directory: Pat
     job = run(stack, "cron", "add", *options).stdout.strip()
     run(stack, "cron", "run", job)
     assert run(stack, "sessions", "reset", sid).returncode == 0
-    names = {"SID": sid, "LETTER": letter.id, "JOB": job, "ASK": request.id}
+    await stack.until_idle(sent)
+    return {"SID": sid, "LETTER": letter.id, "JOB": job, "ASK": request.id}
 
-    for line, expected in FACTS.items():
+
+async def test_json_is_the_result_of_the_method_with_a_gateway_and_without_one(
+    stack: Stack, names: dict[str, str]
+) -> None:
+    def printed(line: str) -> Any:
         command = [names.get(word, word) for word in line.split()]
-        result = run(stack, *command, "--json", PATH=f"{directory}:/usr/bin:/bin")
+        result = run(stack, *command, "--json")
+        assert result.returncode == 0, (line, result.stderr)
+        return without_clocks(json.loads(result.stdout))
+
+    results = {}
+    async with gateway_process(stack) as (door, _), door.connected(own_token(stack)) as client:
+        for line, (method, params) in METHODS.items():
+            named = {name: names.get(str(value), value) for name, value in params.items()}
+            results[line] = without_clocks(await client.call(method, named))
+            assert printed(line) == results[line], line
+    del results["terminals list"]  # only a gateway has terminals
+    for line, result in results.items():
+        assert printed(line) == result, line
+
+
+def without_clocks(result: Any) -> Any:
+    """Return a result without what differs from one moment to the next."""
+    if isinstance(result, dict):
+        return {name: without_clocks(each) for name, each in result.items() if name not in CLOCKS}
+    return [without_clocks(each) for each in result] if isinstance(result, list) else result
+
+
+@pytest.mark.usefixtures("gateway", "names")
+async def test_the_keys_of_other_json_never_change(stack: Stack, directory: Path) -> None:
+    claude = directory / "claude"
+    claude.write_text("#!/bin/sh\necho 2.0.0\n")
+    claude.chmod(0o755)
+
+    for line, expected in OWN.items():
+        result = run(stack, *line.split(), "--json", PATH=f"{directory}:/usr/bin:/bin")
         printed = json.loads(result.stdout)
-        assert keys_of(printed) == expected.split(), (line, result.stderr)
-
-
-def keys_of(printed: Any) -> list[str]:
-    """Return the keys of an object, or of the first one of a list."""
-    return list(printed[0] if isinstance(printed, list) else printed)
+        first = printed[0] if isinstance(printed, list) else printed
+        assert list(first) == expected.split(), (line, result.stderr)

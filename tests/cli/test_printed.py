@@ -129,7 +129,7 @@ async def test_no_command_prints_control_sequences_from_foreign_text(
         assert not UNSAFE.search(printed), (line, printed)
         assert line in TEXTS or not FORGED.search(printed), (line, printed)
     # JSON has its own escapes, so its values are the original texts.
-    jobs = json.loads(run(stack, "cron", "list", "--json").stdout)
+    jobs = json.loads(run(stack, "cron", "list", "--json").stdout)["jobs"]
     assert jobs[0]["name"] == EVIL
     answer = run(stack, "send", "again", "--json").stdout
     assert EVIL in [part["text"] for part in json.loads(answer)["reply"]]

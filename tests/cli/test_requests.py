@@ -57,7 +57,7 @@ async def test_a_closed_request_is_listed_with_its_answer(agent: Stack) -> None:
     shown = run(agent, "requests", "show", request.id).stdout
     assert "answer   deny, by operator at " in shown
     assert "because  not now\n" in shown
-    (item,) = json.loads(run(agent, "requests", "list", "--all", "--json").stdout)
+    (item,) = json.loads(run(agent, "requests", "list", "--all", "--json").stdout)["requests"]
     assert item["answer"]["words"] == "not now"
 
 

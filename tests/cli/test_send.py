@@ -341,7 +341,7 @@ async def test_the_title_of_a_session_is_its_first_message(stack: Stack) -> None
     assert titles == ["Mend the red tests", "Mend the red tests", None, "a plan", "write docs"]
     shown = json.loads(run(stack, "sessions", "show", "WRITE d", "--json").stdout)
     assert (shown["id"], shown["title"]) == (sid, "write docs")
-    (listed,) = json.loads(run(stack, "sessions", "list", "--json").stdout)
+    (listed,) = json.loads(run(stack, "sessions", "list", "--json").stdout)["sessions"]
     assert (listed["id"], listed["title"], listed["state"]) == (sid, "write docs", "scheduled")
 
 

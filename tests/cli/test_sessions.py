@@ -40,7 +40,7 @@ async def test_lists_show_the_model_chosen_for_a_session(stack: Stack) -> None:
     bob = (await stack.append("hello", from_="bob")).session
     await stack.fleet.sessions.choose_model(bob, "opus")
 
-    listed = json.loads(run(stack, "sessions", "list", "--json").stdout)
+    listed = json.loads(run(stack, "sessions", "list", "--json").stdout)["sessions"]
     assert {each["key"]: each["model"] for each in listed} == {
         str(alice): "haiku",
         str(bob): "opus",

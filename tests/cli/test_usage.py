@@ -22,13 +22,13 @@ async def test_the_usage_of_the_real_claude_is_stored(stack: Stack, claude: Agen
     assert outcome.usage.output_tokens == OUTPUT_TOKENS
     assert outcome.usage.duration_ms > 0
     assert outcome.usage.cost_usd
-    (row,) = json.loads(run(stack, "usage", "--json").stdout)
-    assert row["agent"] == "main"
+    (row,) = json.loads(run(stack, "usage", "--json").stdout)["rows"]
+    assert row["name"] == "main"
     assert (row["turns"], row["inputTokens"]) == (3, 3 * INPUT_TOKENS)
     assert row["costUsd"] == round(3 * outcome.usage.cost_usd, 6)
-    (row,) = json.loads(run(stack, "usage", "--by", "session", "--json").stdout)
-    assert row["session"] == str(reference.session)
-    (row,) = json.loads(run(stack, "usage", "--by", "day", "--json").stdout)
+    (row,) = json.loads(run(stack, "usage", "--by", "session", "--json").stdout)["rows"]
+    assert row["name"] == str(reference.session)
+    (row,) = json.loads(run(stack, "usage", "--by", "day", "--json").stdout)["rows"]
     assert row["turns"] == 3
     text = f"{INPUT_TOKENS:,} tokens read (0 from the cache), {OUTPUT_TOKENS} written, "
     assert text in run(stack, "sessions", "trace", str(reference.session)).stdout
@@ -54,4 +54,4 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
 
 async def test_usage_without_turns_says_so(stack: Stack) -> None:
     assert run(stack, "usage").stdout == "No agent has taken a turn in these days.\n"
-    assert run(stack, "usage", "--json").stdout == "[]\n"
+    assert run(stack, "usage", "--json").stdout == '{\n  "rows": []\n}\n'

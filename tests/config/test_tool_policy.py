@@ -639,7 +639,7 @@ def test_policy_explain_prints_json(home: Home) -> None:
     assert explained("--from", "1", "--from", "2", *group)[1] == ALL - CRON
     answer, tools = explained("--from", "1", "--from", "3", *group)
     assert tools == ALL - CRON - GATEWAY - MODERATES
-    assert answer["is_owner"] is False
+    assert answer["isOwner"] is False
     assert answer["subject"]["senders"] == ["1", "3"]
     assert answer["requests"] == {"who": ["telegram:1"], "chat": "telegram:2"}
     shown = explain("--channel", "telegram", "--from", "3").stdout

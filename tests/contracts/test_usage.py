@@ -51,7 +51,7 @@ async def stopped(stack: Stack, text: str, step: str) -> None:
 async def total(stack: Stack) -> Usage:
     """Return the usage, which all commands, methods and metrics report alike."""
     by_agent, by_session, by_day = (
-        json.loads(run(stack, "usage", "--by", by, "--json").stdout)
+        json.loads(run(stack, "usage", "--by", by, "--json").stdout)["rows"]
         for by in ("agent", "session", "day")
     )
     (row,) = by_agent
@@ -62,7 +62,7 @@ async def total(stack: Stack) -> Usage:
             assert sum(each[name] for each in by_session) == value, name
             assert sum(each[name] for each in by_day) == value, name
     shown = [
-        json.loads(run(stack, "sessions", "show", each["session"], "--json").stdout)["usage"]
+        json.loads(run(stack, "sessions", "show", each["name"], "--json").stdout)["usage"]
         for each in by_session
     ]
     assert shown == [{name: each[name] for name in used.plain()} for each in by_session]

@@ -15,7 +15,7 @@ from remoteclaw.host.terminal import login_name
 from remoteclaw.host.tokens import digest
 from remoteclaw.messages import SessionKey
 from tests.support.cli import run
-from tests.support.doors import calling, opened, own_token
+from tests.support.doors import Refused, calling, opened, own_token
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -267,3 +267,23 @@ async def test_the_page_and_the_terminal_of_one_name_are_one_person(stack: Stack
             opened_chats = [await each.call("web.open") for each in (terminal, browser)]
 
     assert opened_chats[0]["sessionKey"] == opened_chats[1]["sessionKey"]
+
+
+async def test_tokens_are_managed_with_the_token_file_only(stack: Stack) -> None:
+    admin, _ = await stack.fleet.tokens.create("ada", "admin", None)
+    params = {"name": "eve", "scope": "read"}
+
+    async with opened(stack) as door:
+        async with door.connected(admin) as client:
+            for method, given in (
+                ("tokens.create", params),
+                ("tokens.list", {}),
+                ("tokens.revoke", {"token": "ada"}),
+            ):
+                with pytest.raises(Refused, match="only for the user of the gateway's host"):
+                    await client.call(method, given)
+        async with door.connected(own_token(stack)) as client:
+            created = await client.call("tokens.create", params)
+
+    assert {view.name for view in await stack.fleet.tokens.list()} == {"ada", "eve"}
+    assert await stack.fleet.tokens.find(created["secret"])

@@ -728,9 +728,10 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
     assert re.search("^alert +after 2 failures$", shown, re.MULTILINE)
     assert re.search("^last +running$", shown, re.MULTILINE)
     assert f"{run_id} (run by hand)" in shown
-    assert (as_json["name"], as_json["enabled"], len(as_json["runs"])) == ("new", False, 2)
-    assert [one["id"] for one in json.loads(stdout_of("list", "--json"))] == [job_id]
-    assert {one["runId"] for one in json.loads(stdout_of("runs", "--json"))} > {run_id}
+    assert (as_json["job"]["name"], as_json["job"]["enabled"]) == ("new", False)
+    assert len(as_json["runs"]) == 2
+    assert [one["id"] for one in json.loads(stdout_of("list", "--json"))["jobs"]] == [job_id]
+    assert {one["runId"] for one in json.loads(stdout_of("runs", "--json"))["runs"]} > {run_id}
 
 
 async def test_errors_of_cron_commands_are_one_line(stack: Stack) -> None:

@@ -29,8 +29,8 @@ MUTANTS = (
     ),
     Mutant(
         "a request that is printed with control sequences",
-        before="echo_text(found.what)",
-        after="import click; click.echo(found.what)",
+        before='echo_text(found["what"])',
+        after='import click; click.echo(found["what"])',
         test="test_no_command_prints_control_sequences_from_foreign_text",
     ),
 )

@@ -4,8 +4,14 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a command that runs a method itself because the gateway has refused it",
+        before="raise _error_of(first_of(group), home, is_open=is_open) from None",
+        after='raise GatewayMissing("refused") from None',
+        test="test_a_gateway_that_refuses_the_command_is_not_bypassed",
+    ),
+    Mutant(
         "a message that is abandoned after a temporary error",
-        before="if error.code not in _TEMPORARY or loop.time() >= until:",
+        before="if not error.is_temporary or loop.time() >= until:",
         after="if True:",
         test="test_a_link_repeats_a_message_until_redis_answers_and_it_counts_once",
     ),

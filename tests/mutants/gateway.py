@@ -40,6 +40,12 @@ MUTANTS = (
         test="test_an_invalid_signed_token_is_refused",
     ),
     Mutant(
+        "a token that leaves another one behind",
+        before="if not call.operator.is_local:",
+        after="if False:",
+        test="test_tokens_are_managed_with_the_token_file_only",
+    ),
+    Mutant(
         "a signed token that exceeds the scope of its key",
         before="min(claims.scope, key.scope, key=SCOPES.index)",
         after="claims.scope",

@@ -14,6 +14,7 @@ import pexpect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve, unix_serve
 
+from remoteclaw import __version__
 from remoteclaw.config.home import Home
 from remoteclaw.gateway.auth.token_file import token_files
 from remoteclaw.tty.frames import Frames, Modes, row_text
@@ -77,12 +78,6 @@ OURS = re.compile(
     r"\x1b\[[0-9;]*[mHGK]|\x1b\[2J|\x1b\[[0-6] q|\x1b\[\?(?:2026|25)[hl]"
     r"|\x1b\]8;;(?:https?://[!-~]+)?\x1b\\|\x1b\]2;[^\x00-\x1f\x7f-\x9f]*\x07"
 )
-#: The commands with `--json` that need a program in a terminal, with the names in their output.
-OF_TERMINALS = {
-    "terminals list": "sid sessionKey agent name host state reason activity waitingFor title "
-    "draft openedBy writer viewers cols rows conversation resumable sinceMs openedMs exit",
-    "terminals screen SID": "sid frame text",
-}
 #: Sequences of terminals that pyte would print or reject.
 _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>][0-9;]*[a-zA-Z]|\x1b\[\?1007[rs]")
 _BEGUN = re.compile(rb"\x1b(\[[<>?]?[0-9;]*)?\Z")
@@ -92,12 +87,15 @@ class RemoteGateway:
     """Speaks the gateway's protocol; a test controls what its terminal shows and does."""
 
     def __init__(self) -> None:
+        self.version = __version__
         self.record: dict[str, Any] = dict(RECORD)
         self.screen = Frames(80, 23)
         self.asked: list[tuple[str, dict[str, Any]]] = []
         """The calls of terminal methods, in order."""
         self.refuses: dict[str, tuple[str, str]] = {}
         """The methods that are refused, with code and message."""
+        self.leaves_at = ""
+        """The method at which the gateway stops answering for good."""
         self.waits = False
         self.gives = threading.Event()
         """Clear while the answer to a call that takes the keyboard is held."""
@@ -178,6 +176,11 @@ class RemoteGateway:
         """Return the parameters of all calls of a method."""
         return [params for name, params in self.asked if name == method]
 
+    def screen_result(self) -> dict[str, Any]:
+        """Return the result of `terminals.screen`."""
+        text = "\n".join(map(row_text, self.screen.rows))
+        return {"sid": SID, "frame": self.screen.since(None), "text": text}
+
     @property
     def typed(self) -> list[str]:
         """All input, in order."""
@@ -199,6 +202,9 @@ class RemoteGateway:
                 if method == "terminals.watch" and connection not in self._connections:
                     self._connections.append(connection)
                 answer: dict[str, Any] = {"type": "res", "id": request["id"]}
+                if method == self.leaves_at:
+                    threading.Thread(target=self.close).start()
+                    return
                 if refused := self.refuses.get(method):
                     error = {"code": refused[0], "message": refused[1]}
                     answer |= {"ok": False, "error": error}
@@ -217,14 +223,13 @@ class RemoteGateway:
             case "connect":
                 return {"policy": {"maxPayload": 1_000_000}}
             case "health":
-                return {"status": "ok"}
+                return {"status": "ok", "version": self.version}
             case "terminals.open":
                 return {"terminal": self.record, "created": True, "waits": self.waits}
             case "terminals.list":
                 return {"terminals": [self.record]}
             case "terminals.screen":
-                text = "\n".join(map(row_text, self.screen.rows))
-                return {"sid": SID, "frame": self.screen.since(None), "text": text}
+                return self.screen_result()
             case "terminals.input":
                 return {"submitted": True}
             case "terminals.history":

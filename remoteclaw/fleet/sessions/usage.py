@@ -9,7 +9,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from datetime import date, timedelta
 from typing import Any, Literal, Self
 
-from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
+from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer, format_cost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
@@ -98,10 +98,7 @@ class Usage:
     @property
     def cost_text(self) -> str | None:
         """The cost for people; None if no CLI reported a cost."""
-        cost = self.cost_usd
-        if cost is None:
-            return None
-        return f"${cost:,.2f}" if cost >= 0.1 else f"${cost:.4f}"
+        return format_cost(self.cost_usd)
 
     @property
     def new_tokens(self) -> int:

@@ -41,6 +41,11 @@ class Operator:
     claims: "Claims | None" = field(default=None, repr=False)
     """The claims of a JSON Web Token; None for other tokens."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the token is a file of the state directory, which only its user can read."""
+        return self.claims is None and "/" not in self.credential
+
     def has(self, scope: Scope) -> bool:
         """Whether the token's scope is `scope` or includes it."""
         return SCOPES.index(scope) <= SCOPES.index(self.scope)

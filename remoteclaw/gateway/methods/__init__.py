@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.methods import (
+    access,
     chat,
     chats,
     configuration,
@@ -34,4 +35,5 @@ HANDLERS: Mapping[str, Handler] = {
     **chat.HANDLERS,
     **push.HANDLERS,
     **terminals.HANDLERS,
+    **access.HANDLERS,
 }

@@ -6,6 +6,7 @@ it did not exist.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,14 +15,17 @@ from remoteclaw.clock import host_zone, named_zone
 from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule, has_offset
-from remoteclaw.cron.store import Cron
-from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
+from remoteclaw.cron.store import Cron, JobRun
+from remoteclaw.errors import CallRefused, MessageRefused, NotFound, ScheduleRefused
 from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract
 from remoteclaw.tools.base import NoParams
+
+#: A job is shown with this many of its last runs.
+SHOWN_RUNS = 5
 
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
@@ -116,13 +120,29 @@ async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
     runs = [run for run in await _cron(call).runs(params.job_id) if _may_see(call, run.agent)]
     if params.job_id and not runs:
         await _visible_job(call, params.job_id)
-    return contract.RunsResult(
-        runs=tuple(
-            contract.CronRun.of(
-                run, due=_iso_time(run.due_ms, _zone_of_agent(call, run.agent)) or ""
-            )
-            for run in runs[: params.limit]
-        )
+    return contract.RunsResult(runs=_run_results(call, runs[: params.limit]))
+
+
+def _run_results(call: Call, runs: Sequence[JobRun]) -> tuple[contract.CronRun, ...]:
+    return tuple(
+        contract.CronRun.of(run, due=_iso_time(run.due_ms, _zone_of_agent(call, run.agent)) or "")
+        for run in runs
+    )
+
+
+async def _show(call: Call, params: contract.ShowJobParams) -> contract.JobWithRuns:
+    jobs = await _visible_jobs(call)
+    found = [job for job in jobs if params.name in (job.id, job.name)]
+    found = found or [job for job in jobs if job.id.startswith(params.name)]
+    listed = "`remoteclaw cron list` lists them"
+    if len(found) > 1:
+        raise NotFound(f"{params.name!r} fits {len(found)} cron jobs: give its id; {listed}.")
+    if not found:
+        raise NotFound(f"There is no cron job {params.name!r}: {listed}.")
+    (job,) = found
+    runs = await _cron(call).runs(job.id)
+    return contract.JobWithRuns(
+        job=_job_result(call, job), runs=_run_results(call, runs[:SHOWN_RUNS])
     )
 
 
@@ -301,4 +321,5 @@ HANDLERS: dict[str, Handler] = {
     "cron.remove": _remove,
     "cron.run": _run,
     "cron.runs": _runs,
+    "cron.show": _show,
 }

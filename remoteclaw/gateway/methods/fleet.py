@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import now_ms
@@ -38,7 +38,6 @@ DOCTOR_S = 110.0
 MAX_DOCTOR_BYTES = 1_000_000
 #: With -P, Python imports no modules from the directory in which the gateway was started.
 DOCTOR = (sys.executable, "-P", "-m", "remoteclaw.cli", "doctor", "--json")
-_FINDINGS = TypeAdapter(tuple[contract.DoctorFinding, ...])
 
 #: The running doctor of each state directory. Calls during its run wait for the same result.
 _running: dict[Path, asyncio.Task[contract.DoctorResult]] = {}
@@ -61,6 +60,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
         ),
         lanes=_lanes(workers, await fleet.workers.hints()),
         workers=tuple(_worker(view, busy) for view in workers),
+        gateway=await fleet.gateways.address(call.home.host_id),
         busy_sessions=count,
         sessions=await _busy_sessions(fleet, busy),
         agents=await _warm_agents(fleet, call.home),
@@ -182,6 +182,25 @@ def _letter(letter: DeadLetter) -> contract.Letter:
     )
 
 
+async def _show_letter(call: Call, params: contract.LetterParams) -> contract.LetterDetails:
+    letter = await call.fleet.dead_letters.read(params.id)
+    return contract.LetterDetails.of(
+        letter,
+        session_key=str(letter.session) if letter.session else None,
+        account=letter.account or None,
+        reference=_reference(letter),
+        files=len(letter.attachments),
+        attachments=tuple(map(contract.LetterFile.of, letter.attachments)),
+    )
+
+
+def _reference(letter: DeadLetter) -> str | None:
+    """Return the reference of the message that `letter` holds, or that its reply answers."""
+    if letter.reply:
+        return f"{letter.reply.sid[:8]}-{letter.reply.turn}"
+    return f"{letter.session.sid[:8]}-{letter.entry_id}" if letter.session else None
+
+
 async def _retry(call: Call, params: contract.LetterParams) -> contract.Retried:
     letter, accepted = await call.fleet.dead_letters.try_again(params.id)
     return contract.Retried(
@@ -215,12 +234,11 @@ async def _run_doctor(home: Home) -> contract.DoctorResult:
         _, printed = await run_to_end(
             DOCTOR, env=env, timeout_s=DOCTOR_S, max_bytes=MAX_DOCTOR_BYTES
         )
-        findings = _FINDINGS.validate_json(printed)
+        return contract.DoctorResult.model_validate_json(printed, by_alias=True)
     except TimeoutError:
         raise _doctor_refusal(f"took longer than {DOCTOR_S:.0f} s") from None
     except (OSError, ValidationError) as error:
         raise _doctor_refusal(f"failed ({type(error).__name__})") from None
-    return contract.DoctorResult(host=socket.gethostname(), at_ms=now_ms(), findings=findings)
 
 
 def _doctor_refusal(problem: str) -> CallRefused:
@@ -251,6 +269,7 @@ async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResu
 HANDLERS: Mapping[str, Handler] = {
     "fleet.status": _status,
     "deadletters.list": _list_letters,
+    "deadletters.show": _show_letter,
     "deadletters.retry": _retry,
     "deadletters.drop": _drop,
     "doctor": _doctor,

@@ -112,7 +112,8 @@ async def wait(call: Call, params: WaitParams) -> SendResult:
 async def stop(call: Call, params: SessionParams) -> Stopped:
     """Stop a session's running turn and drop the messages that it has accepted so far."""
     view = await find_session(call, params.session_key)
-    return Stopped(stopped=await call.fleet.sessions.stop(view.sid, call=call.id))
+    unsent = await call.fleet.replies.unsent(view.key)
+    return Stopped(stopped=await call.fleet.sessions.stop(view.sid, call=call.id), unsent=unsent)
 
 
 async def retry(call: Call, params: SessionParams) -> Retried:
@@ -129,7 +130,7 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
         outcome = await call.fleet.outcomes.wait(session.sid, entry_id, timeout_s=RESET_S)
     if outcome is None:
         raise CallRefused(
-            "UNAVAILABLE",
+            "TIMEOUT",
             "The conversation has not ended yet, because the running turn has not stopped or no "
             "worker is free. It ends as soon as possible, before any other message is answered.",
         )

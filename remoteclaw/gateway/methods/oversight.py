@@ -2,6 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+
+from pydantic.alias_generators import to_camel
 
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.parse import parse, unescaped
@@ -15,7 +18,8 @@ from remoteclaw.gateway.search import MAX_SESSIONS, search_records
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.gateway.traces import find_message, message_trace, read_trace
 from remoteclaw.messages import reference
-from remoteclaw.session.record import count_messages
+from remoteclaw.session.record import as_markdown, count_messages, current_record
+from remoteclaw.tasks.branches import copyable
 from remoteclaw.tools import oversight as contract
 from remoteclaw.tools.operators import SessionParams
 from remoteclaw.tools.sessions import HistoryResult
@@ -38,12 +42,15 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.SearchR
         excerpts = matches.excerpts
         matching = [each for each in matching if each.sid in excerpts or each.matches(params.query)]
         searched = matches.searched or searched
+    used = await call.fleet.usage.by_session() if params.usage else {}
     return contract.SearchResult(
         sessions=tuple(
             contract.FoundSession.of(
                 view,
                 **common_fields(view),
+                model=view.model_in(call.config),
                 requests=requests[view.sid],
+                usage=spent.plain() if (spent := used.get(view.sid)) else None,
                 excerpt=excerpts.get(view.sid),
             )
             for view in matching[: params.limit]
@@ -77,10 +84,24 @@ async def _show(call: Call, params: SessionParams) -> contract.SessionDetails:
         **common_fields(view),
         model=view.model_in(call.config),
         started_by=str(view.parent) if view.parent else None,
-        has_started=tuple(str(child.key) for child in started),
+        has_started=tuple(
+            contract.StartedTask(key=str(child.key), state=child.shown_status) for child in started
+        ),
+        worker=_worker(view.worker),
+        turn=f"{view.sid[:8]}-{view.turn}" if view.turn else None,
+        phase=view.phase if view.turn else None,
+        conversations=dict(view.session_ids),
         queue=_queue_settings(call, view, view.queue),
         usage=used.plain() if used else None,
     )
+
+
+def _worker(label: str | None) -> str | None:
+    """Return the process and host of a lease's owner; `label` has more to identify the process."""
+    if label is None:
+        return None
+    host, _, rest = label.partition(" pid ")
+    return f"process {rest.split()[0]} on {host}" if rest else label
 
 
 def _queue_settings(
@@ -89,17 +110,17 @@ def _queue_settings(
     effective = call.config.queue.of(view.key.provider, own)
     settings = {name: getattr(effective, name) for name in QueueOverride.model_fields}
     overrides = own.model_dump(exclude_none=True) if own else {}
-    return contract.QueueSettings(**settings, own=tuple(overrides))
+    return contract.QueueSettings(**settings, own=tuple(map(to_camel, overrides)))
 
 
 async def _archive(call: Call, params: SessionParams) -> contract.ArchiveResult:
-    view = await find_session(call, params.session_key)
+    sid = await call.fleet.sessions.find(params.session_key)
     return contract.ArchiveResult(
         ended=tuple(
             contract.EndedConversation(
                 ended_ms=one.at_ms, messages=count_messages(one.record), why=one.why
             )
-            for one in await call.fleet.records.ended(view.sid)
+            for one in await call.fleet.records.ended(sid)
         )
     )
 
@@ -138,6 +159,45 @@ async def _queue(call: Call, params: contract.QueueParams) -> contract.QueueSett
     changes = params.model_dump(exclude={"session_key", "reset"}, exclude_none=True)
     own = await call.fleet.sessions.change_queue(view, changes, is_reset=params.reset)
     return _queue_settings(call, view, own)
+
+
+async def _fork(call: Call, params: contract.ForkParams) -> contract.Forked:
+    view = await find_session(call, params.session_key)
+    key = view.key
+    target = replace(  # an ordinary session, even if the other one is a task
+        key, user=params.user or key.user, thread=params.thread_id or key.thread, task=None
+    )
+    if target == key:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            "The new session needs its own key: give another thread or another user.",
+        )
+    names = copyable(view.session_ids, is_busy=view.status != "idle")
+    await call.fleet.sessions.fork(view, target, names)
+    return contract.Forked(session_key=str(target))
+
+
+async def _export(call: Call, params: contract.ExportParams) -> contract.Exported:
+    sid = await call.fleet.sessions.find(params.session_key)
+    if params.archived is None:
+        record = await current_record(call.fleet, sid)
+    else:
+        ended = await call.fleet.records.ended(sid)
+        if params.archived > len(ended):
+            raise CallRefused(
+                "NOT_FOUND",
+                f"There is no ended conversation {params.archived} of {params.session_key!r}: "
+                f"`remoteclaw sessions archive` lists {len(ended)}.",
+            )
+        record = ended[params.archived - 1].record
+    is_markdown = params.format == "markdown"
+    text = as_markdown(record) if is_markdown else record.decode("utf-8", "replace")
+    return contract.Exported(text=text)
+
+
+async def _forget(call: Call, params: SessionParams) -> contract.Forgotten:
+    sid = await call.fleet.sessions.find(params.session_key)
+    return contract.Forgotten(was_recorded=await call.fleet.records.forget(sid))
 
 
 async def _write(call: Call, params: contract.WriteParams) -> contract.Written:
@@ -187,4 +247,7 @@ HANDLERS: Mapping[str, Handler] = {
     "sessions.label": _label,
     "sessions.queue": _queue,
     "sessions.write": _write,
+    "sessions.fork": _fork,
+    "sessions.export": _export,
+    "sessions.forget": _forget,
 }

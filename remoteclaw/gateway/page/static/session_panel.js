@@ -50,7 +50,7 @@ export function sessionPanel(link, sessionKey) {
         pauseOf(session)].filter(Boolean).join(" · ")),
       fact("Last message", moment(session.lastMessageMs)),
       fact("Started by", session.startedBy && sessionLink(session.startedBy, session.startedBy)),
-      fact("Has started", session.hasStarted.length ? session.hasStarted.map((key) => el("div", {}, sessionLink(key, key))) : null),
+      fact("Has started", session.hasStarted.length ? session.hasStarted.map(({ key }) => el("div", {}, sessionLink(key, key))) : null),
       fact("Queue", `${MODES[queue.mode]}; ${queue.debounceMs ? `after ${duration(queue.debounceMs)} of quiet` : "at once"}; ${queue.cap ? `at most ${count(queue.cap)}, then ${queue.drop}` : "any number"}`),
       fact("Usage", usage && `${count(usage.turns)} ${usage.turns === 1 ? "turn" : "turns"} · ${count(usage.inputTokens + usage.cacheWriteTokens + usage.outputTokens)} tokens${usage.costUsd ? ` · ${dollars(usage.costUsd)}` : ""} · ${duration(usage.durationMs)}`));
     labelling.hidden = !link.scopes.includes("write");
