@@ -124,7 +124,7 @@ class Call:
         if self.gateway_parts is None:
             raise CallRefused(
                 "UNAVAILABLE",
-                "No gateway runs here: start RemoteClaw with `remoteclaw up`.",
+                "No gateway answers here: start RemoteClaw with `remoteclaw up`.",
             )
         return self.gateway_parts
 

@@ -186,7 +186,7 @@ class WarmAgent:
 def warm_agents(runs: Path) -> Sequence[WarmAgent]:
     """Return the warm agents of this host, those that wait longest first."""
     agents = []
-    for since, run in sorted(_parked(runs)):
+    for since, run in sorted(_parked(runs) if runs.is_dir() else ()):
         if pid := _holder_pid(run):
             path = str(run / "holder.sock")
             agents.append(WarmAgent(path, int(since * 1000), _memory_bytes(pid)))

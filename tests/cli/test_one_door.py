@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from remoteclaw.cli.access import call_method
 from remoteclaw.client import own
 from remoteclaw.config.home import Home
 from remoteclaw.errors import RemoteClawError
-from tests.support.cli import loaded_by, refused, run
+from tests.support.cli import loaded_by, refused, run, without_stack
 from tests.support.doors import gateway_process
 from tests.support.remote import RemoteGateway
 from tests.support.stack import Stack
@@ -46,6 +47,17 @@ async def test_a_command_does_not_hang_on_a_frozen_gateway(
 
     assert session.sid[:8] in listed.stdout
     assert listed.stderr == ""
+
+
+async def test_status_works_on_a_host_where_nothing_was_started(
+    stack: Stack, directory: Path
+) -> None:
+    await stack.start_worker()
+    (directory / "new").mkdir(mode=0o700)
+
+    shown = without_stack(directory / "new", "status", REMOTECLAW__REDIS__URL=stack.redis.url)
+
+    assert (shown.returncode, shown.stderr) == (0, "")
 
 
 async def test_the_socket_of_a_killed_gateway_is_no_gateway(stack: Stack) -> None:

@@ -367,7 +367,7 @@ async def test_files_and_an_agent_are_as_in_the_chat(stack: Stack, directory: Pa
     assert "I have `notes.txt` (text/plain, 17 bytes)." in first.words()
     assert [text for author, text in chat if author == PERSON] == ["look", "again"]
     assert "RemoteClaw's demo agent" in by_session.stdout
-    assert [event.about["text"] for event in beta][0] == "hello"
+    assert next(event.about["text"] for event in beta) == "hello"
     views = await stack.fleet.sessions.list(limit=5)
     assert {(view.key.agent, view.key.provider) for view in views} == {
         ("main", "web"),
