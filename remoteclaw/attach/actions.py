@@ -1,6 +1,7 @@
 """The user's actions: input for the remote terminal, and commands that begin with Ctrl-]."""
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING
 
 from remoteclaw.attach.keys import Key, KeyReader, Paste, TypedText, UserInput
@@ -78,19 +79,11 @@ class UserActions:
                     self._session.show_note(str(error))
 
     async def _send_some(self) -> None:
-        first = self._queue[0]
-        if isinstance(first, Paste):
-            del self._queue[0]
-            assert first.text is not None, "a paste that is too large is not queued"
-            await self._session.remote.paste(first.text)
-            return
-        keys = []
-        for typed in self._queue[:MAX_KEYS]:
-            if isinstance(typed, Paste):
-                break
-            keys.append(f"k:{typed.name}" if isinstance(typed, Key) else f"t:{typed.text}")
-        del self._queue[: len(keys)]
-        await self._session.remote.type(keys)
+        # A paste is large, and may be refused: it is sent in a call of its own.
+        keys = itertools.takewhile(lambda item: not isinstance(item, Paste), self._queue[:MAX_KEYS])
+        items = list(keys) or self._queue[:1]
+        del self._queue[: len(items)]
+        await self._session.remote.type([_item_of(item) for item in items])
 
     def _handle_all(self, inputs: list[UserInput]) -> None:
         for typed in inputs:
@@ -159,3 +152,13 @@ class UserActions:
         rows = _LINES.get(key, 0) + page * _PAGES.get(key, 0) + all_rows * _ENDS.get(key, 0)
         view.scroll(rows, height=height)
         self._session.show_note("")
+
+
+def _item_of(typed: UserInput) -> str:
+    """Return an input as an item of `terminals.type`."""
+    if isinstance(typed, Key):
+        return f"k:{typed.name}"
+    if isinstance(typed, TypedText):
+        return f"t:{typed.text}"
+    assert typed.text is not None, "a paste that is too large is not queued"
+    return f"p:{typed.text}"

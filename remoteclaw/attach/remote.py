@@ -196,10 +196,6 @@ class RemoteTerminal:
         """Type keys, which are dropped without a connection. Raises `GatewayRefused`."""
         await self._send("terminals.type", {"keys": list(keys)})
 
-    async def paste(self, text: str) -> None:
-        """Paste a text, which is dropped without a connection. Raises `GatewayRefused`."""
-        await self._send("terminals.paste", {"text": text})
-
     async def resize(self, size: tuple[int, int]) -> None:
         """Set the size of our window; the terminal is resized only while we have the keyboard."""
         self._size = size

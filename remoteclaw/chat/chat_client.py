@@ -342,16 +342,11 @@ class ChatClient:
 
     async def _await_outcome(self, entry: str) -> None:
         """Request the outcome of an entry until it is final, or an event has reported it."""
-        chat, outcome = self.chat, {}
-        params = {
-            "sessionKey": chat["sessionKey"],
-            "entry": entry,
-            "timeout": OUTCOME_S,
-            "knowsPause": True,
-        }
+        outcome, run_id = {}, f"{self.chat['sid']}-{entry}"
+        params = {"runId": run_id, "timeout": OUTCOME_S, "knowsPause": True}
         while entry in self._pending.values():
             try:
-                result = await self._link.ask("chat.outcome", params, persists=True)
+                result = await self._link.ask("outcomes.wait", params, persists=True)
             except GatewayRefused:
                 break
             if result["status"] not in ("accepted", "running"):
@@ -359,7 +354,6 @@ class ChatClient:
                 outcome = {**result, "reply": "\n\n".join(texts)}
                 break
         self._requested.discard(entry)
-        run_id = f"{chat['sid']}-{entry}"
         self._events.put_nowait(("session.outcome", {**outcome, "runId": run_id}))
 
     async def _show_record(self) -> None:

@@ -117,7 +117,7 @@ def search_sessions(words: str, limit: int, as_json: bool) -> None:
     Upper and lower case are the same. TEXT is the newest match in a message. Ended conversations
     are not searched.
     """
-    result = call_method("sessions.search", query=words, limit=limit)
+    result = call_method("sessions.search", filter=words, limit=limit)
     print_result(
         result,
         "sessions",

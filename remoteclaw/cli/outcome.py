@@ -39,7 +39,7 @@ wait_option = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeReport:
-    """Prints an outcome of the gateway method `chat.outcome`, as text or as JSON."""
+    """Prints an outcome of the gateway method `outcomes.wait`, as text or as JSON."""
 
     status: str = "accepted"
     reply: Sequence[Mapping[str, Any]] = ()
@@ -106,7 +106,7 @@ class OutcomeWait:
             f"`remoteclaw sessions trace {reference}` shows it, `remoteclaw stop {sid}` stops it."
         )
         self.knows_pause = False
-        """Whether the message's pause was printed; a parameter of `chat.outcome`."""
+        """Whether the message's pause was printed; a parameter of `outcomes.wait`."""
 
     def print_pause(self, pause: str | None) -> None:
         """Print once that the message is postponed; `pause` is None if it is not."""

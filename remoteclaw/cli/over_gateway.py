@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
     from remoteclaw.config.home import Home
 
-#: How long one call of `chat.outcome` waits, in seconds; the gateway allows at most 110.
+#: How long one call of `outcomes.wait` waits, in seconds; the gateway allows at most 110.
 OUTCOME_CALL_S = 100.0
 #: How long `send` tries to send a message at least, in seconds, even with a shorter --wait: Redis
 #: may have stored the message already.
@@ -116,7 +116,7 @@ async def _warn_without_workers(link: Link) -> None:
     """Warn if no worker runs. The gateway may have too much to do to say so."""
     with contextlib.suppress(TimeoutError, GatewayRefused):
         async with asyncio.timeout(STATUS_S):
-            if (await link.ask("status", {}))["workers"] == 0:
+            if not any(each["isOurs"] for each in (await link.ask("fleet.status", {}))["workers"]):
                 complain_of_no_workers()
 
 
@@ -165,10 +165,9 @@ async def _wait_for_outcome(
         async with asyncio.timeout(wait.wait_s):
             while True:
                 outcome = await link.ask(
-                    "chat.outcome",
+                    "outcomes.wait",
                     {
-                        "sessionKey": chat["sessionKey"],
-                        "entry": entry,
+                        "runId": f"{chat['sid']}-{entry}",
                         "timeout": OUTCOME_CALL_S,
                         "knowsPause": wait.knows_pause,
                     },

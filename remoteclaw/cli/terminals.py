@@ -111,7 +111,7 @@ def press_keys(session: str, names: tuple[str, ...]) -> None:
 
     NAME is a key's name, such as `enter`, `esc`, `up`, `shift+tab`, `ctrl+c` or `alt+x`.
     """
-    call_method("terminals.key", sid=session, key=list(names))
+    call_method("terminals.type", sid=session, keys=[f"k:{name}" for name in names])
 
 
 @terminals.command("input")
@@ -125,9 +125,13 @@ def type_input(session: str, text: str) -> None:
     """
     if text == "-":
         text = sys.stdin.read()
-    accepted = call_method("terminals.input", sid=session, text=text.removesuffix("\n"))
-    if accepted.get("runId"):
-        echo(str(accepted["runId"]))
+    text = text.removesuffix("\n")
+    terminal = call_method("terminals.get", sid=session)
+    if terminal["state"] in ("starting", "live"):
+        call_method("terminals.type", sid=terminal["sid"], keys=[f"p:{text}"], submit=True)
+    else:
+        key = terminal["sessionKey"]
+        echo(call_method("sessions.write", sessionKey=key, message=text, toCaller=True)["runId"])
 
 
 @click.command()

@@ -32,7 +32,7 @@ def tree_of_session(session: str, follow: bool, as_json: bool) -> None:
     """
 
     if not follow:
-        _show(call_method("sessions.tree", sessionKey=session), as_json=as_json)
+        _show(call_method("tasks.tree", sessionKey=session), as_json=as_json)
         return
 
     async def run(fleet: "Fleet") -> None:

@@ -17,35 +17,32 @@ from remoteclaw.gateway.auth.principals import Operator, Principal
 from remoteclaw.gateway.conversations import Conversations, person_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Method, Params
+from remoteclaw.tools.sessions import WriteParams
 
 #: The parameter by which each method names a session. If a call leaves it out, the handler chooses
 #: among the agents of the narrowed configuration.
 _SESSION_PARAMETERS = {
     "chat.history": "session_key",
-    "sessions.history": "session_key",
     "chat.waiting": "session_key",
     "chat.open": "session_key",
-    "chat.outcome": "session_key",
     "chat.send": "session_key",
     "sessions.archive": "session_key",
-    "sessions.archived": "session_key",
+    "sessions.history": "session_key",
     "sessions.label": "session_key",
     "sessions.send": "session_key",
-    "sessions.status": "session_key",
+    "sessions.show": "session_key",
     "sessions.retry": "session_key",
     "sessions.stop": "session_key",
     "sessions.subscribe": "session_key",
-    "sessions.tree": "session_key",
     "sessions.unsubscribe": "session_key",
+    "sessions.write": "session_key",
+    "tasks.tree": "session_key",
     "terminals.end": "sid",
     "terminals.get": "sid",
     "terminals.history": "sid",
-    "terminals.input": "sid",
-    "terminals.key": "sid",
     "terminals.leave": "sid",
     "terminals.open": "session",
     "terminals.park": "sid",
-    "terminals.paste": "sid",
     "terminals.resize": "sid",
     "terminals.screen": "sid",
     "terminals.take": "sid",
@@ -53,18 +50,18 @@ _SESSION_PARAMETERS = {
     "terminals.watch": "sid",
 }
 #: The parameter by which each method names a run: SESSION_ID-ENTRY.
-_RUN_PARAMETERS = {"agent.wait": "run_id"}
+_RUN_PARAMETERS = {"outcomes.wait": "run_id"}
 #: The methods that are safe without a check of a session: they show only the configured agents and
 #: the sessions that `may_see()` allows, or nothing about agents. A browser is notified of
 #: chats with the agents of its token only.
 _SELF_LIMITED = frozenset(
     (
-        *("agents.list", "health", "sessions.list", "terminals.list"),
+        *("agents.list", "health", "sessions.search", "terminals.list"),
         *("push.key", "push.subscribe", "push.unsubscribe", "push.visible"),
     )
 )
 #: The methods that send messages to the session's chat or show its messages.
-_IN_CHAT = frozenset(("chat.history", "chat.open", "chat.outcome", "chat.send", "chat.waiting"))
+_IN_CHAT = frozenset(("chat.history", "chat.open", "chat.send", "chat.waiting"))
 _ALLOWED = frozenset((*_SESSION_PARAMETERS, *_RUN_PARAMETERS, *_SELF_LIMITED))
 
 
@@ -118,6 +115,11 @@ class AgentScope:
         if method.name == "chat.open" and getattr(params, "sender", None) is not None:
             raise CallRefused(
                 "FORBIDDEN", "A token for only some agents can't set `sender` for another chat."
+            )
+        if isinstance(params, WriteParams) and not params.to_caller:
+            raise CallRefused(
+                "FORBIDDEN",
+                "A token for some agents alone writes in no chat: set `sessionKey` and `toCaller`.",
             )
         sessions = [session_key]
         if parameter := _SESSION_PARAMETERS.get(method.name):

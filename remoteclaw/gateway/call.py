@@ -153,7 +153,7 @@ class Call:
 
         For an agent they are the people of its turn. For an operator with the scope admin it is the
         session's user, so that nothing in the session gets more rights than its user has, as with
-        the method `agent`. Other operators act for nobody.
+        a message in that user's name. Other operators act for nobody.
         """
         if self.caller is not None:
             return people_of(self.turn.entries)

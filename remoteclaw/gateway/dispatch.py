@@ -115,7 +115,7 @@ class Dispatcher:
         with _errors_as_refusals(method.name):
             caller = await self._caller(principal)
             self._authorize(principal, caller, method)
-            checked_params, config = checked(method, params), self._config()
+            checked_params, config = checked(method, params, caller), self._config()
             agent_scope = AgentScope.of(principal, self._fleet, config)
             if agent_scope:
                 await agent_scope.check(method, checked_params, session_key)
@@ -248,9 +248,11 @@ _JSON_MESSAGES = {
 }
 
 
-def checked(method: Method, params: Mapping[str, Any]) -> Params:
+def checked(method: Method, params: Mapping[str, Any], caller: Caller | None) -> Params:
     """Return the validated parameters. Raises `CallRefused`, which lists the problems."""
     try:
+        if caller and isinstance(method, Tool):  # operators may have more parameters
+            method.listed_params.model_validate(params)
         return method.params.model_validate(params)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False, include_context=False)

@@ -1,4 +1,4 @@
-"""The rights of an agent's turn: the tools, sessions and chats that it may use."""
+"""The rights of a call: an agent's tools, sessions and chats, and an operator's senders."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,6 +7,7 @@ from remoteclaw.config import tool_policy
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.tools.base import Tool
 
@@ -21,6 +22,26 @@ def subject_of_caller(caller: Caller) -> tool_policy.Subject:
 def is_for_owner(config: Config, caller: Caller) -> bool:
     """Whether the caller's turn is only on behalf of owners."""
     return tool_policy.is_owner(config, subject_of_caller(caller))
+
+
+def check_sender(config: Config, operator: Operator, session: SessionKey) -> None:
+    """Raise `CallRefused` for a message in an owner's name unless the token has the scope admin.
+
+    In an owner's turn, the agent may use tools that require this scope of operators.
+    """
+    subject = tool_policy.Subject(
+        agent=session.agent,
+        channel=session.provider,
+        chat_id=session.channel_id,
+        is_group=session.channel_id != session.user,
+        senders=(session.user,),
+    )
+    if tool_policy.is_owner(config, subject) and not operator.has("admin"):
+        raise CallRefused(
+            "FORBIDDEN",
+            f"{session.user!r} is an owner on {session.provider}: to speak for an owner needs a "
+            f"token with the scope admin; this one has {operator.scope}.",
+        )
 
 
 def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.session.record import read_lines
-from remoteclaw.tools.oversight import Excerpt
+from remoteclaw.tools.sessions import Excerpt
 
 #: A list or a search covers at most this many of the newest sessions.
 MAX_SESSIONS = 1000

@@ -29,7 +29,7 @@ from remoteclaw.host.files import UnfitFile, mime_type_of
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Attachment, ChatPlace, SessionKey, file_name, shows_nothing
 from remoteclaw.protocols import FILES
-from remoteclaw.tools.chats import MessageSent
+from remoteclaw.tools.messages import MessageSent
 
 #: The conversations of the chat receive at most this many characters of a sent message.
 MAX_CONTEXT_CHARS = 1000

@@ -11,7 +11,7 @@ from remoteclaw.fleet.turns.outcomes import Outcome, Step
 from remoteclaw.gateway.request_view import request_view
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import reference
-from remoteclaw.tools.oversight import MessageTrace, TraceStep
+from remoteclaw.tools.sessions import MessageTrace, TraceStep
 
 #: A step shows at most this many characters of a request or of its answer.
 MAX_DETAIL_CHARS = 120

@@ -36,6 +36,10 @@ Target = Annotated[
 ]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=1000)]
+#: A person's message. Its maximum length, in characters, is the number of
+#: `messages.MAX_TEXT_BYTES`, which refuses a longer text with its own message.
+MessageText = Annotated[str, Field(max_length=1024 * 1024)]
+Blob = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Params(DescribedModel):
@@ -54,6 +58,13 @@ class Params(DescribedModel):
 
 class NoParams(Params):
     """No parameters."""
+
+
+class SentFile(Params):
+    name: str
+    mime_type: str
+    size: int
+    blob: Blob
 
 
 class Result(DescribedModel):
@@ -133,12 +144,19 @@ class Tool(Method):
     """Whether an agent may use the tool only on behalf of owners."""
     approvable: bool
     """Whether a call can wait until a person approves it."""
+    agent_params: type[Params] | None = None
+    """The parameters that agents have, if `params`, a subclass of it, has more for operators."""
 
     def __post_init__(self) -> None:
         """Raise `TypeError` for a tool without a group."""
         super(Tool, self).__post_init__()
         if not self.groups:
             raise TypeError(f"{self.tool} is in no group: declare at least one.")
+
+    @property
+    def listed_params(self) -> type[Params]:
+        """The parameters that agents have."""
+        return self.agent_params or self.params
 
     @property
     def names(self) -> frozenset[str]:

@@ -4,14 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from remoteclaw.tools.base import Id, Method, Params, Result
-from remoteclaw.tools.sessions import MAX_WAIT_S, PauseFacts, SessionKeyText
+from remoteclaw.tools.base import Id, MessageText, Method, Params, Result, SentFile
+from remoteclaw.tools.sessions import PauseFacts, SessionKeyText
 
 EventId = Annotated[str, Field(pattern=r"^\d{1,19}-\d{1,19}$")]
-Blob = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-#: The maximum length of a message, in characters: the number of `messages.MAX_TEXT_BYTES`, which
-#: refuses a longer text with its own message.
-MAX_CHARS = 1024 * 1024
 
 
 class Sender(Params):
@@ -107,20 +103,13 @@ class CardAnswer(Params):
     """The reason of a denial, or the text that answers a question."""
 
 
-class SentFile(Params):
-    name: str
-    mime_type: str
-    size: int
-    blob: Blob
-
-
 class SendChatParams(Params):
     session_key: SessionKeyText
     """The key of one of the caller's conversations, or of another session: that one's answer is in
     the message's outcome only, and not in the session's chat."""
     message_id: Id
     """The message's id: a second call with the same id does not send the message again."""
-    text: Annotated[str, Field(max_length=MAX_CHARS)] = ""
+    text: MessageText = ""
     """The text of the message."""
     reply_to: Id | None = None
     """The message that is quoted, or reacted to."""
@@ -155,46 +144,6 @@ class ChatSent(Result):
     """The key of the conversation that the client should open, because a command asks for it."""
 
 
-class OutcomeParams(Params):
-    session_key: SessionKeyText
-    entry: Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
-    """The id of the message's entry."""
-    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """How many seconds to wait for a final outcome."""
-    knows_pause: bool = False
-    """Continue to wait when the message is postponed, because the caller knows about that."""
-
-
-class ReplyPart(Result):
-    text: str
-    is_error: bool
-
-
-class ReplyFile(Result):
-    name: str
-    mime_type: str
-    size: int
-    blob: str
-
-
-class ChatOutcome(Result):
-    status: str
-    """`accepted`, `running`, or a final status: `done`, `failed`, `stopped`, `interrupted`,
-    `steered`, `dropped` or `dead`."""
-    turn: str | None
-    """The turn that answers the message; messages that share a turn share its reply."""
-    reply: tuple[ReplyPart, ...]
-    """The parts of the reply, in order."""
-    files: tuple[ReplyFile, ...]
-    """The files of the reply."""
-    error: dict[str, Any] | None
-    """The `category` and the `detail` of a failure."""
-    usage: dict[str, Any] | None
-    """The tokens, the time and the cost of the turn."""
-    pause: str | None
-    """Why and until when the message is postponed."""
-
-
 METHODS = (
     Method(
         name="chat.open",
@@ -226,12 +175,5 @@ METHODS = (
         result=ChatSent,
         scope="write",
         effect="session",
-    ),
-    Method(
-        name="chat.outcome",
-        description="Return the outcome of a message, or wait for it.",
-        params=OutcomeParams,
-        result=ChatOutcome,
-        scope="read",
     ),
 )

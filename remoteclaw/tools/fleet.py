@@ -1,11 +1,31 @@
-"""Methods about the whole fleet: its status, dead letters, the doctor's findings and the usage."""
+"""Methods about the whole fleet: status, health, agents, dead letters, doctor and usage."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result
+from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result, Tool
 from remoteclaw.tools.sessions import PauseFacts
+
+
+class Health(Result):
+    status: Literal["ok"]
+    version: str
+
+
+class AgentSummary(Result):
+    id: str
+    """The agent's name."""
+    runtime: str
+    """The agent's CLI."""
+    model: str | None = None
+    """The configured model; absent if the CLI chooses."""
+    is_self: bool
+    """Whether this is the agent of the call."""
+
+
+class AgentsResult(Result):
+    agents: tuple[AgentSummary, ...]
 
 
 class LaneLoad(Result):
@@ -163,7 +183,7 @@ class LettersResult(Result):
 class Retried(Result):
     session_key: str | None = None
     run_id: str | None = None
-    """The id of the new message, for `agent.wait`; absent for a reply."""
+    """The id of the new message, for `outcomes.wait`; absent for a reply."""
     account: str | None = None
     """The account that sends the reply again; absent for a message."""
 
@@ -225,6 +245,27 @@ class UsageResult(Result):
 
 
 METHODS = (
+    Tool(
+        name="agents.list",
+        tool="agents_list",
+        title="List agents",
+        groups=("agents",),
+        owner_only=False,
+        approvable=False,
+        description="List the agents with runtime and model; `isSelf` marks yours. Use it to "
+        "choose an agentId for sessions_spawn.",
+        params=NoParams,
+        result=AgentsResult,
+        scope="read",
+        effect="none",
+    ),
+    Method(
+        name="health",
+        description="Return `ok` and the version of the gateway.",
+        params=NoParams,
+        result=Health,
+        scope="read",
+    ),
     Method(
         name="fleet.status",
         description="Show the state of the fleet: problems, lanes, workers, busy sessions, warm "

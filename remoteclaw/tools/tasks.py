@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from remoteclaw.tools.base import Id, Method, Params, Result, Text, Tool
-from remoteclaw.tools.operators import SessionParams
-from remoteclaw.tools.sessions import Label
+from remoteclaw.tools.sessions import Label, SessionParams
 
 
 class SpawnParams(Params):
@@ -136,7 +135,7 @@ class TreeResult(Result):
 
 METHODS = (
     _tool(
-        name="sessions.spawn",
+        name="tasks.spawn",
         tool="sessions_spawn",
         title="Start a session",
         description="Have another session work on a task in the background while you go on "
@@ -150,7 +149,7 @@ METHODS = (
         effect="session",
     ),
     _tool(
-        name="sessions.subagents",
+        name="tasks.manage",
         tool="subagents",
         title="Manage background tasks",
         description="List, inspect, tell or cancel the background tasks that this session has "
@@ -165,7 +164,7 @@ METHODS = (
         effect="session",
     ),
     Tool(
-        name="sessions.progress",
+        name="tasks.progress",
         tool="session_progress",
         title="Report progress",
         description="In a task: report how far the work is, to those who wait for it. It replaces "
@@ -179,7 +178,7 @@ METHODS = (
         effect="session",
     ),
     Method(
-        name="sessions.tree",
+        name="tasks.tree",
         description="Show the unfinished tasks and branches of a session, at all depths, with what "
         "each does now, and those that ended recently. Subscribers of the session get the same as "
         "the event `session.work` after each change.",

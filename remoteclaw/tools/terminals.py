@@ -12,9 +12,7 @@ COLUMNS, ROWS = (20, 500), (5, 200)
 Columns = Annotated[int, Field(ge=COLUMNS[0], le=COLUMNS[1])]
 Rows = Annotated[int, Field(ge=ROWS[0], le=ROWS[1])]
 Sid = Annotated[Id, Field(description="The session: its id or the start of it, its key or label.")]
-Byte = Annotated[int, Field(ge=0, le=255)]
 TerminalState = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
-KeyName = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 class Terminal(Result):
@@ -140,43 +138,23 @@ class HistoryRows(Result):
     """The rows, each as a list of styled runs, as in a frame."""
 
 
-class InputParams(Params):
-    sid: Sid
-    text: Annotated[str, Field(min_length=1, max_length=100_000)]
-    """The text to type and submit."""
-    clear: bool = False
-    """Whether to delete what is typed and not sent, and to close a menu, before typing."""
-
-
-class InputResult(Result):
-    submitted: bool
-    """True: the program, or the session's stream, has the text."""
-    cleared: str = ""
-    """The text that `clear` has deleted, as the screen showed it."""
-    run_id: str | None = None
-    """The id, for `agent.wait`, of the message to the session; absent if a terminal is open."""
-
-
-class KeyParams(Params):
-    """The keys to press: exactly one of `bytes` and `key`."""
-
-    sid: Sid
-    bytes: Byte | Annotated[list[Byte], Field(min_length=1, max_length=64)] | None = None
-    """The bytes to send to the program."""
-    key: KeyName | Annotated[list[KeyName], Field(min_length=1, max_length=16)] | None = None
-    """The names of keys, such as `enter` or `ctrl+c`."""
-
-
 class TypeParams(Params):
     sid: Sid
     keys: Annotated[list[str], Field(min_length=1, max_length=256)]
-    """The typed texts, as `t:TEXT`, and the pressed keys, as `k:NAME`, in their order."""
+    """What to type, in this order: `k:NAME` presses a key such as `enter` or `ctrl+c`, `t:TEXT`
+    types a text, `b:HEX` sends bytes, such as `b:1b5b41`, and `p:TEXT` pastes a text in one piece,
+    up to 1 MB in UTF-8."""
+    submit: bool = False
+    """Whether to submit the text of `keys`, which then is one `p:TEXT`, and to wait until the
+    program has taken it. The program has to be idle. A text that the program could take for a
+    command is refused."""
+    clear: bool = False
+    """With `submit`: whether to delete what is typed and not sent, and to close a menu, before."""
 
 
-class PasteParams(Params):
-    sid: Sid
-    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
-    """The text to paste, up to 1 MB in UTF-8."""
+class Typed(Terminal):
+    cleared: str | None = None
+    """The text that `clear` has deleted, as the screen showed it."""
 
 
 class ResizeParams(Params):
@@ -259,35 +237,11 @@ METHODS = (
         scope="read",
     ),
     Method(
-        name="terminals.input",
-        description="Type a text into an idle terminal, submit it, and wait until the program has "
-        "taken it. If no terminal is open, the text is sent to the session as a message.",
-        params=InputParams,
-        result=InputResult,
-        scope="write",
-        effect="session",
-    ),
-    Method(
-        name="terminals.key",
-        description="Press keys in a terminal, as bytes or by name.",
-        params=KeyParams,
-        result=Terminal,
-        scope="terminal",
-        effect="session",
-    ),
-    Method(
         name="terminals.type",
-        description="Type in a terminal as the user who has its keyboard.",
+        description="Press keys, type, send bytes and paste in a terminal, or submit a text to its "
+        "idle program.",
         params=TypeParams,
-        result=Terminal,
-        scope="terminal",
-        effect="session",
-    ),
-    Method(
-        name="terminals.paste",
-        description="Paste a text into a terminal in one piece.",
-        params=PasteParams,
-        result=Terminal,
+        result=Typed,
         scope="terminal",
         effect="session",
     ),

@@ -310,12 +310,13 @@ class WatchedTerminal:
 
     # -- typing --------------------------------------------------------------------------------
 
-    async def type(self, data: bytes) -> None:
-        """Type bytes.
+    async def type(self, data: bytes, *, is_pasted: bool = False) -> None:
+        """Type bytes, of which some are pasted if `is_pasted` is set.
 
         Raises `CallRefused` for too many bytes, or while the program does not read its input.
         """
         _check_size(data)
+        self._is_pasted = self._is_pasted or (is_pasted and self.program.activity == "waiting")
         await self._note_typing()
         self._inputs += 1
         self._changed.set()
@@ -324,13 +325,15 @@ class WatchedTerminal:
         if not await self.client.write(data):
             raise CallRefused("UNAVAILABLE", NOT_READ)
 
-    async def paste(self, text: str) -> None:
-        """Paste a text as one piece. Raises `CallRefused`."""
+    def pasted(self, text: str) -> bytes:
+        """Return the bytes that paste a text as one piece.
+
+        Raises `CallRefused` or `PasteRefused`.
+        """
         # A “1” that is pasted into gemini's dialog grants the permission.
         if self.program.activity == "waiting" and len(terminal_input.cleaned(text)) == 1:
             raise CallRefused("CONFLICT", SINGLE_CHARACTER)
-        self._is_pasted = self._is_pasted or self.program.activity == "waiting"
-        await self.type(terminal_input.paste(text, self.screen.modes))
+        return terminal_input.paste(text, self.screen.modes)
 
     async def submit(self, text: str, *, clear: bool = False) -> str:
         """Type a text and send it; return the draft that was deleted before, with `clear`.

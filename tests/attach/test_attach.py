@@ -55,15 +55,14 @@ def test_a_person_types_into_an_agents_program(gateway: RemoteGateway, home: Hom
         typed = ("t:lös 5", "k:enter", "k:up", "k:ctrl+right", "k:shift+enter", "k:esc")
         screen.until_typed(gateway, *typed)
         screen.type("\x1b[200~two\nlines\x1b[201~")
-        screen.until(gateway, "terminals.paste")
-        assert gateway.of("terminals.paste") == [{"sid": SID, "text": "two\nlines"}]
+        screen.until_typed(gateway, *typed, "p:two\nlines")
 
         screen.type("\x1a")
         screen.see("Ctrl-Z is not typed")
         screen.type("\x1d?")
         screen.see("d leaves")
         screen.type("\x1b[93;5u]\x1b[27;5;93~]")
-        screen.until_typed(gateway, *typed, "k:ctrl+]", "k:ctrl+]")
+        screen.until_typed(gateway, *typed, "p:two\nlines", "k:ctrl+]", "k:ctrl+]")
 
         gateway.show({0: [["你好", {"w": 2}], ["ok"]], 5: [["below"]]})
         screen.see("你好ok\n\n\n\n\nbelow")

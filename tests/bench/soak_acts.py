@@ -157,7 +157,7 @@ class Seat:
             for letter in f"SAY:word-{self._random.randint(0, 99)}":
                 await client.call("terminals.type", {**about, "keys": [f"t:{letter}"]})
             await asyncio.sleep(0.2)
-            await client.call("terminals.key", {**about, "key": "enter"})
+            await client.call("terminals.type", {**about, "keys": ["k:enter"]})
             if self._is_real:
                 await self._wait_for(client, "idle", "waiting")
                 await self._answer(client)
@@ -167,24 +167,28 @@ class Seat:
         if (await self._record(client))["activity"] != "waiting":
             return
         for _ in range(KEYS):
-            await client.call("terminals.key", {"sid": self.sid, "key": "enter"})
+            await client.call("terminals.type", {"sid": self.sid, "keys": ["k:enter"]})
             with contextlib.suppress(AssertionError):
                 await self._wait_for(client, "idle", within_s=KEY_S)
                 return
         await self._wait_for(client, "idle")
 
     async def _input(self) -> None:
-        """A client sends a text to the idle terminal with `terminals.input`."""
+        """A client sends a text to the idle terminal."""
         async with self._client() as client:
             await self._answer(client)
-            await client.call("terminals.input", {"sid": self.sid, "text": "SAY:by-input"})
+            await client.call(
+                "terminals.type", {"sid": self.sid, "keys": ["p:SAY:by-input"], "submit": True}
+            )
             await self._wait_for(client, "idle")
 
     async def _ask(self) -> None:
         """The program asks for permission, and a user presses Enter."""
         async with self._client() as client:
             await self._answer(client)
-            await client.call("terminals.input", {"sid": self.sid, "text": "SHELL:touch made"})
+            await client.call(
+                "terminals.type", {"sid": self.sid, "keys": ["p:SHELL:touch made"], "submit": True}
+            )
             await self._wait_for(client, "waiting", "idle")
             await self._answer(client)
 
@@ -193,10 +197,10 @@ class Seat:
         async with self._client() as client:
             about = {"sid": self.sid}
             await client.call("terminals.take", {**about, "force": True})
-            await client.call("terminals.key", {**about, "bytes": 0x10})
+            await client.call("terminals.type", {**about, "keys": ["b:10"]})
             await client.call("terminals.watch", about)
             await asyncio.sleep(self._random.uniform(0.5, WATCHED_S))
-            await client.call("terminals.key", {**about, "bytes": 0x10})
+            await client.call("terminals.type", {**about, "keys": ["b:10"]})
 
     async def _resize(self) -> None:
         """A user resizes a window."""

@@ -19,7 +19,7 @@ from tests.support.stack import Stack
 VIEWERS = 50
 #: The time over which the gateway's processor time is measured, in seconds.
 COUNTED_S = 4.0
-PLAY, FILL = 0x10, 0x06
+PLAY, FILL = "b:10", "b:06"
 
 
 async def bench_crowd(stack: Stack, rounds: int) -> list[Figure]:
@@ -34,7 +34,7 @@ async def bench_crowd(stack: Stack, rounds: int) -> list[Figure]:
             sid = await stage.open(client, agent=name)
             async with viewing(stage.door, stage.token, sid, VIEWERS):
                 idle = await _load(stage, 1)
-                await client.call("terminals.key", {"sid": sid, "bytes": PLAY})
+                await client.call("terminals.type", {"sid": sid, "keys": [PLAY]})
                 busy = await _load(stage, max(1, rounds // 10))
             unwatched = await _load(stage, 1)
             await client.call("terminals.end", {"sid": sid})
@@ -56,7 +56,9 @@ async def bench_real(stack: Stack, cli: AgentCli, directory: Path, rounds: int) 
         sid = await stage.open(client, prompt="SAY:plum")
         await client.call("terminals.take", {"sid": sid})
         words = int(10 * COUNTED_S * (rounds // 10 + 3))
-        await client.call("terminals.input", {"sid": sid, "text": f"DRIP:{words}:100"})
+        await client.call(
+            "terminals.type", {"sid": sid, "keys": [f"p:DRIP:{words}:100"], "submit": True}
+        )
         async with viewing(stage.door, stage.token, sid, VIEWERS):
             busy = await _load(stage, max(1, rounds // 10))
             activity = (await client.call("terminals.get", {"sid": sid}))["activity"]
@@ -83,7 +85,7 @@ async def bench_joining(stack: Stack, rounds: int) -> list[RowParts]:
     ):
         async with stage.door.connected(stage.token) as client:
             sid = await stage.open(client)
-            await client.call("terminals.key", {"sid": sid, "bytes": FILL})
+            await client.call("terminals.type", {"sid": sid, "keys": [FILL]})
             shown = await shows(client, sid, "FILLED")
 
         async def bare() -> None:

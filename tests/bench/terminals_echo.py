@@ -118,8 +118,8 @@ class _Watched:
         """Send a key, and wait for its echo and for the response to the call."""
         letter = next(LETTERS)
         self.client.events.clear()
-        about = {"sid": self.sid, "bytes": letter}
-        request_id = await self.client.begin("terminals.key", about)
+        about = {"sid": self.sid, "keys": [f"b:{letter:02x}"]}
+        request_id = await self.client.begin("terminals.type", about)
         is_seen = is_answered = False
         while not (is_seen and is_answered):
             frame = await self.client.frame()

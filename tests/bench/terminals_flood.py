@@ -55,7 +55,7 @@ async def bench_flood(stack: Stack, rounds: int) -> tuple[list[RowParts], list[F
 
 async def _flooded(client: RpcClient, sid: str, key: int, number: int) -> float:
     """Start a terminal's flood number `number`; return the seconds that it takes the program."""
-    await client.call("terminals.key", {"sid": sid, "bytes": key})
+    await client.call("terminals.type", {"sid": sid, "keys": [f"b:{key:02x}"]})
     while True:
         await asyncio.sleep(POLL_S)  # each check takes time of the gateway
         text = (await client.call("terminals.screen", {"sid": sid}))["text"]
@@ -111,6 +111,6 @@ async def bench_memory(stack: Stack) -> list[Figure]:
 
 async def _filled(stage: Stage, client: RpcClient, name: str) -> str:
     sid = await stage.open(client, name)
-    await client.call("terminals.key", {"sid": sid, "bytes": FILL})
+    await client.call("terminals.type", {"sid": sid, "keys": [f"b:{FILL:02x}"]})
     await shows(client, sid, "FILLED")
     return sid

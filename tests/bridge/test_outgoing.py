@@ -16,8 +16,8 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.gateway.auth.token_file import TokenFile
-from remoteclaw.gateway.methods.chats import HANDLERS
-from remoteclaw.gateway.methods.configuration import HANDLERS as CONFIGURATION
+from remoteclaw.gateway.methods.config import HANDLERS as CONFIGURATION
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.host.files import UnfitFile
 from remoteclaw.messages import MAX_ATTACHMENTS, file_name
 from remoteclaw.session.drain import Drain

@@ -11,7 +11,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from tests.support.command import REMOTECLAW
 from tests.support.pages import OPERATOR, OWN
 from tests.support.terminal import Terminal, env

@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.gateway.methods.configuration import HANDLERS
+from remoteclaw.gateway.methods.config import HANDLERS
 from remoteclaw.host.terminal import login_name
 from tests.support.command import run_command
 from tests.support.stack import Stack

@@ -245,7 +245,7 @@ async def test_send_tries_again_while_a_busy_gateway_refuses_a_step(
     def busy(name: str) -> Handler:
         async def refuses_once(call: Call, params: Any) -> Any:
             nonlocal step
-            if name in (step, "status"):
+            if name in (step, "fleet.status"):
                 step = next(steps, None)
                 raise CallRefused("UNAVAILABLE", f"{name}: too much to do.")
             return await HANDLERS[name](call, params)
@@ -262,7 +262,10 @@ async def test_send_tries_again_while_a_busy_gateway_refuses_a_step(
     (directory / "notes.txt").write_text("remember the milk")
     monkeypatch.setattr(FilesDoor, "take", take_busy)
     order = replace(HELLO, attach=(str(directory / "notes.txt"),))
-    handlers = {**HANDLERS, **{name: busy(name) for name in ("chat.open", "chat.send", "status")}}
+    handlers = {
+        **HANDLERS,
+        **{name: busy(name) for name in ("chat.open", "chat.send", "fleet.status")},
+    }
     await stack.start_worker()
     async with opened(stack, handlers, is_private=True):
         assert await send_over_gateway(stack.home, order, as_json=False, stream=None) == 0

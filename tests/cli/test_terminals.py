@@ -53,8 +53,9 @@ def test_terminals_get_keys_and_text_and_are_parked_and_ended(
         result = run_command("terminals", *words, env=env(home), stdin=stdin)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert gateway.asked == [
-        ("terminals.key", {"sid": "5e55", "key": ["esc", "ctrl+c"]}),
-        ("terminals.input", {"sid": "5e55", "text": "two\nlines"}),
+        ("terminals.type", {"sid": "5e55", "keys": ["k:esc", "k:ctrl+c"]}),
+        ("terminals.get", {"sid": "5e55"}),
+        ("terminals.type", {"sid": SID, "keys": ["p:two\nlines"], "submit": True}),
         ("terminals.park", {"sid": "5e55", "force": True}),
         ("terminals.end", {"sid": "5e55"}),
     ]

@@ -62,12 +62,14 @@ async def test_no_text_sent_to_a_terminal_becomes_a_command(
         about = {"sid": opened["terminal"]["sid"]}
         if name == "codex":  # codex asks whether it may work there
             await shows(client, about["sid"], "Open restricted")
-            await client.call("terminals.key", {**about, "key": "enter"})
+            await client.call("terminals.type", {**about, "keys": ["k:enter"]})
         await becomes(client, about["sid"], "idle")
 
         for text in disguises(directory):
             with pytest.raises(Refused, match="REFUSED: "):
-                await client.call("terminals.input", {**about, "text": text})
+                await client.call(
+                    "terminals.type", {**about, "keys": [f"p:{text}"], "submit": True}
+                )
         for text in harmless(directory):
             marker = word("said")
             await submit(client, about["sid"], f"{text}\n{marker}")
@@ -75,13 +77,13 @@ async def test_no_text_sent_to_a_terminal_becomes_a_command(
             assert is_whole(marker), text
 
         with pytest.raises(Refused, match="has invisible characters"):
-            await client.call("terminals.paste", {**about, "text": "\u200b!touch x"})
+            await client.call("terminals.type", {**about, "keys": ["p:\u200b!touch x"]})
         marker = word("said")
         pasted = f"{marker}\x1b[201~\r!touch x"
-        await client.call("terminals.paste", {**about, "text": pasted})
+        await client.call("terminals.type", {**about, "keys": [f"p:{pasted}"]})
         await shows(client, about["sid"], marker)
         while marker not in model_server.bodies():  # an early Enter becomes part of the paste
-            await client.call("terminals.key", {**about, "key": "enter"})
+            await client.call("terminals.type", {**about, "keys": ["k:enter"]})
             await asyncio.sleep(AGAIN_S)
         await becomes(client, about["sid"], "idle")
         assert is_whole(marker)

@@ -65,7 +65,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
             assert (opened["created"], again["created"]) == (True, False)
             if name == "codex":  # codex asks whether it may work there
                 await shows(client, about["sid"], "Open restricted")
-                await client.call("terminals.key", {**about, "key": "enter"})
+                await client.call("terminals.type", {**about, "keys": ["k:enter"]})
             await becomes(client, about["sid"], "idle")
         async with (
             watching(door, token, about["sid"]) as ada,
@@ -90,7 +90,9 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
         )
         accepted = await stack.fleet.inbound.append(message, agent="main", deliver="channel")
         with pytest.raises(Refused, match="CONFLICT: The program is not known to be idle"):
-            await ada.client.call("terminals.input", {**about, "text": "no, do not do that"})
+            await ada.client.call(
+                "terminals.type", {**about, "keys": ["p:no, do not do that"], "submit": True}
+            )
 
         async def have_notices() -> bool:
             return len(await notices(stack, session)) == 2
@@ -99,7 +101,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
         again = await ada.client.call("terminals.open", {"agent": "main", "prompt": "no"})
         assert not again["created"]
         with pytest.raises(Refused, match="press its key instead"):
-            await ada.client.call("terminals.paste", {**about, "text": "1"})
+            await ada.client.call("terminals.type", {**about, "keys": ["p:1"]})
         await ada.client.call("terminals.resize", {**about, "cols": 90, "rows": 30})
         await becomes(ada.client, about["sid"], "waiting")
         assert not made.exists(), "only a key or an answer to the request lets the tool run"
@@ -107,7 +109,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
             (request,) = (await ada.client.call("requests.list"))["requests"]
             await ada.client.call("requests.answer", {"id": request["id"], "verdict": "once"})
         else:
-            await ada.client.call("terminals.key", {**about, "key": "enter"})
+            await ada.client.call("terminals.type", {**about, "keys": ["k:enter"]})
         await becomes(ada.client, about["sid"], "idle")
         assert made.exists()
         await ada.client.call("terminals.leave", about)

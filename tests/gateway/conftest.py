@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from tests.support import tasks
 from tests.support.platform import Platform
 from tests.support.stack import Stack
@@ -17,8 +17,8 @@ from tests.support.waiting import HANG_S
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Extend the time limits of adapters for busy machines; tests of timeouts set their own."""
     monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", HANG_S)
-    monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", HANG_S)
-    monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.gateway.methods.messages.BEGIN_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.gateway.methods.messages.OPERATION_S", HANG_S)
     monkeypatch.setattr("remoteclaw.channels.relay.OPERATE_S", HANG_S)
 
 

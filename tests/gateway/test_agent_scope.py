@@ -28,11 +28,11 @@ from tests.support.stack import Stack, message
 
 #: The methods that a token for one agent may call; all others are refused.
 ALLOWED = {
-    *("agent.wait", "agents.list", "chat.history", "chat.open", "chat.outcome", "chat.send"),
+    *("outcomes.wait", "agents.list", "chat.history", "chat.open", "chat.send"),
     *("chat.waiting", "push.key", "push.subscribe", "push.unsubscribe", "push.visible"),
-    *("health", "sessions.archive", "sessions.history", "sessions.archived", "sessions.label"),
-    *("sessions.list", "sessions.send", "sessions.status", "sessions.stop", "sessions.subscribe"),
-    *("sessions.retry", "sessions.tree", "sessions.unsubscribe"),
+    *("health", "sessions.archive", "sessions.history", "sessions.label", "sessions.write"),
+    *("sessions.search", "sessions.send", "sessions.show", "sessions.stop", "sessions.subscribe"),
+    *("sessions.retry", "tasks.tree", "sessions.unsubscribe"),
     *(method.name for method in terminals.METHODS),
 }
 #: The parameters that can name a session, a run, an agent or a chat.
@@ -164,7 +164,7 @@ async def test_a_token_for_one_agent_reads_and_changes_nothing_of_another_agent(
 
     assert leaked == {}
     assert await world.redis_keys_of(session) == before
-    for name in ("sessions.list", "agents.list", "sessions.search"):
+    for name in ("sessions.search", "agents.list"):
         assert "beta" in await world.call_as_text(wide, name, {}), "a token for all agents sees it"
 
 
@@ -192,10 +192,8 @@ async def test_a_token_for_one_agent_can_use_the_sessions_of_this_agent(world: W
     narrowed = await world.token("alpha", "gone")
 
     for name in (str(own), own.sid):
-        assert "alpha-label" in await world.call_as_text(narrowed, "sessions.list", {})
-        assert str(own) in await world.call_as_text(
-            narrowed, "sessions.status", {"sessionKey": name}
-        )
+        assert "alpha-label" in await world.call_as_text(narrowed, "sessions.search", {})
+        assert str(own) in await world.call_as_text(narrowed, "sessions.show", {"sessionKey": name})
         assert "reached with ['alpha']" in await world.call_as_text(
             narrowed, "terminals.get", {"sid": name}
         )
@@ -234,7 +232,7 @@ async def test_a_token_for_one_agent_has_the_conversations_with_this_agent_only(
 async def test_a_token_whose_agents_no_longer_exist_is_refused_everything(world: World) -> None:
     narrowed = await world.token("gone")
 
-    for name in ("sessions.list", "health", "chat.open"):
+    for name in ("sessions.search", "health", "chat.open"):
         assert "None of the agents of this token" in await world.call_as_text(narrowed, name, {})
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.host.fetch import Address, fetch
 from tests.support.pictures import png
 from tests.support.platform import Platform

@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.bridge.side_effects import side_effects_of
 from remoteclaw.channels.relay import LATE
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.messages import McpSideEffects
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack
@@ -183,8 +183,8 @@ async def test_an_operation_that_has_waited_too_long_is_not_done(
     stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.gateway.send.RECEIPT_S", 0.1)
-    monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", 0.1)
-    monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", 0.3)
+    monkeypatch.setattr("remoteclaw.gateway.methods.messages.BEGIN_S", 0.1)
+    monkeypatch.setattr("remoteclaw.gateway.methods.messages.OPERATION_S", 0.3)
     message_id = served.say("chat-1", "bo", "hi")
     served.tell(is_held=True)
     await turn.call("message_reply", message="one")

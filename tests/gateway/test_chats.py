@@ -14,7 +14,7 @@ from remoteclaw.channels.delivery import NO_EFFECT
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.replies.reply import reply_payload
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.messages import ReplyPayload, shows_nothing
 from tests.support.failpoints import Proxy
 from tests.support.hostile import HOSTILE

@@ -17,7 +17,7 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.methods.configuration import HANDLERS
+from remoteclaw.gateway.methods.config import HANDLERS
 from tests.support.restarts import BROKEN, take_away
 from tests.support.stack import Stack
 from tests.support.turns import Turn, ask, begin_turn, gateway, operator

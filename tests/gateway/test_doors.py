@@ -71,7 +71,7 @@ async def test_metrics_need_a_token_with_the_scope_read(stack: Stack) -> None:
 
     lines = answer.body.decode().splitlines()
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert 'remoteclaw_gateway_calls_total{method="sessions.list",outcome="ok"} 1' in lines
+    assert 'remoteclaw_gateway_calls_total{method="sessions.search",outcome="ok"} 1' in lines
     assert "remoteclaw_gateway_auth_failures_total 2" in lines
     assert "remoteclaw_gateway_sockets 1" in lines
     assert "remoteclaw_busy_sessions 2" in lines
@@ -342,7 +342,7 @@ async def test_a_gateway_publishes_its_address_and_ends_on_sigterm(stack: Stack)
         assert await client.get(address) == door.url.encode()
         assert 20_000 < await client.pttl(address) <= 30_000
         async with door.connected(TokenFile(stack.home.path).read()) as rpc:
-            call = await rpc.begin("agent.wait", {"runId": await _unanswered(stack)})
+            call = await rpc.begin("outcomes.wait", {"runId": await _unanswered(stack)})
             process.send_signal(signal.SIGTERM)
 
             assert await rpc.event("shutdown") == {"reason": "stopped"}

@@ -125,8 +125,8 @@ async def test_a_dead_letter_of_a_message_is_retried_or_dropped(stack: Stack) ->
         assert letter["why"] == "It was tried 3 times, and cut off each time."
         assert letter["text"] == ("hello " * 100)[:300]
         again = await client.call("deadletters.retry", {"id": letter["id"]})
-        answered = await client.call("agent.wait", {"runId": again["runId"]})
-        assert "demo agent" in answered["reply"]
+        answered = await client.call("outcomes.wait", {"runId": again["runId"]})
+        assert "demo agent" in answered["reply"][0]["text"]
         with pytest.raises(Refused, match="tried again already"):
             await client.call("deadletters.retry", {"id": letter["id"]})
 

@@ -99,10 +99,18 @@ INVALID_REQUESTS: list[tuple[str, str, bytes | None, int]] = [
 
 #: The same over WebSocket, as the method, its parameters and the code.
 INVALID_CALLS: list[tuple[str, dict[str, Any], str]] = [
-    ("terminals.paste", {"text": "€" * 600_000}, "TOO_LARGE"),
+    ("terminals.type", {"keys": ["p:" + "€" * 600_000]}, "TOO_LARGE"),
     ("terminals.history", {"start": -1}, "INVALID_REQUEST"),
     ("terminals.history", {"start": 0, "count": BIG}, "INVALID_REQUEST"),
-    ("terminals.type", {"keys": ["q:x"]}, "INVALID_REQUEST"),
+    *[
+        ("terminals.type", {"keys": [key]}, "INVALID_REQUEST")
+        for key in ("q:x", "b:x", "b:123", "")
+    ],
+    ("terminals.type", {"keys": ["b:1a"]}, "REFUSED"),
+    ("terminals.type", {"keys": ["k:enter"], "submit": True}, "INVALID_REQUEST"),
+    ("terminals.type", {"keys": ["p:a", "p:b"], "submit": True}, "INVALID_REQUEST"),
+    ("terminals.type", {"keys": ["p:/clear"], "submit": True}, "REFUSED"),
+    ("terminals.type", {"keys": ["t:x", "k:nope"]}, "REFUSED"),
     ("terminals.type", {"keys": ["k:nope"]}, "REFUSED"),
     ("terminals.type", {"keys": ["t:" + "x" * 1_200_000]}, "TOO_LARGE"),
     ("terminals.watch", {"from": 1}, "INVALID_REQUEST"),

@@ -74,7 +74,7 @@ async def test_sessions_are_found_by_channel_agent_state_and_name(stack: Stack) 
 
         assert await found(channel="telegram") == ["two"]
         assert await found(agent="other") == ["three"]
-        assert await found(query="RESEARCH") == ["three"]
+        assert await found(filter="RESEARCH") == ["three"]
         assert await found(state="idle") == []
         assert await found(state="scheduled") == ["three", "two", "one"]
         await idle(stack.fleet, "four", channel_id="4")  # its worker still holds the lease
@@ -91,7 +91,7 @@ async def test_a_search_finds_names_and_messages_with_an_excerpt(stack: Stack) -
     await stack.append("the blue whale", channel_id="2")
     await put_record(stack, one, "a BLUE whale", "and then", f"a blue\nwhale {'x' * 300}", "bye")
     async with page(stack, "read") as client:
-        found = await client.call("sessions.search", {"query": "Blue"})
+        found = await client.call("sessions.search", {"filter": "Blue"})
 
     named, said = found["sessions"]
     assert names(found) == ["the blue whale", "hi"]
@@ -111,7 +111,7 @@ async def test_a_search_stops_at_its_limit_and_says_how_far_it_got(
         accepted = await stack.append(f"number {number}", channel_id=str(number))
         await put_record(stack, accepted, "needle")
     async with page(stack, "read") as client:
-        found = await client.call("sessions.search", {"query": "needle"})
+        found = await client.call("sessions.search", {"filter": "needle"})
 
     assert names(found) == ["number 2", "number 1"]
     assert found["searched"] == 2
@@ -131,7 +131,7 @@ async def test_searches_run_one_at_a_time(stack: Stack, monkeypatch: pytest.Monk
     await stack.append("hi")
     async with page(stack, "read") as client:
         for _ in range(3):
-            await client.begin("sessions.search", {"query": "needle"})
+            await client.begin("sessions.search", {"filter": "needle"})
         answers: list[bool] = []
         while len(answers) < 3:
             if (frame := await client.frame())["type"] == "res":
@@ -189,9 +189,9 @@ async def test_an_ended_conversation_can_be_read(stack: Stack) -> None:
         await client.call("sessions.reset", session)
         (ended,) = (await client.call("sessions.archive", session))["ended"]
         place = {**session, "endedMs": ended["endedMs"]}
-        items = (await client.call("sessions.archived", place))["items"]
+        items = (await client.call("sessions.history", place))["items"]
         with pytest.raises(Refused, match=r"sessions\.archive lists those that are"):
-            await client.call("sessions.archived", {**session, "endedMs": 1})
+            await client.call("sessions.history", {**session, "endedMs": 10**12})
 
     assert (ended["messages"], ended["why"]) == (1, "operator: reset")
     assert [item["role"] for item in items] == ["user", "tool", "agent"]
@@ -241,14 +241,14 @@ async def test_an_operators_message_is_marked_and_answered_in_the_chat(stack: St
         again = await client.call("sessions.write", params, idempotencyKey="1")
         entry, *more = (await entries(stack, session))[1:]
         await stack.start_worker()
-        answer = await client.call("agent.wait", {"runId": written["runId"], "timeout": 60})
+        answer = await client.call("outcomes.wait", {"runId": written["runId"], "timeout": 60})
         history = await client.call("sessions.history", {"sessionKey": str(session)})
 
     assert (again, more) == (written, [])
     assert entry.people == ("test:alice",)
     header = build_turn_prompt(Turn(session, (entry,))).partition("\n")[0]
     assert '"from":"ada on the page"' in header
-    assert answer["status"] == "answered"
+    assert answer["status"] == "done"
     stream: Any = await stack.fleet.scripts.client.xrange(REPLIES)
     replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
     assert [reply["origin"] for reply in replies] == ["", "ada on the page: “How far are you?”"]
@@ -288,6 +288,40 @@ async def test_a_refused_operator_is_told_which_scope_is_needed(stack: Stack) ->
     async with page(stack, "read") as client:
         with pytest.raises(Refused, match=r"sessions\.label needs a token with the scope write"):
             await client.call("sessions.label", session)
+
+
+async def test_a_token_without_admin_gets_the_answer_for_itself_and_acts_for_nobody(
+    stack: Stack,
+) -> None:
+    accepted = await stack.append("hello")
+    params = {"sessionKey": str(accepted.session), "message": "How far are you?"}
+    async with page(stack, "write") as client:
+        with pytest.raises(Refused, match="to write in a chat; this one has write: with"):
+            await client.call("sessions.write", params)
+        await client.call("sessions.write", {**params, "toCaller": True})
+    async with page(stack) as client:
+        await client.call("sessions.write", {**params, "toCaller": True})
+
+    written, by_admin = (await entries(stack, accepted.session))[1:]
+    assert (written.deliver, written.people) == ("caller", ())
+    assert (by_admin.deliver, by_admin.people) == ("caller", ("test:alice",))
+
+
+async def test_a_message_names_either_its_session_or_its_sender(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    session, sender = {"sessionKey": str(accepted.session)}, {"channel": "test", "from": "bob"}
+    async with page(stack) as client:
+        for params, why in (
+            ({}, "name the session by sessionKey, or the sender by channel and from"),
+            ({"channel": "test"}, "or the sender by channel and from"),
+            ({**session, **sender}, "channel, from can't be set with sessionKey"),
+            ({**session, "messageId": "1"}, "messageId can't be set with sessionKey"),
+            ({**sender, "toCaller": True}, "toCaller is for messages to a sessionKey"),
+        ):
+            with pytest.raises(Refused, match=f"INVALID_REQUEST: .*{why}"):
+                await client.call("sessions.write", {"message": "hi", **params})
+
+    assert len(await entries(stack, accepted.session)) == 1
 
 
 async def test_operators_cannot_write_in_the_session_of_a_task(stack: Stack) -> None:

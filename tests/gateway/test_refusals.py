@@ -42,13 +42,13 @@ async def test_a_refusal_is_the_same_over_websocket_and_http(
     async def refuses(_call: Call, _params: Any) -> Any:
         raise CallRefused(refusing[0], "Not so.", retry_after_s=after_s)
 
-    async with opened(stack, {"sessions.list": refuses}) as door:
+    async with opened(stack, {"sessions.search": refuses}) as door:
         for code, (status, retryable) in CODES.items():
             refusing[:] = [code]
             over_http = await door.invoke(own_token(stack), "sessions_list")
             with pytest.raises(Refused) as refused:
                 async with door.connected(own_token(stack)) as client:
-                    await client.call("sessions.list")
+                    await client.call("sessions.search")
 
             assert over_http.status == status
             assert over_http.json["error"] == {"code": code, "message": "Not so."}

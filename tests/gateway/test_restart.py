@@ -62,9 +62,9 @@ async def test_requests_during_a_gateway_restart_wait_and_are_answered(stack: St
 async def test_running_calls_finish_and_clients_are_notified_of_a_restart(stack: Stack) -> None:
     params = {"message": "hello", "channel": "test", "from": "ada"}
     async with gateway_process(stack) as (door, _), door.connected(own_token(stack)) as client:
-        run_id = (await client.call("agent", params))["runId"]
-        waiting = await client.begin("agent.wait", {"runId": run_id, "timeout": 1.5})
-        long = await client.begin("agent.wait", {"runId": run_id, "timeout": 60})
+        run_id = (await client.call("sessions.write", params))["runId"]
+        waiting = await client.begin("outcomes.wait", {"runId": run_id, "timeout": 1.5})
+        long = await client.begin("outcomes.wait", {"runId": run_id, "timeout": 60})
         restart_call = await client.begin("gateway.restart")
         restarted = await client.answer(restart_call)
         finished = await client.answer(waiting)
@@ -86,8 +86,8 @@ async def test_sigterm_during_a_restart_ends_the_gateway(stack: Stack) -> None:
         gateway_process(stack) as (door, process),
         door.connected(own_token(stack)) as client,
     ):
-        run_id = (await client.call("agent", params))["runId"]
-        await client.begin("agent.wait", {"runId": run_id, "timeout": 60})
+        run_id = (await client.call("sessions.write", params))["runId"]
+        await client.begin("outcomes.wait", {"runId": run_id, "timeout": 60})
         await client.call("gateway.restart")
         await client.event("shutdown")
         process.send_signal(signal.SIGTERM)

@@ -19,7 +19,7 @@ from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.base import Method, NoParams, Result
 from remoteclaw.tools.catalog import METHODS, TOOLS
-from remoteclaw.tools.operators import Health
+from remoteclaw.tools.fleet import Health
 from tests.support.doors import Refused, RpcClient, calling, hello, opened, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
@@ -61,7 +61,9 @@ async def test_connect_returns_the_clients_rights_methods_and_limits(stack: Stac
             "tickIntervalMs": 30_000,
         }
         assert hello_ok["auth"] == {"role": "operator", "scopes": ["read", "write"]}
-        assert {"agent", "sessions.subscribe", "status"} <= set(hello_ok["features"]["methods"])
+        assert {"outcomes.wait", "sessions.subscribe", "sessions.write"} <= set(
+            hello_ok["features"]["methods"]
+        )
         assert "cron.add" not in hello_ok["features"]["methods"]
         assert "session.outcome" in hello_ok["features"]["events"]
         assert (await client.call("health"))["status"] == "ok"
@@ -80,10 +82,10 @@ async def test_an_agent_may_connect_and_call_its_tools(stack: Stack) -> None:
     ):
         assert client.hello["auth"] == {"role": "agent", "scopes": []}
         assert client.hello["features"] == {
-            "methods": ["sessions.list"],
+            "methods": ["sessions.search"],
             "events": ["tick", "shutdown"],
         }
-        (session,) = (await client.call("sessions.list"))["sessions"]
+        (session,) = (await client.call("sessions.search"))["sessions"]
         assert session["isSelf"]
         with pytest.raises(Refused, match="FORBIDDEN"):
             await client.call("sessions.subscribe", {"sessionKey": session["key"]})
@@ -207,7 +209,7 @@ async def test_answers_are_sent_as_soon_as_they_are_ready(stack: Stack) -> None:
     gate = Gate()
     async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
         slow = await client.begin("health")
-        assert (await client.call("sessions.list"))["isComplete"]
+        assert (await client.call("sessions.search"))["isComplete"]
         gate.open.set()
 
         assert (await client.answer(slow))["ok"]
@@ -271,7 +273,7 @@ async def test_a_client_that_reads_too_slowly_is_disconnected(stack: Stack) -> N
                 while True:
                     await client.frame()
         async with door.connected(own_token(stack)) as client:
-            assert await client.call("sessions.list")
+            assert await client.call("sessions.search")
 
 
 @pytest.mark.parametrize(
@@ -296,14 +298,14 @@ ASK = {"message": "hello", "channel": "test", "from": "bob"}
 
 async def test_calls_with_the_same_idempotency_key_are_done_once(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        first = await client.call("agent", ASK, idempotencyKey="k")
-        again = await client.call("agent", {**ASK, "message": "other"}, idempotencyKey="k")
-        new = await client.call("agent", ASK, idempotencyKey="l")
+        first = await client.call("sessions.write", ASK, idempotencyKey="k")
+        again = await client.call("sessions.write", {**ASK, "message": "other"}, idempotencyKey="k")
+        new = await client.call("sessions.write", ASK, idempotencyKey="l")
 
         assert not first["isDuplicate"]
         assert again == {**first, "isDuplicate": True}
         assert new["runId"] != first["runId"]
-        assert (await client.call("agent", ASK))["runId"] != first["runId"]
+        assert (await client.call("sessions.write", ASK))["runId"] != first["runId"]
 
 
 async def test_idempotency_keys_of_two_operators_are_independent(stack: Stack) -> None:
@@ -313,18 +315,18 @@ async def test_idempotency_keys_of_two_operators_are_independent(stack: Stack) -
     async with opened(stack) as door:
         for token in (one, other):
             async with door.connected(token) as client:
-                runs.append((await client.call("agent", ASK, idempotencyKey="k"))["runId"])
+                runs.append((await client.call("sessions.write", ASK, idempotencyKey="k"))["runId"])
 
     assert len(set(runs)) == 2
 
 
 async def test_a_repeated_stop_call_does_not_stop_later_messages(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        accepted = await client.call("agent", ASK)
+        accepted = await client.call("sessions.write", ASK)
         session = {"sessionKey": accepted["sessionKey"]}
         stopped = {"stopped": 1, "unsent": 0}
         assert await client.call("sessions.stop", session, idempotencyKey="k") == stopped
-        await client.call("agent", ASK)
+        await client.call("sessions.write", ASK)
 
         assert await client.call("sessions.stop", session, idempotencyKey="k") == stopped
 
@@ -337,43 +339,42 @@ async def test_a_repeated_stop_call_does_not_stop_later_messages(stack: Stack) -
 # -- methods of operators -------------------------------------------------------------------------
 
 
-async def test_agent_wait_returns_the_answer_to_a_message(stack: Stack) -> None:
+async def test_outcomes_wait_returns_the_answer_to_a_message(stack: Stack) -> None:
     await stack.start_worker()
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        accepted = await client.call("agent", ASK)
+        accepted = await client.call("sessions.write", ASK)
 
-        answer = await client.call("agent.wait", {"runId": accepted["runId"]})
+        answer = await client.call("outcomes.wait", {"runId": accepted["runId"]})
 
-        assert answer["status"] == "answered"
-        assert "RemoteClaw's demo agent" in answer["reply"]
+        assert answer["status"] == "done"
+        assert "RemoteClaw's demo agent" in answer["reply"][0]["text"]
         assert answer["sessionKey"] == accepted["sessionKey"]
-        assert await client.call("agent.wait", {"runId": accepted["runId"], "timeout": 0}) == answer
+        assert (
+            await client.call("outcomes.wait", {"runId": accepted["runId"], "timeout": 0}) == answer
+        )
         sid = accepted["runId"].partition("-")[0]
         with pytest.raises(Refused, match="NOT_FOUND"):
-            await client.call("agent.wait", {"runId": f"{sid}-1-1"})
+            await client.call("outcomes.wait", {"runId": f"{sid}-1-1"})
 
 
-async def test_agent_wait_returns_accepted_for_an_unanswered_message(stack: Stack) -> None:
+async def test_outcomes_wait_returns_accepted_for_an_unanswered_message(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        accepted = await client.call("agent", ASK)
+        accepted = await client.call("sessions.write", ASK)
 
-        answer = await client.call("agent.wait", {"runId": accepted["runId"], "timeout": 0.1})
+        answer = await client.call("outcomes.wait", {"runId": accepted["runId"], "timeout": 0.1})
 
-        assert (answer["status"], answer["reply"], answer["error"]) == ("accepted", None, None)
+        assert (answer["status"], answer["reply"], answer["error"]) == ("accepted", [], None)
 
 
-async def test_status_counts_workers_hints_and_busy_sessions(stack: Stack) -> None:
+async def test_fleet_status_counts_workers_hints_and_busy_sessions(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        await client.call("agent", ASK)
+        await client.call("sessions.write", ASK)
 
-        assert await client.call("status") == {
-            "workers": 0,
-            "hints": 1,
-            "busySessions": 1,
-            "deadLetters": 0,
-            "hasSweeper": False,
-            "configProblem": None,
-        }
+        status = await client.call("fleet.status")
+
+    assert (status["workers"], status["busySessions"], status["deadLetters"]) == ([], 1, 0)
+    assert [lane["hints"] for lane in status["lanes"]] == [1, 0]
+    assert {problem["subject"] for problem in status["problems"]} == {"workers", "sweeper"}
 
 
 async def test_speaking_for_an_owner_needs_the_scope_admin(stack: Stack) -> None:
@@ -384,13 +385,13 @@ async def test_speaking_for_an_owner_needs_the_scope_admin(stack: Stack) -> None
         async with door.connected(write) as client:
             for channel, sender in (("test", "ada"), ("web", "admin.anybody")):
                 with pytest.raises(Refused, match="is an owner on"):
-                    await client.call("agent", {**ASK, "channel": channel, "from": sender})
+                    await client.call("sessions.write", {**ASK, "channel": channel, "from": sender})
             for channel in ("Test", "t\u0435st"):
                 with pytest.raises(Refused, match="a channel's name has small letters"):
-                    await client.call("agent", {**ASK, "channel": channel, "from": "ada"})
-            assert await client.call("agent", {**ASK, "from": "bob"})
+                    await client.call("sessions.write", {**ASK, "channel": channel, "from": "ada"})
+            assert await client.call("sessions.write", {**ASK, "from": "bob"})
         async with door.connected(own_token(stack)) as client:
-            assert await client.call("agent", {**ASK, "from": "ada"})
+            assert await client.call("sessions.write", {**ASK, "from": "ada"})
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -547,7 +548,7 @@ async def test_connections_of_a_replaced_agent_are_closed(stack: Stack) -> None:
         calling(stack) as agent,
         door.connected(agent.token) as client,
     ):
-        assert await client.call("sessions.list")
+        assert await client.call("sessions.search")
         await agent.lease.grant(digest(new_agent_token(agent.lease.sid)), tuple(TOOLS))
 
         await expect_invalid_token(client)
@@ -563,7 +564,7 @@ async def test_no_call_is_answered_after_its_token_is_revoked(
         await stack.fleet.tokens.revoke(view.id)
 
         with pytest.raises(Refused, match="UNAUTHORIZED"):
-            await client.call("agent", ASK)
+            await client.call("sessions.write", ASK)
 
         await expect_invalid_token(client)
         assert await stack.fleet.sessions.list(limit=1) == []
@@ -575,11 +576,11 @@ async def test_while_redis_is_away_connections_stay_and_calls_are_refused(stack:
         await asyncio.to_thread(stack.redis.kill)
 
         with pytest.raises(Refused, match="UNAVAILABLE") as refused:
-            await client.call("status")
+            await client.call("fleet.status")
 
         assert refused.value.error["retryable"]
         await asyncio.to_thread(stack.redis.start)
-        assert await client.call("status")
+        assert await client.call("fleet.status")
 
 
 async def test_an_ending_gateway_notifies_clients_and_lets_calls_finish(stack: Stack) -> None:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.messages import SessionKey
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, ask, begin_turn, gateway, operator

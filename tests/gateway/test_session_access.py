@@ -16,8 +16,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway import send
 from remoteclaw.gateway.auth.principals import Agent
-from remoteclaw.gateway.methods import sessions
-from remoteclaw.gateway.methods.sessions import HANDLERS
+from remoteclaw.gateway.methods import fleet, sessions, writing
 from remoteclaw.host import fetch as fetching
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
@@ -31,6 +30,7 @@ from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
 ADMIN = operator()
+HANDLERS = {**sessions.HANDLERS, **fleet.HANDLERS}
 
 
 async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[CallError, str]:
@@ -293,7 +293,7 @@ async def test_waits_are_shorter_than_the_tool_timeouts_of_agent_clis(
     async with asyncio.timeout(50):
         sent = await call(stack, ADMIN, "sessions_send", **params)
 
-    assert (sent.status, sent.note) == ("accepted", sessions.NO_ANSWER_YET)
+    assert (sent.status, sent.note) == ("accepted", writing.NO_ANSWER_YET)
 
 
 async def test_a_session_cannot_send_to_itself(stack: Stack) -> None:

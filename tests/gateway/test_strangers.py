@@ -219,7 +219,7 @@ async def test_an_operators_task_has_only_the_rights_of_the_sessions_user(
     session = (await turn_of(stack, user)).lease.session
     door = gateway(stack.fleet, stack.home, HANDLERS)
     started, _ = await ask(
-        *(door, operator(scope), "sessions.spawn"), prompt="Go on.", session_key=str(session)
+        *(door, operator(scope), "tasks.spawn"), prompt="Go on.", session_key=str(session)
     )
     task = await taken_up(stack, SessionKey.parse(started["childSessionKey"]))
 

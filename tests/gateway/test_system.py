@@ -11,7 +11,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.gateway.auth.principals import Operator
-from remoteclaw.gateway.methods.configuration import HANDLERS
+from remoteclaw.gateway.methods.config import HANDLERS
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway

@@ -198,8 +198,8 @@ async def test_operators_can_read_the_task_tree(stack: Stack, parent: Turn) -> N
     child = await take_up(stack, await spawned(stack, parent, "one", label="links"))
     await child.lease.progress.note(child.id, DOING, is_first=True)
     await call(stack, child, "session_progress", progress="3 of 7")
-    tree = await call(stack, operator("read"), "sessions.tree", sessionKey=parent.lease.sid)
-    why = await refused(stack, operator("read"), "sessions.tree", sessionKey="main/x/y/z:z:_")
+    tree = await call(stack, operator("read"), "tasks.tree", sessionKey=parent.lease.sid)
+    why = await refused(stack, operator("read"), "tasks.tree", sessionKey="main/x/y/z:z:_")
 
     assert tree.session_key == str(parent.lease.session)
     (item,) = tree.work

@@ -6,7 +6,7 @@ from typing import Any
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
-from remoteclaw.gateway.methods import sessions
+from remoteclaw.gateway.methods import writing
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import SpawnResult
 from tests.support.bridges import script
@@ -282,7 +282,7 @@ async def test_no_turn_waits_when_no_worker_would_be_left(stack: Stack) -> None:
     await stack.fleet.sessions.stop(others[0].session.sid)
 
     assert (sent.status, sent.reply) == ("accepted", None)
-    assert sent.note == sessions.NO_ANSWER_YET
+    assert sent.note == writing.NO_ANSWER_YET
     assert (await waiting).status == "failed"
     assert not await client.zcard(keys.WAITS)
 

@@ -55,14 +55,14 @@ async def test_two_clients_watch_a_terminal_and_one_types(stack: Stack) -> None:
             assert (await ben.client.event("terminal.bell")) == {"sid": held.sid}
 
             with pytest.raises(Refused, match=f"CONFLICT: {login_name()} has the keyboard"):
-                await ben.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+                await ben.client.call("terminals.type", {"sid": held.sid, "keys": ["k:enter"]})
             await ben.client.call("terminals.take", {"sid": held.sid, "force": True})
             with pytest.raises(Refused, match="CONFLICT"):
                 await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["t:x"]})
-            await ben.client.call("terminals.key", {"sid": held.sid, "bytes": [104, 105, 13]})
+            await ben.client.call("terminals.type", {"sid": held.sid, "keys": ["b:68690d"]})
             await ada.until("You said hi.")
             with pytest.raises(Refused, match=r"REFUSED.*Ctrl-Z"):
-                await ben.client.call("terminals.key", {"sid": held.sid, "bytes": 26})
+                await ben.client.call("terminals.type", {"sid": held.sid, "keys": ["b:1a"]})
 
             async def has_both_viewers() -> bool:
                 terminal = await ben.client.call("terminals.get", {"sid": held.sid})
@@ -101,13 +101,13 @@ async def test_the_gateway_after_a_killed_one_shows_the_same_screen(
             await ready(door, held)
             async with watching(door, token, held.sid) as ada:
                 await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["t:work\x00"]})
-                await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+                await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["k:enter"]})
                 await ada.until("working")
                 assert door.gateway is not None
                 terminal = door.gateway.terminals._held[held.sid]
                 assert terminal.watching is not None
                 await terminal.watching.save()
-                await ada.client.call("terminals.paste", {"sid": held.sid, "text": "x"})
+                await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["p:x"]})
                 # As after SIGKILL: nothing more is saved, and the connection is cut.
                 terminal.watching.client._sock.shutdown(2)
                 terminal.watching.client.close()
@@ -116,7 +116,7 @@ async def test_the_gateway_after_a_killed_one_shows_the_same_screen(
             await ben.until("working")
             state = await ben.client.call("terminals.get", {"sid": held.sid})
             assert state["activity"] in ("busy", "unknown")
-            await ben.client.call("terminals.key", {"sid": held.sid, "key": "x"})
+            await ben.client.call("terminals.type", {"sid": held.sid, "keys": ["k:x"]})
             await ben.until("worked")
             assert ben.text.splitlines()[:3] == ["> work", "working", "xworked"]
 
@@ -148,32 +148,39 @@ async def test_text_input_runs_no_command_and_only_keys_answer_a_dialog(
         async with watching(door, token, held.sid) as ada:
             for text in ("/clear", "exit", "look at @file", "  !touch x", "\u200b/clear"):
                 with pytest.raises(Refused, match="REFUSED"):
-                    await ada.client.call("terminals.input", {**about, "text": text})
+                    await ada.client.call(
+                        "terminals.type", {**about, "keys": [f"p:{text}"], "submit": True}
+                    )
                 with pytest.raises(Refused, match="REFUSED"):
                     await ada.client.call("terminals.open", {"agent": "main", "prompt": text})
-            answer = await ada.client.call("terminals.input", {**about, "text": "hello"})
-            assert answer["submitted"] is True
+            await ada.client.call("terminals.type", {**about, "keys": ["p:hello"], "submit": True})
             await ada.until("You said hello.")
+            items = ["t:a", "p:b", "b:63", "k:enter"]
+            await ready(door, held)
+            await ada.client.call("terminals.type", {**about, "keys": items})
+            await ada.until("You said abc.")
 
             await ready(door, held)
-            await ada.client.call("terminals.input", {**about, "text": "ask"})
+            await ada.client.call("terminals.type", {**about, "keys": ["p:ask"], "submit": True})
             await ada.until("Run the tool?")
             with pytest.raises(Refused, match="CONFLICT: The program is not known to be idle"):
-                await ada.client.call("terminals.input", {**about, "text": "no"})
-            await ada.client.call("terminals.paste", {**about, "text": "no\nno\n"})
+                await ada.client.call("terminals.type", {**about, "keys": ["p:no"], "submit": True})
+            await ada.client.call("terminals.type", {**about, "keys": ["p:no\nno\n"]})
             with pytest.raises(Refused, match=r"CONFLICT: .*press its key instead"):
-                await ada.client.call("terminals.paste", {**about, "text": "\u200b1"})
+                await ada.client.call("terminals.type", {**about, "keys": ["p:\u200b1"]})
             state = await ada.client.call("terminals.get", about)
             assert (state["activity"], state["waitingFor"]) == (
                 "waiting",
                 "permission to run the tool",
             )
             assert "The tool ran." not in ada.text
-            await ada.client.call("terminals.key", {**about, "key": "enter"})
+            await ada.client.call("terminals.type", {**about, "keys": ["k:enter"]})
             await ada.until("The tool ran.")
             await ready(door, held)
             with pytest.raises(Refused, match="CONFLICT: Something else was typed"):
-                await ada.client.call("terminals.input", {**about, "text": "hello"})
+                await ada.client.call(
+                    "terminals.type", {**about, "keys": ["p:hello"], "submit": True}
+                )
 
 
 async def test_a_missing_terminal_or_one_on_another_host_is_refused(
@@ -221,15 +228,19 @@ async def test_a_message_waits_while_the_terminal_is_watched_and_then_gets_its_t
                 return bool(await replies_in_chat(stack))
 
             await eventually(has_notice)
-            await ada.client.call("terminals.input", {"sid": held.sid, "text": "ask"})
+            await ada.client.call(
+                "terminals.type", {"sid": held.sid, "keys": ["p:ask"], "submit": True}
+            )
 
             async def has_second_notice() -> bool:
                 return len(await replies_in_chat(stack)) > 1
 
             await eventually(has_second_notice)
-            await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+            await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["k:enter"]})
             await ready(door, held)
-            await ada.client.call("terminals.input", {"sid": held.sid, "text": "hi"})
+            await ada.client.call(
+                "terminals.type", {"sid": held.sid, "keys": ["p:hi"], "submit": True}
+            )
         assert await replies_in_chat(stack) == [
             "A terminal is open (Ada, idle): your message waits. /take ends it.",
             "The agent waits for a person in its terminal: permission to run the tool.",
@@ -273,7 +284,9 @@ async def test_take_ends_the_terminal_and_waiting_messages_are_answered(stack: S
     async with held_terminal(stack) as held, opened(stack) as door:
         await ready(door, held)
         async with watching(door, token, held.sid) as ada:
-            await ada.client.call("terminals.input", {"sid": held.sid, "text": "work"})
+            await ada.client.call(
+                "terminals.type", {"sid": held.sid, "keys": ["p:work"], "submit": True}
+            )
             accepted = await write_in_chat(stack, held, "hello")
             with pytest.raises(Refused, match="CONFLICT: The terminal is not known to be idle"):
                 await ada.client.call("terminals.park", {"sid": held.sid})
@@ -291,8 +304,11 @@ async def test_take_ends_the_terminal_and_waiting_messages_are_answered(stack: S
             assert outcome.status == "done"
             gone = await ada.client.event("terminal.gone")
             assert gone["record"]["state"] == "parked"
-            again = await ada.client.call("terminals.input", {"sid": held.sid, "text": "go on"})
-            assert again["submitted"] is False
+            path = f"/sessions/{held.sid}/input"
+            again = await Cockpit(door, token).ask("POST", path, {"text": "go on"})
+            assert again.json["result"]["submitted"] is False
+            run = {"runId": again.json["result"]["runId"]}
+            assert (await ada.client.call("outcomes.wait", run))["status"] == "done"
 
 
 async def test_terminal_queries_from_before_the_gateway_started_are_not_answered(
@@ -319,7 +335,7 @@ async def test_terminal_queries_from_before_the_gateway_started_are_not_answered
         client.close()
         async with opened(stack) as door, watching(door, token, held.sid) as ada:
             await ready(door, held)
-            await ada.client.call("terminals.key", {"sid": held.sid, "key": "enter"})
+            await ada.client.call("terminals.type", {"sid": held.sid, "keys": ["k:enter"]})
             await ada.until("You said")
             notes = Path(held.place.files) / "notes"
             assert orjson.loads(notes.read_text().splitlines()[0])["text"] == "ab"
@@ -343,7 +359,9 @@ async def test_two_gateways_in_turn_publish_a_transcript_once(stack: Stack) -> N
             async with opened(stack) as door, door.connected(token) as client:
                 await ready(door, held)
                 text = f"number {number}"
-                await client.call("terminals.input", {"sid": held.sid, "text": text})
+                await client.call(
+                    "terminals.type", {"sid": held.sid, "keys": [f"p:{text}"], "submit": True}
+                )
                 await until(2 * number)
         assert await messages() == [
             "number 1",

@@ -395,7 +395,7 @@ MUTANTS = (
     ),
     Mutant(
         "a session for a token that may not speak for its owner",
-        before="if not is_own:\ncheck_sender(call, session)",
+        before="if not is_own:\ncheck_sender(call.config, call.operator, session)",
         after="",
         test="test_another_persons_conversation_is_a_session_like_any_other",
     ),
@@ -461,7 +461,7 @@ MUTANTS = (
     ),
     Mutant(
         "text input that is typed as a command",
-        before="if problem := terminal_input.problem_of_input(params.text):",
+        before="if problem := terminal_input.problem_of_input(text):",
         after="if problem := None:",
         test="test_text_input_runs_no_command_and_only_keys_answer_a_dialog",
     ),

@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
-from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
+from remoteclaw.gateway.methods.sessions import HANDLERS as OPERATORS
 from remoteclaw.session.notices import RESET
 from tests.support.cli import refused, run
 from tests.support.conversations import answers, append, busy, drain, ended, recorded, talk
@@ -137,7 +137,7 @@ async def serve(stack: Stack, accepted: Accepted) -> None:
 async def test_without_a_worker_a_reset_waits_and_runs_before_later_messages(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.gateway.methods.operators.RESET_S", 0.05)
+    monkeypatch.setattr("remoteclaw.gateway.methods.sessions.RESET_S", 0.05)
     first = await agent.append("one")
     await drain(agent, first)
 
@@ -209,7 +209,7 @@ async def test_a_session_whose_state_has_expired_is_reset_by_its_key(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record outlives the state; without a reset, the next agent would get it as notes."""
-    monkeypatch.setattr("remoteclaw.gateway.methods.operators.RESET_S", 0.05)
+    monkeypatch.setattr("remoteclaw.gateway.methods.sessions.RESET_S", 0.05)
     first = await agent.append("one")
     await drain(agent, first)
     client, sid = agent.fleet.scripts.client, first.session.sid

@@ -8,7 +8,7 @@ import pytest
 import tomlkit
 
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.methods.chats import HANDLERS as CHATS
+from remoteclaw.gateway.methods.messages import HANDLERS as CHATS
 from remoteclaw.gateway.methods.tasks import HANDLERS as TASKS
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli

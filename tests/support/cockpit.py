@@ -137,8 +137,8 @@ class Terminals:
                 return contract.TerminalList(terminals=())
             case "terminals.screen":
                 return contract.TerminalScreen(sid=sid, frame={}, text="")
-            case "terminals.input":
-                return contract.InputResult(submitted=True)
+            case "terminals.type":
+                return contract.Typed.of(self.terminal(sid), cleared=None)
         return self.terminal(sid)
 
     def terminal(self, sid: str) -> contract.Terminal:

@@ -39,10 +39,10 @@ async def submit(client: RpcClient, sid: str, text: str) -> None:
 
     async def is_submitted() -> bool:
         try:
-            await client.call("terminals.input", {"sid": sid, "text": text})
+            await client.call("terminals.type", {"sid": sid, "keys": [f"p:{text}"], "submit": True})
         except Refused as refused:
             if refused.code == "TIMEOUT":  # the text is in the composer, so only Enter is missing
-                await client.call("terminals.key", {"sid": sid, "key": "enter"})
+                await client.call("terminals.type", {"sid": sid, "keys": ["k:enter"]})
                 return True
             if "nothing was typed" not in str(refused):
                 raise

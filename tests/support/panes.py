@@ -74,12 +74,9 @@ class Pane:
 
     @property
     def typed(self) -> list[Any]:
-        """The input that was typed and pasted, in order."""
-        return [
-            one
-            for each in self.calls("terminals.type", "terminals.paste")
-            for one in each.get("keys") or [{"paste": each["text"]}]
-        ]
+        """The input that was typed and pasted, in order, without submitted texts."""
+        calls = [each for each in self.calls("terminals.type") if not each.get("submit")]
+        return [key for each in calls for key in each["keys"]]
 
     def live(self, **fields: Any) -> None:
         """Set the terminal's state to live, and notify its viewers."""
@@ -168,7 +165,7 @@ class Pane:
             raise CallRefused("CONFLICT", "Another one types here now.")
         return self.told()
 
-    _paste = _resize = _type
+    _resize = _type
 
     async def _park(self, _call: Call, _params: contract.ParkParams) -> Result:
         self.change(state="parked", resumable=True, writer="")
@@ -179,9 +176,6 @@ class Pane:
     async def _end(self, _call: Call, _params: contract.TerminalParams) -> Result:
         self.change(state="exited", writer="", exit=0)
         return self.told()
-
-    async def _input(self, _call: Call, _params: contract.InputParams) -> Result:
-        return contract.InputResult(submitted=True)
 
 
 _RECORD: dict[str, Any] = {

@@ -21,7 +21,7 @@ class Promise:
     tool: str | None
     """Its name as a tool; None if it is no tool."""
     parameters: str
-    """The names of its parameters; `?` marks optional ones."""
+    """The names of its parameters; `?` marks optional ones. Only operators have those after `|`."""
     rights: str
     """The result of a call by an operator with the scope read, write, terminal or admin, and by an
     agent in a turn of the owner, of a stranger, of a person with the profile `limited`, and between
@@ -32,15 +32,23 @@ class Promise:
 PROMISED = {
     name: Promise(*row)
     for name, row in {
-        "sessions.list": ("sessions_list", "filter? limit?", "YYYY YYYT"),
-        "sessions.history": ("sessions_history", "sessionKey limit? before?", "YYYY YYYT"),
+        "sessions.search": (
+            "sessions_list",
+            "filter? limit? | state? channel? agent? usage?",
+            "YYYY YYYT",
+        ),
+        "sessions.history": (
+            "sessions_history",
+            "sessionKey limit? before? | endedMs?",
+            "YYYY YYYT",
+        ),
         "sessions.send": ("sessions_send", "sessionKey? label? message timeout?", "FYYY YYFT"),
-        "sessions.spawn": ("sessions_spawn", "prompt agentId? channel? knows? label?", "FYYY YYFT"),
-        "sessions.status": ("session_status", "sessionKey?", "YYYY YYYT"),
+        "tasks.spawn": ("sessions_spawn", "prompt agentId? channel? knows? label?", "FYYY YYFT"),
+        "sessions.show": ("session_status", "sessionKey?", "YYYY YYYT"),
         "agents.list": ("agents_list", "", "YYYY YYYT"),
-        "sessions.subagents": ("subagents", "action? message? params?", "FYYY YYFT"),
-        "sessions.progress": ("session_progress", "progress", "FYYY YYFT"),
-        "sessions.tree": (None, "sessionKey", "YYYY FFFF"),
+        "tasks.manage": ("subagents", "action? message? params?", "FYYY YYFT"),
+        "tasks.progress": ("session_progress", "progress", "FYYY YYFT"),
+        "tasks.tree": (None, "sessionKey", "YYYY FFFF"),
         "message.send": ("message_send", "target message media? threadId?", "FYYY YYFT"),
         "message.reply": ("message_reply", "message replyToId?", "FYYY YYYT"),
         "message.threadReply": ("message_thread_reply", "message threadId", "FYYY YYYT"),
@@ -82,32 +90,19 @@ PROMISED = {
         "requests.show": (None, "id", "YYYY FFFF"),
         "requests.answer": (None, "id verdict reason?", "FFFY FFFF"),
         "health": (None, "", "YYYY FFFF"),
-        "status": (None, "", "YYYY FFFF"),
         "fleet.status": (None, "", "YYYY FFFF"),
         "deadletters.list": (None, "limit?", "YYYY FFFF"),
         "deadletters.show": (None, "id", "YYYY FFFF"),
         "deadletters.retry": (None, "id", "FFFY FFFF"),
         "deadletters.drop": (None, "id", "FFFY FFFF"),
         "doctor": (None, "", "YYYY FFFF"),
-        "agent": (
-            None,
-            "message channel from to? account? threadId? agentId? messageId?",
-            "FYYY FFFF",
-        ),
-        "agent.wait": (None, "runId timeout?", "YYYY FFFF"),
+        "outcomes.wait": (None, "runId timeout? knowsPause?", "YYYY FFFF"),
         "sessions.stop": (None, "sessionKey", "FYYY FFFF"),
         "sessions.retry": (None, "sessionKey", "FYYY FFFF"),
         "sessions.reset": (None, "sessionKey reason?", "FFFY FFFF"),
         "sessions.subscribe": (None, "sessionKey", "YYYY FFFF"),
         "sessions.unsubscribe": (None, "sessionKey", "YYYY FFFF"),
-        "sessions.search": (
-            None,
-            "query? state? channel? agent? limit? usage?",
-            "YYYY FFFF",
-        ),
-        "sessions.show": (None, "sessionKey", "YYYY FFFF"),
         "sessions.archive": (None, "sessionKey", "YYYY FFFF"),
-        "sessions.archived": (None, "sessionKey limit? before? endedMs", "YYYY FFFF"),
         "sessions.trace": (None, "what limit?", "YYYY FFFF"),
         "sessions.label": (None, "sessionKey label?", "FYYY FFFF"),
         "sessions.queue": (
@@ -115,7 +110,12 @@ PROMISED = {
             "sessionKey mode? debounceMs? cap? drop? gatherMs? gatherMostMs? reset?",
             "FFFY FFFF",
         ),
-        "sessions.write": (None, "sessionKey message", "FFFY FFFF"),
+        "sessions.write": (
+            None,
+            "message sessionKey? toCaller? channel? from? to? account? threadId? agentId? "
+            "messageId? files? isBackground?",
+            "FYYY FFFF",
+        ),
         "chat.open": (
             None,
             "conversation? agentId? after? sessionKey? sender? follow?",
@@ -125,10 +125,9 @@ PROMISED = {
         "chat.waiting": (None, "sessionKey", "FYYY FFFF"),
         "chat.send": (
             None,
-            "sessionKey messageId text? replyTo? files? answer? reaction? isBackground?",
+            "sessionKey messageId text? replyTo? files? answer? reaction? isBackground? waits?",
             "FYYY FFFF",
         ),
-        "chat.outcome": (None, "sessionKey entry timeout? knowsPause?", "YYYY FFFF"),
         "push.key": (None, "", "FYYY FFFF"),
         "push.subscribe": (None, "endpoint publicKey auth", "FYYY FFFF"),
         "push.unsubscribe": (None, "", "FYYY FFFF"),
@@ -145,10 +144,7 @@ PROMISED = {
         "terminals.watch": (None, "sid", "YYYY FFFF"),
         "terminals.leave": (None, "sid", "YYYY FFFF"),
         "terminals.history": (None, "sid start count?", "YYYY FFFF"),
-        "terminals.input": (None, "sid text clear?", "FYYY FFFF"),
-        "terminals.key": (None, "sid bytes? key?", "FFYY FFFF"),
-        "terminals.type": (None, "sid keys", "FFYY FFFF"),
-        "terminals.paste": (None, "sid text", "FFYY FFFF"),
+        "terminals.type": (None, "sid keys submit? clear?", "FFYY FFFF"),
         "terminals.resize": (None, "sid cols rows", "FFYY FFFF"),
         "terminals.take": (None, "sid cols? rows? force?", "FFYY FFFF"),
         "terminals.park": (None, "sid force?", "FFYY FFFF"),
@@ -178,7 +174,6 @@ _EXAMPLES: dict[str, Any] = {
     "cols": 80,
     "config": {},
     "auth": "BTBZMqHH6r4Tts7J_aSIgg",
-    "endedMs": 1,
     "endpoint": "https://push.example.org/1",
     "entry": "1-1",
     "id": "0" * 12,

@@ -230,8 +230,6 @@ class RemoteGateway:
                 return {"terminals": [self.record]}
             case "terminals.screen":
                 return self.screen_result()
-            case "terminals.input":
-                return {"submitted": True}
             case "terminals.history":
                 rows = self.history[params["start"] : params["start"] + params["count"]]
                 return {**params, "total": len(self.history), "rows": rows}

@@ -10,13 +10,13 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway.auth.principals import Agent, Operator
-from remoteclaw.gateway.methods import sessions, tasks
+from remoteclaw.gateway.methods import fleet, sessions, tasks
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, gateway
 
-HANDLERS = {**sessions.HANDLERS, **tasks.HANDLERS}
+HANDLERS = {**sessions.HANDLERS, **fleet.HANDLERS, **tasks.HANDLERS}
 
 
 async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:

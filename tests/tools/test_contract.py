@@ -1,5 +1,6 @@
 """The tool contract: the promised tools and no others, and refusal of hostile parameters."""
 
+import importlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +10,14 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.dispatch import Dispatcher
+from remoteclaw.gateway.doors.mcp import listing
 from remoteclaw.tools.base import Method, NoParams, Result, Tool
 from remoteclaw.tools.catalog import METHODS, TOOLS
+from tests.support.agents import ROOT
 from tests.support.promised import PROMISED, good_params, schema_of
 from tests.support.rows import for_each
 from tests.support.schemas import VALUES, kinds
@@ -58,7 +62,11 @@ def test_methods_and_tools_are_the_promised_ones() -> None:
         schema = schema_of(METHODS[name])
         required = set(schema.get("required", []))
         parameters = {key if key in required else f"{key}?" for key in schema.get("properties", {})}
-        assert parameters == set(row.parameters.split()), name
+        for_agents, _, for_operators = row.parameters.partition("|")
+        assert parameters == {*for_agents.split(), *for_operators.split()}, name
+        if row.tool:
+            listed = listing(row.tool, has_session=True).input_schema["properties"]
+            assert {*listed} == {each.rstrip("?") for each in for_agents.split()}, name
         assert not NOT_EXPOSED.search(row.tool or ""), name
 
 
@@ -199,3 +207,44 @@ def test_an_incomplete_method_declaration_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(TypeError, match=f"^{message}"):
         declare()
+
+
+def test_each_noun_is_declared_in_one_module_and_handled_in_the_one_of_its_name() -> None:
+    """A module may have small nouns of its subject, too, such as `deadletters` of the fleet."""
+    declared = {
+        method.name: path.stem
+        for path in (ROOT / "remoteclaw" / "tools").glob("*.py")
+        for method in getattr(
+            importlib.import_module(f"remoteclaw.tools.{path.stem}"), "METHODS", ()
+        )
+        if path.stem != "catalog"
+    }
+    handled = {
+        name: path.stem
+        for path in (ROOT / "remoteclaw" / "gateway" / "methods").glob("[a-z]*.py")
+        for name in getattr(
+            importlib.import_module(f"remoteclaw.gateway.methods.{path.stem}"), "HANDLERS", ()
+        )
+    }
+    modules: dict[str, set[str]] = {}
+    for name, module in declared.items():
+        modules.setdefault(name.partition(".")[0], set()).add(module)
+
+    assert handled == declared
+    assert {noun: names for noun, names in modules.items() if len(names) > 1} == {}
+
+
+def test_json_has_one_spelling() -> None:
+    """Names are in camel case, in parameters and in results, at every depth."""
+    spelled = re.compile(r"[a-z]+([A-Z][a-z0-9]*)*")
+    wrong = [
+        f"{method.name}: {name}"
+        for method in METHODS.values()
+        for schema in (schema_of(method), method.result.model_json_schema(mode="serialization"))
+        for part in (schema, *schema.get("$defs", {}).values())
+        for name in part.get("properties", {})
+        if not spelled.fullmatch(name)
+    ]
+
+    assert wrong == []
+    assert all(map(spelled.fullmatch, Usage().plain()))

@@ -147,7 +147,7 @@ async def test_a_program_that_has_started_a_process_is_not_idle(directory: Path)
 
 async def test_a_draft_of_several_lines_is_named_and_deleted(directory: Path) -> None:
     async with watched(directory) as watching:
-        await watching.paste("one\ntwo")
+        await watching.type(watching.pasted("one\ntwo"), is_pasted=True)
         await shows(watching, "  two")
         with pytest.raises(CallRefused, match="shows “one two”"):
             await watching.submit("hello")

@@ -110,7 +110,7 @@ async def test_a_dialog_keeps_its_number_for_the_next_gateway(directory: Path) -
     watch_task = asyncio.create_task(first.run())
     await eventually(lambda: first.program.activity == "idle")
     # A busy title arrived earlier; the saved state doesn't have the order of title and state.
-    await first.paste("x")
+    await first.type(first.pasted("x"), is_pasted=True)
     await eventually(lambda: first.program.activity == "waiting")
     first._note_osc(0, "⠙ codex")
     await first.save()

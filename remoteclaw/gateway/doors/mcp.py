@@ -151,7 +151,7 @@ def listing(name: str, *, has_session: bool) -> types.Tool:
     """
     method = TOOLS[name]
     is_reading = method.effect == "none"
-    schema = params_schema(method.params)
+    schema = params_schema(method.listed_params)
     if method.is_about_session and not has_session:
         parameter = {"sessionKey": {"type": "string", "description": "Which session's."}}
         schema["properties"] = {**schema["properties"], **parameter}

@@ -1,6 +1,5 @@
 """Handlers of people's chats: conversations on the page and in terminals, and other sessions."""
 
-import asyncio
 import contextlib
 import functools
 from collections.abc import Mapping
@@ -25,8 +24,8 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.web import ChatEvent, chat_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.chats import event_payload, read_earlier
-from remoteclaw.gateway.methods.operators import check_sender
 from remoteclaw.gateway.methods.sessions import pause_of
+from remoteclaw.gateway.rights import check_sender
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
@@ -48,7 +47,7 @@ async def _open(call: Call, params: contract.OpenChatParams) -> contract.OpenedC
     session = await _session(call, params)
     is_own = await call.conversations.has(session)
     if not is_own:
-        check_sender(call, session)
+        check_sender(call.config, call.operator, session)
     if params.follow != "nothing":
         await call.events.subscribe(session.sid, str(session))
     opening = None
@@ -136,7 +135,7 @@ async def _send(call: Call, params: contract.SendChatParams) -> contract.ChatSen
     if not (params.text.strip() or params.files or params.answer or params.reaction is not None):
         raise CallRefused("INVALID_REQUEST", "The message is empty.")
     if not await call.conversations.has(session):
-        check_sender(call, session)
+        check_sender(call.config, call.operator, session)
         return await _send_to_session(call, session, params)
     command = commands.parse(params.text)
     if command and command.name in MOVES:
@@ -363,40 +362,6 @@ async def _append(
     return contract.ChatSent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
 
 
-async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ChatOutcome:
-    sid, entry = _session_key_of(params.session_key).sid, params.entry
-    outcome = await call.fleet.outcomes.read(sid, entry)
-    if outcome is None:
-        raise CallRefused("NOT_FOUND", f"There is no message {entry!r}, or its record has expired.")
-    if not outcome.is_final and params.timeout:
-        updates = call.fleet.outcomes.follow(sid, entry)
-        with contextlib.suppress(TimeoutError):
-            async with (
-                call.waiting(),
-                asyncio.timeout(params.timeout),
-                contextlib.aclosing(updates),
-            ):
-                async for outcome in updates:
-                    if outcome.is_final or (outcome.pause and not params.knows_pause):
-                        break
-    files = [file for part in outcome.reply for file in part.get("attachments", ())]
-    return contract.ChatOutcome(
-        status=outcome.status,
-        turn=outcome.turn,
-        reply=tuple(
-            contract.ReplyPart(text=part["text"], is_error=part["is_error"])
-            for part in outcome.reply
-        ),
-        files=tuple(
-            contract.ReplyFile(**{name: file[name] for name in contract.ReplyFile.model_fields})
-            for file in files
-        ),
-        error=outcome.error,
-        usage=outcome.usage.plain() if outcome.usage else None,
-        pause=outcome.pause,
-    )
-
-
 def _session_key_of(text: str) -> SessionKey:
     """Return the session key in a text; the session need not exist. Raises `CallRefused`."""
     try:
@@ -413,5 +378,4 @@ HANDLERS: Mapping[str, Handler] = {
     "chat.history": _history,
     "chat.waiting": _waiting,
     "chat.send": _send,
-    "chat.outcome": _outcome,
 }

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from remoteclaw import __version__
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
@@ -266,7 +267,28 @@ async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResu
     )
 
 
+async def _health(_call: Call, _params: NoParams) -> contract.Health:
+    return contract.Health(status="ok", version=__version__)
+
+
+async def _agents(call: Call, _params: NoParams) -> contract.AgentsResult:
+    own = call.session.agent if call.session else None
+    return contract.AgentsResult(
+        agents=tuple(
+            contract.AgentSummary(
+                id=name,
+                runtime=settings.runtime or "the first that is installed",
+                model=settings.model,
+                is_self=name == own,
+            )
+            for name, settings in call.config.agents.items()
+        )
+    )
+
+
 HANDLERS: Mapping[str, Handler] = {
+    "agents.list": _agents,
+    "health": _health,
     "fleet.status": _status,
     "deadletters.list": _list_letters,
     "deadletters.show": _show_letter,

@@ -17,14 +17,14 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.spawn import check_depth, check_hops, spawn
 from remoteclaw.tasks.tell import tell
 from remoteclaw.tools import tasks as contract
-from remoteclaw.tools.operators import SessionParams
+from remoteclaw.tools.sessions import SessionParams
 
 #: The maximum length of a task's progress, in characters and in bytes of UTF-8.
 MAX_PROGRESS_CHARS = 256
 NO_PARENT = (
     "This session works for no other one, so nobody waits for its progress: say it in your answer."
 )
-AGENTS_ONLY = "Only the agent of a task reports its progress; `sessions.tree` shows it."
+AGENTS_ONLY = "Only the agent of a task reports its progress; `tasks.tree` shows it."
 
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
@@ -263,8 +263,8 @@ async def _tree(call: Call, params: SessionParams) -> contract.TreeResult:
 
 
 HANDLERS: Mapping[str, Handler] = {
-    "sessions.spawn": _spawn,
-    "sessions.subagents": _subagents,
-    "sessions.progress": _progress,
-    "sessions.tree": _tree,
+    "tasks.spawn": _spawn,
+    "tasks.manage": _subagents,
+    "tasks.progress": _progress,
+    "tasks.tree": _tree,
 }

@@ -3,8 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from remoteclaw.channels.web.profile import CHANNEL
-from remoteclaw.clock import boottime, now_ms
+from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.gateway.call import Call, Handler
@@ -12,12 +11,9 @@ from remoteclaw.gateway.methods.opening import open_terminal
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.gateway.terminals.held_terminal import HeldTerminal
 from remoteclaw.gateway.terminals.viewers import TerminalViewers, terminal_of
-from remoteclaw.messages import SessionKey
-from remoteclaw.tasks.entries import message_between
 from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import input as terminal_input
 from remoteclaw.tty import keys
-from remoteclaw.tty.frames import Modes
 from remoteclaw.tty.input import PasteRefused
 from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.keys import UnknownKey
@@ -96,52 +92,50 @@ async def _take(call: Call, params: contract.TakeParams) -> contract.Terminal:
     return terminal_of(viewers.record)
 
 
-async def _key(call: Call, params: contract.KeyParams) -> contract.Terminal:
+async def _type(call: Call, params: contract.TypeParams) -> contract.Typed:
     terminal, watching, _ = await _attached(call, params.sid)
-    if (params.bytes is None) == (params.key is None):
-        raise CallRefused("INVALID_REQUEST", "terminals.key: give bytes or key.")
+    text = _text_to_submit(params) if params.submit else None
+    cleared = None
     with _typing(call, terminal.viewers) as is_new:
-        if params.bytes is not None:
-            pressed = [params.bytes] if isinstance(params.bytes, int) else params.bytes
-            data = keys.raw(pressed)
-        else:
-            names = [params.key] if isinstance(params.key, str) else params.key or []
-            data = b"".join(keys.encode(name, watching.screen.modes) for name in names)
-        if is_new:
-            await watching.type(data)
-    return terminal_of(terminal.viewers.record)
+        if text is None:
+            data = b"".join(_encoded(item, watching) for item in params.keys)
+            if is_new:
+                is_pasted = any(item.startswith("p:") for item in params.keys)
+                await watching.type(data, is_pasted=is_pasted)
+        elif is_new:
+            cleared = await watching.submit(text, clear=params.clear)
+    return contract.Typed.of(terminal_of(terminal.viewers.record), cleared=cleared or None)
 
 
-async def _type(call: Call, params: contract.TypeParams) -> contract.Terminal:
-    terminal, watching, _ = await _attached(call, params.sid)
-    if not terminal.viewers.keyboard.name:  # nobody types, as after the typist has reconnected
-        terminal.viewers.keyboard.take(_typist(call), now=boottime())
-        terminal.viewers.refresh()
-    with _typing(call, terminal.viewers) as is_new:
-        modes = watching.screen.modes
-        data = b"".join(_encoded(key, modes) for key in params.keys)
-        if is_new:
-            await watching.type(data)
-    return terminal_of(terminal.viewers.record)
+def _text_to_submit(params: contract.TypeParams) -> str:
+    """Return the text that `params` submit. Raises `CallRefused`."""
+    kind, _, text = params.keys[0].partition(":")
+    if len(params.keys) > 1 or kind != "p":
+        raise CallRefused("INVALID_REQUEST", "terminals.type: submit needs one p:TEXT in keys.")
+    if problem := terminal_input.problem_of_input(text):
+        raise CallRefused("REFUSED", problem)
+    return text
 
 
-def _encoded(key: str, modes: Modes) -> bytes:
-    """Return the bytes of `t:TEXT` or `k:NAME`. Raises `CallRefused` or `UnknownKey`."""
-    kind, _, value = key.partition(":")
-    match kind:
-        case "t":
-            return terminal_input.cleaned(value).replace("\n", "").replace("\t", "").encode()
-        case "k":
-            return keys.encode(value, modes)
-    raise CallRefused("INVALID_REQUEST", "terminals.type: keys are t:TEXT or k:NAME.")
+def _encoded(item: str, watching: WatchedTerminal) -> bytes:
+    """Return the bytes of an item of `keys`.
 
-
-async def _paste(call: Call, params: contract.PasteParams) -> contract.Terminal:
-    terminal, watching, _ = await _attached(call, params.sid)
-    with _typing(call, terminal.viewers) as is_new:
-        if is_new:
-            await watching.paste(params.text)
-    return terminal_of(terminal.viewers.record)
+    Raises `CallRefused`, `PasteRefused` or `UnknownKey`.
+    """
+    kind, _, value = item.partition(":")
+    with contextlib.suppress(ValueError):  # b: is not hexadecimal
+        match kind:
+            case "t":
+                return terminal_input.cleaned(value).replace("\n", "").replace("\t", "").encode()
+            case "k":
+                return keys.encode(value, watching.screen.modes)
+            case "b":
+                return keys.raw(bytes.fromhex(value))
+            case "p":
+                return watching.pasted(value)
+    raise CallRefused(
+        "INVALID_REQUEST", "terminals.type: keys are k:NAME, t:TEXT, b:HEX or p:TEXT."
+    )
 
 
 async def _resize(call: Call, params: contract.ResizeParams) -> contract.Terminal:
@@ -149,44 +143,6 @@ async def _resize(call: Call, params: contract.ResizeParams) -> contract.Termina
     with _typing(call, terminal.viewers):
         terminal.resize(params.cols, params.rows)
     return terminal_of(terminal.viewers.record)
-
-
-async def _input(call: Call, params: contract.InputParams) -> contract.InputResult:
-    record = await _record(call, params.sid)
-    if not record.is_open:
-        return await _as_message(call, record.key, params.text)
-    if not call.operator.has("terminal"):
-        raise CallRefused(
-            "FORBIDDEN",
-            "A terminal is open in this session: to type in it needs a token with the scope "
-            f"terminal; this one has {call.operator.scope}.",
-        )
-    terminal, watching = await call.terminals.attached(record)
-    if problem := terminal_input.problem_of_input(params.text):
-        raise CallRefused("REFUSED", problem)
-    cleared = ""
-    with _typing(call, terminal.viewers) as is_new:
-        if is_new:
-            cleared = await watching.submit(params.text, clear=params.clear)
-    return contract.InputResult(submitted=True, cleared=cleared)
-
-
-async def _as_message(call: Call, session: SessionKey, text: str) -> contract.InputResult:
-    """Send a text to a session: with the scope admin as its user, else as an operator."""
-    if call.operator.has("admin"):
-        message = session.message(id=f"input-{call.id}", text=text, timestamp=now_ms())
-        accepted = await call.fleet.inbound.append(
-            message,
-            agent=session.agent,
-            deliver="channel" if session.provider == CHANNEL else "caller",
-        )
-        entry_id = accepted.entry_id
-    else:
-        message = message_between(None, session, text, name=f"input-{call.id}")
-        entry_id, _ = await call.fleet.calls.put_entry(
-            None, call.id, session, message, note=None, provenance=None
-        )
-    return contract.InputResult(submitted=False, run_id=f"{session.sid}-{entry_id}")
 
 
 @contextlib.contextmanager
@@ -261,10 +217,7 @@ HANDLERS: Mapping[str, Handler] = {
     "terminals.watch": _watch,
     "terminals.leave": _leave,
     "terminals.history": _history,
-    "terminals.input": _input,
-    "terminals.key": _key,
     "terminals.type": _type,
-    "terminals.paste": _paste,
     "terminals.resize": _resize,
     "terminals.take": _take,
     "terminals.park": _park,

@@ -24,9 +24,7 @@ _DEEDS: Mapping[str, Did] = {
     "terminals.end": "end",
 }
 #: Methods that are recorded only when they are refused; else each key press would be an entry.
-_TYPING = frozenset(
-    f"terminals.{name}" for name in ("input", "key", "type", "paste", "resize", "screen")
-)
+_TYPING = frozenset(("terminals.type", "terminals.resize", "terminals.screen"))
 #: How long a repeated refusal is not recorded again, in seconds. The log has a fixed length, so the
 #: retries of one caller would push out the entries of others.
 REPEAT_S = 60.0

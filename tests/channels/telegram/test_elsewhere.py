@@ -11,7 +11,7 @@ from remoteclaw.channels.responses import ELSEWHERE
 from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.requests.request import Request
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from tests.support.bridges import acp_script
 from tests.support.command import run_command
 from tests.support.requests import BODY, next_request, open_request

@@ -11,7 +11,7 @@ import pytest
 from remoteclaw.channels.changes import EDIT_LATE
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import script

@@ -17,7 +17,7 @@ from remoteclaw.channels.webhook.signing import signed_headers
 from remoteclaw.commands.answers import NOT_YOURS
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
-from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.messages import HANDLERS
 from remoteclaw.messages import SessionKey
 from tests.support.bridges import acp_script, claude_script
 from tests.support.command import REMOTECLAW, Process, run_command, start_program

@@ -35,7 +35,7 @@ function conversation(link, sessionKey, { endedMs, messages, why }) {
 
   async function loadMore() {
     try {
-      const archived = await link.call("sessions.archived", { sessionKey, endedMs, limit: PAGE, ...(before ? { before } : {}) });
+      const archived = await link.call("sessions.history", { sessionKey, endedMs, limit: PAGE, ...(before ? { before } : {}) });
       before = archived.before;
       earlier.hidden = !before;
       items.prepend(...archived.items.map((each) => item(each)));

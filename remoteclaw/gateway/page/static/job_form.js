@@ -62,7 +62,7 @@ export function jobForm(link, { job = null, onDone }) {
   }
 
   async function offerTargets() {
-    const { sessions } = await link.call("sessions.list", { limit: 200 }).catch(() => ({ sessions: [] }));
+    const { sessions } = await link.call("sessions.search", { limit: 200 }).catch(() => ({ sessions: [] }));
     const own = homeKey();
     const keys = new Map(sessions.map((session) => [session.key, `${session.channel} · ${session.label ?? session.title ?? session.key}`]));
     if (own && !keys.has(own)) keys.set(own, "web · your chat");

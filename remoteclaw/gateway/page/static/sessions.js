@@ -47,7 +47,7 @@ export function sessionsList(link) {
     if (next !== last) limit = Math.min(limit, PAGE);
     last = next;
     sessionStorage.setItem(STORED, next);
-    const params = { ...filter, state: filter.state || null, channel: filter.channel || null, agent: filter.agent || null, limit };
+    const params = { filter: filter.query, state: filter.state || null, channel: filter.channel || null, agent: filter.agent || null, limit };
     const fail = (error) => error.code !== "UNAVAILABLE" && setMessage(note, error.message);  // which the status line shows
     if (!filter.query) {
       unfollow = link.follow("sessions.search", params, show, fail);

@@ -45,7 +45,7 @@ function makePane(link, sessionKey) {
   const problem = problemLine(), outage = problemLine();
   const clipboard = clipboardOffer();
   const keyboard = terminalKeyboard({
-    send: (method, params) => link.call(method, { sid, ...params }),
+    send: type,
     onRefused: handleRefusal,
     hasSelection: () => view.hasSelection(),
     leave: () => give.focus(),
@@ -60,7 +60,7 @@ function makePane(link, sessionKey) {
   const opening = button("Open terminal", () => act([opening], open), { class: "tty-open" });
   const take = button("Take control", () => act([take], () => takeControl({ force: Boolean(record.writer) })));
   const give = button("Give back", () => act([give], giveBack), { title: "Ctrl+Shift+. leads here from the terminal" });
-  const interrupt = button("Interrupt (Esc)", () => act([interrupt], () => link.call("terminals.key", { sid, key: "esc" })));
+  const interrupt = button("Interrupt (Esc)", () => act([interrupt], () => type(["k:esc"])));
   const park = button("Park", () => act([park], () => link.call("terminals.park", { sid })));
   const ending = el("span", { class: "tty-ending" },
     confirmButtons(["End", "Keep it", "End it, whatever it does"], () => act([], () => link.call("terminals.end", { sid }))));
@@ -99,7 +99,7 @@ function makePane(link, sessionKey) {
     take.hidden ||= typesAs !== null;
     give.hidden = typesAs === null;
     setText(take, record?.writer ? `Take control from ${record.writer}` : "Take control");
-    composer.hidden = !isHere || !may("write") || (typesAs !== null && !isTouched);
+    composer.hidden = !isHere || !may("terminal") || (typesAs !== null && !isTouched);
   }
 
   /** Update the pane from a record of the terminal. */
@@ -209,13 +209,16 @@ function makePane(link, sessionKey) {
     await watch();
   }
 
+  function type(keys, more) {
+    return link.call("terminals.type", { sid, keys, ...more });
+  }
+
   async function submit() {
     const typed = text.value;
     if (!typed.trim()) return;
     await act([sending], async () => {
-      const { submitted } = await link.call("terminals.input", { sid, text: typed });
+      await type([`p:${typed}`], { submit: true });
       if (text.value === typed) text.value = "";
-      if (!submitted) setMessage(problem, "The terminal has ended: this was sent as a message.");
     });
   }
 

@@ -10,7 +10,7 @@ const BAR = [["Esc", "esc", "Escape"], ["Tab", "tab", "Tab"], ["Ctrl"], ["←", 
   ["⌫", "backspace", "Backspace"], ["⏎", "enter", "Enter"]];
 
 /**
- * Return the input field and the key bar. `send(method, params)` makes a call, `onRefused(error)`
+ * Return the input field and the key bar. `send(keys)` types them, `onRefused(error)`
  * receives a refusal, `hasSelection()` returns whether Ctrl-C copies, `leave()` moves the focus away,
  * and `onInput()` is called before each input.
  */
@@ -21,7 +21,7 @@ export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput
   const bar = el("div", { class: "tty-keybar", role: "toolbar", "aria-label": "Keys" }, BAR.map(([text, name, label]) => name
     ? button(text, () => { enqueue(keyOfBar(name, isHeld())); hold(false); }, { "aria-label": label })
     : controlKey));
-  let queue = [];  // the unsent input: keys, and pastes as `{ paste }`
+  let queue = [];  // the unsent input, as items of `terminals.type`
   let isSending = false, isScheduled = false;
 
   const isHeld = () => controlKey.ariaPressed === "true";
@@ -43,8 +43,7 @@ export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput
     isSending = true;
     try {
       while (queue.length) {
-        if (queue[0].paste !== undefined) await send("terminals.paste", { text: queue.shift().paste });
-        else await send("terminals.type", { keys: queue.splice(0, keysAhead()) });
+        await send(queue.splice(0, itemsAhead()));
       }
     } catch (error) {
       queue = [];  // later input must not be typed without the refused input, nor that twice
@@ -54,14 +53,15 @@ export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput
     }
   }
 
-  function keysAhead() {
-    const firstPaste = queue.findIndex((each) => each.paste !== undefined);
-    return Math.min(firstPaste < 0 ? queue.length : firstPaste, MAX_KEYS);
+  /** Return how many items the next call has: a paste is large, and may be refused, so it is sent alone. */
+  function itemsAhead() {
+    const firstPaste = queue.findIndex((each) => each.startsWith("p:"));
+    return Math.min(firstPaste < 0 ? queue.length : firstPaste || 1, MAX_KEYS);
   }
 
   function paste(text) {
     if (text.length > MAX_PASTE_CHARS) return onRefused(new Error("A paste may have at most 100,000 characters."));
-    if (text) enqueue({ paste: text });
+    if (text) enqueue(`p:${text}`);
   }
 
   /** Send the text of the field; several lines are sent as one paste. */

@@ -20,7 +20,7 @@ from remoteclaw.gateway.send import Message, send
 from remoteclaw.messages import ChatPlace
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation
-from remoteclaw.tools import chats as contract
+from remoteclaw.tools import messages as contract
 
 #: How long an adapter may take to begin an operation, and how long the call waits for the result,
 #: in seconds. The relay limits the operation itself to 4 s.

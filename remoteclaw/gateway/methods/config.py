@@ -34,7 +34,7 @@ from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.host.terminal import fenced
 from remoteclaw.messages import people_of
-from remoteclaw.tools import configuration as contract
+from remoteclaw.tools import config as contract
 from remoteclaw.tools.base import NoParams
 
 REQUESTED = (
