@@ -6,10 +6,9 @@ from typing import Any, Literal
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.store import JobRun
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.caller import Caller
 from remoteclaw.fleet.turns.calls import ToolCalls
-from remoteclaw.fleet.turns.inbound import encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.turns.inbound import encode_entry, entry_args
 
 #: The maximum number of cron jobs of a fleet.
 MAX_JOBS = 1000
@@ -37,25 +36,22 @@ class CronCalls:
         the stored job differs, and "nothing" if both are None. A repeated `call` returns the same
         result again. Raises `CallRefused` if there are `MAX_JOBS` jobs.
         """
-        status, (written,) = await self._calls.perform(
+        status, made = await self._calls.perform(
             caller,
             call,
             note,
             "call_job",
-            {"jobs": keys.CRON_JOBS, "due": keys.CRON_DUE},
-            {
-                "job_id": job_id,
-                "before": before.stored if before else None,
-                "job": after.encode() if after else None,
-                "due_ms": after.next_ms if after else None,
-                "max_jobs": MAX_JOBS,
-            },
+            job_id=job_id,
+            before=before.stored if before else None,
+            job=after.encode() if after else None,
+            due_ms=after.next_ms if after else None,
+            max_jobs=MAX_JOBS,
         )
         if status == "full":
             raise CallRefused("UNAVAILABLE", f"There are {MAX_JOBS} cron jobs: remove some first.")
         if status == "changed":
             return "changed"
-        return "done" if written else "nothing"
+        return "done" if made["is_done"] else "nothing"
 
     async def run(
         self,
@@ -83,23 +79,17 @@ class CronCalls:
             call,
             note,
             "call_run",
-            {
-                **entry_keys(session),
-                "jobs": keys.CRON_JOBS,
-                "open": keys.CRON_OPEN,
-            },
-            {
-                **entry_args(session, entry),
-                "lane": "background",
-                "job_id": job.id,
-                "before": job.stored,
-                "job": job.with_run(name).encode(),
-                "run_name": name,
-                "run": run.encode(sid=session.sid),
-            },
+            lane="background",
+            job_id=job.id,
+            before=job.stored,
+            job=job.with_run(name).encode(),
+            run_name=name,
+            run=run.encode(sid=session.sid),
+            **entry_args(session, entry),
         )
         if status == "changed":
             return None
-        entry_id, queue = made
-        await self._calls.waker.accepted(session, entry_id, queue, by=f"cron job {job.id}")
+        entry_id = str(made["entry_id"])
+        by = f"cron job {job.id}"
+        await self._calls.waker.accepted(session, entry_id, made.get("queue"), by=by)
         return entry_id

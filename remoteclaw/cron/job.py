@@ -49,7 +49,7 @@ class Job:
     """The final status of the last run that was settled."""
     last_detail: str | None = None
     last_duration_ms: int | None = None
-    stored: bytes = field(default=b"", compare=False, repr=False)
+    stored: str | bytes = field(default=b"", compare=False, repr=False)
     """The stored form that was read: a write is refused if the stored job differs from it."""
 
     @property
@@ -85,7 +85,7 @@ class Job:
         return orjson.dumps(values)
 
     @classmethod
-    def decode(cls, data: bytes) -> "Job":
+    def decode(cls, data: str | bytes) -> "Job":
         """Return a job from its stored form.
 
         Raises ValueError if the job is damaged or of another version.

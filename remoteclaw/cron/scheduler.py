@@ -17,8 +17,8 @@ from remoteclaw.cron.store import LOG_LIMITS, Cron, JobRun
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lua import Argument
-from remoteclaw.fleet.turns.inbound import FULL, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.lua import Values
+from remoteclaw.fleet.turns.inbound import FULL, encode_entry, entry_args
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage
 
@@ -64,25 +64,21 @@ class Scheduler:
         await self._settler.settle_ended()
         fired = offset = 0
         while True:
-            now, *rows = await self._scripts.run(
+            due = await self._scripts.run(
                 "due_jobs",
-                keys={
-                    "due": keys.CRON_DUE,
-                    "jobs": keys.CRON_JOBS,
-                    "scheduler": keys.CRON_SCHEDULER,
-                },
-                args={"max_count": MAX_BATCH, "alive_ms": ALIVE_MS, "skipped": offset},
+                max_count=MAX_BATCH,
+                alive_ms=ALIVE_MS,
+                skipped=offset,
             )
-            values = iter(rows)  # job id, due time and stored job of each
-            for job_id, due, data in zip(values, values, values, strict=True):
-                status = await self._handle(job_id.decode(), int(float(due)), data, int(now))
+            for row in due.jobs:
+                status = await self._handle(row.id, int(float(row.due_ms)), row.job, due.now_ms)
                 offset += status == "left"
                 fired += status == "fired"
-            if len(rows) < 3 * MAX_BATCH:
+            if len(due.jobs) < MAX_BATCH:
                 return fired
 
     async def _handle(
-        self, job_id: str, due_ms: int, data: bytes, now_ms: int
+        self, job_id: str, due_ms: int, data: str | bytes, now_ms: int
     ) -> Literal["fired", "handled", "left"]:
         """Fire or skip a due time of a job.
 
@@ -154,16 +150,14 @@ class Scheduler:
         *,
         run: str = "",
         message: ChannelMessage | None = None,
-    ) -> tuple[str, str, str]:
+    ) -> tuple[str, str, str | None]:
         """Take a due time of `job`, and store the job as `after`.
 
         With a `message`, begin the run named `run`. `skipped` is the due time to log as skipped or
         failed. Returns the script's status, the id of the entry, and the queue of the hint.
         """
-        names: dict[str, str] = {}
-        args: dict[str, Argument] = {}
+        args: Values = {}
         if message:
-            names = {**entry_keys(job.session), "open": keys.CRON_OPEN}
             entry = encode_entry(message, "channel", "cron", people=job.people)
             args = {
                 **entry_args(job.session, entry),
@@ -171,27 +165,19 @@ class Scheduler:
                 "run": _run(job, message.timestamp, "fired").encode(sid=job.session.sid),
                 "lane": "background",
             }
-        status, entry_id, queue = await self._scripts.run(
+        fired = await self._scripts.run(
             "fire",
-            keys={
-                "jobs": keys.CRON_JOBS,
-                "due": keys.CRON_DUE,
-                "runs": keys.cron_runs(job.id),
-                "all_runs": keys.CRON_RUNS,
-                **names,
-            },
-            args={
-                "job_id": job.id,
-                "before": job.stored,
-                "due_ms": due_ms,
-                "after": after.encode(),
-                "next_ms": after.next_ms,
-                **LOG_LIMITS,
-                "missed": skipped.encode() if skipped else None,
-                **args,
-            },
+            job_id=job.id,
+            before=job.stored,
+            due_ms=due_ms,
+            after=after.encode(),
+            next_ms=after.next_ms,
+            missed=skipped.encode() if skipped else None,
+            cron_job_runs=keys.cron_job_runs(job.id),
+            **LOG_LIMITS,
+            **args,
         )
-        return status.decode(), entry_id.decode(), queue.decode()
+        return fired.status, fired.entry_id or "", fired.queue
 
 
 def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> JobRun:

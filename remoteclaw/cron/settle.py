@@ -142,11 +142,10 @@ class Settler:
 
     async def settle_ended(self) -> None:
         """Settle all runs that have ended."""
-        rows = await self._scripts.run("unsettled_runs", keys={"open": keys.CRON_OPEN})
-        values = iter(rows)  # name and stored form of each
-        for name, stored in zip(values, values, strict=True):
+        rows = await self._scripts.run("unsettled_runs")
+        for row in rows:
             with contextlib.suppress(ValueError):  # a damaged run
-                await self.settle(OpenRun.decode(name.decode(), stored))
+                await self.settle(OpenRun.decode(row.name, row.run))
 
     async def settle(self, run: OpenRun) -> None:
         """Settle a run that has ended; if its job changes at the same time, it stays open."""
@@ -168,33 +167,25 @@ class Settler:
         stream, reply = keys.NO_KEY, b""
         if job and settlement.alert:
             session = job.session
-            stream = keys.reply_stream(session.provider, session.account)
+            stream = keys.replies(session.provider, session.account)
             call = f"{{{session.sid}}}:{run.name}"
             alert = reply_payload(
                 session.place, settlement.alert, sid=session.sid, is_error=True, call=call
             )
             reply = orjson.dumps(alert)
-        status: bytes = await self._scripts.run(
+        status: str = await self._scripts.run(
             "settle",
-            keys={
-                "jobs": keys.CRON_JOBS,
-                "due": keys.CRON_DUE,
-                "open": keys.CRON_OPEN,
-                "runs": keys.cron_runs(job_id),
-                "all_runs": keys.CRON_RUNS,
-                "replies": stream,
-            },
-            args={
-                "run_name": run.name,
-                "run": run.stored,
-                "job_id": job_id,
-                "before": before,
-                "after": job.encode() if job else b"",
-                "next_ms": job.next_ms if job else None,
-                **LOG_LIMITS,
-                "missed": settlement.missed.encode() if settlement.missed else None,
-                "line": settlement.run.line(run.entry_id, run.sid),
-                "reply": reply,
-            },
+            run_name=run.name,
+            run=run.stored,
+            job_id=job_id,
+            before=before,
+            after=job.encode() if job else b"",
+            next_ms=job.next_ms if job else None,
+            missed=settlement.missed.encode() if settlement.missed else None,
+            line=settlement.run.line(run.entry_id, run.sid),
+            reply=reply,
+            cron_job_runs=keys.cron_job_runs(job_id),
+            replies=stream,
+            **LOG_LIMITS,
         )
-        return status.decode()
+        return status

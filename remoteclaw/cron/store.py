@@ -62,15 +62,16 @@ class OpenRun:
     run: JobRun
     sid: str
     entry_id: str
-    stored: bytes
+    stored: str | bytes
     """The stored form that was read; the script that settles the run compares it."""
 
     @classmethod
-    def decode(cls, name: str, stored: bytes) -> "OpenRun":
+    def decode(cls, name: str, stored: str | bytes) -> "OpenRun":
         """Return an open run from its stored form. Raises ValueError if it is damaged."""
         try:
-            outcome, _, data = stored.partition(b" ")
-            entry_id = outcome.decode().rpartition(":")[2]
+            text = stored if isinstance(stored, str) else stored.decode()
+            outcome, _, data = text.partition(" ")
+            entry_id = outcome.rpartition(":")[2]
             values = orjson.loads(data)
             sid = values["sid"]
             run = _run_of(values, f"{sid}-{entry_id}")
@@ -103,7 +104,7 @@ class Cron:
 
     async def runs(self, job_id: str | None = None) -> list[JobRun]:
         """Return the open and the logged runs, of one job or of all jobs, newest first."""
-        name = keys.cron_runs(job_id) if job_id else keys.CRON_RUNS
+        name = keys.cron_job_runs(job_id) if job_id else keys.CRON_RUNS
         # In one transaction: a run that is settled between two reads would be in neither.
         open_runs, lines = await self._scripts.run_pipeline(
             lambda ask: (ask.hgetall(keys.CRON_OPEN), ask.lrange(name, 0, -1)), is_atomic=True
@@ -121,7 +122,7 @@ class Cron:
         run = await self.open_run(job)
         if run is None:
             return None
-        outcome = keys.outcome_prefix(run.sid) + run.entry_id
+        outcome = keys.outcome(run.sid, run.entry_id)
         status = await self._scripts.call(self._scripts.client.hget, outcome, "status")
         return run if status in (b"accepted", b"running") else None
 

@@ -55,16 +55,12 @@ class Accounts:
 
     async def leave(self, reader: ReplyReader) -> None:
         """Release the claim, so that another process takes over at once, or stop standing by."""
-        key = reader.provider, reader.account
         await self._scripts.run(
             "leave_claim",
-            keys={
-                "reader": keys.reader(*key),
-                "readers": keys.READERS,
-                "standbys": keys.standbys(*key),
-                "inbox": keys.inbox(*key),
-            },
-            args={"token": reader.token, "account": reader.name},
+            token=reader.token,
+            name=reader.name,
+            provider=reader.provider,
+            account=reader.account,
         )
 
     async def report(

@@ -86,19 +86,15 @@ class Blobs:
             piece = content[offset : offset + PIECE_BYTES]
             status = await self._scripts.run(
                 "store",
-                keys={
-                    "blob": keys.blob(sid, attachment.blob),
-                    "stored": keys.stored(counted),
-                    "state": keys.state(sid) if lease else None,
-                },
-                args={
-                    "piece": piece,
-                    "offset": offset,
-                    "keep_ms": keep_ms,
-                    "size": len(content),
-                    "max_bytes": 0 if sid == keys.OPERATOR else MAX_BYTES_PER_HOUR,
-                    "epoch": lease.epoch if lease else None,
-                },
+                sid=sid,
+                chat_sid=counted,
+                piece=piece,
+                offset=offset,
+                keep_ms=keep_ms,
+                size=len(content),
+                max_bytes=0 if sid == keys.OPERATOR else MAX_BYTES_PER_HOUR,
+                epoch=lease.epoch if lease else None,
+                blob=keys.blob(sid, attachment.blob),
                 deadline=deadline,
             )
             if status != STORED:

@@ -12,7 +12,6 @@ import re
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import redis.asyncio
@@ -30,7 +29,8 @@ from remoteclaw.errors import (
     RedisUnavailable,
     RemoteClawError,
 )
-from remoteclaw.fleet.lua import Arguments, Keys, Script
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.lua import Script, Value
 from remoteclaw.host.files import format_size
 
 #: A command that takes longer than this, in seconds, has lost its connection.
@@ -61,7 +61,7 @@ ACCEPTING = frozenset(
 ALLOW_OOM = "#!lua flags=allow-oom\n"
 #: The same for a server before 7.0, which checks its memory before the first write of a script: a
 #: command that frees memory is always allowed, and lifts the check for the rest.
-ALLOW_OOM_BEFORE_7 = "redis.call('UNLINK', 'rc:nothing')\n"
+ALLOW_OOM_BEFORE_7 = f"redis.call('UNLINK', '{keys.NO_KEY}')\n"
 
 _TRANSIENT = (
     exceptions.ConnectionError,
@@ -167,30 +167,32 @@ class Scripts:
     async def run(
         self,
         name: str,
+        /,
         *,
-        keys: Keys = MappingProxyType({}),
-        args: Arguments = MappingProxyType({}),
         deadline: float | None = None,
+        **values: Value,
     ) -> Any:
-        """Run a script and return its reply.
+        """Run a script and return its result (`Script.unpack()`).
 
-        `deadline` is a time on `boottime()`; the default is 5 seconds from now.
+        `values` are its arguments, and what fills its keys (`fleet.lua`). `deadline` is a time on
+        `boottime()`; the default is 5 seconds from now.
         Raises `LeaseLost` if the script's fence refuses the write, `RedisRefused` if the server
         refuses the script, and `RedisUnavailable` at the deadline.
         """
-        names, values = Script.named(name).pack(keys, args)
+        script = Script.named(name)
+        names, packed = script.pack(values)
 
         async def send() -> Any:
             header = self._header
             try:
-                return await self._script(name)(keys=names, args=values)
+                return await self._script(name)(keys=names, args=packed)
             except exceptions.ResponseError as error:
                 if header != ALLOW_OOM or not _NO_FLAGS.search(str(error)):
                     raise
                 self._registered, self._header = {}, ALLOW_OOM_BEFORE_7
-                return await self._script(name)(keys=names, args=values)
+                return await self._script(name)(keys=names, args=packed)
 
-        return await self.call(send, deadline=deadline)
+        return script.unpack(await self.call(send, deadline=deadline))
 
     async def now_ms(self, *, deadline: float | None = None) -> int:
         """Return the time on Redis' clock, which all hosts share."""
@@ -212,9 +214,8 @@ class Scripts:
 
     async def memory(self) -> Memory:
         """Return the memory of the server."""
-        reply = await self.run("memory", deadline=boottime() + COMMAND_S)
-        used, limit, own_limit, is_full = map(int, reply)
-        return Memory(used, limit, own_limit, bool(is_full))
+        memory = await self.run("memory", deadline=boottime() + COMMAND_S)
+        return Memory(memory.used, memory.limit, memory.own_limit, bool(memory.is_full))
 
     def load(self) -> None:
         """Compile all scripts, so that a forked process does not have to."""

@@ -68,29 +68,22 @@ class Inbox:
         Raises `LeaseLost` if another adapter has the account's claim, and `RedisRefused` if Redis
         is too full.
         """
-        account = reader.provider, reader.account
         stored = await self._scripts.run(
             "advance",
-            keys={
-                "reader": keys.reader(*account),
-                "position": keys.position(*account),
-                "account": keys.account(*account),
-                "inbox": keys.inbox(*account),
-            },
-            args={
-                "token": reader.token,
-                "position": position,
-                "accepted": accepted,
-                "skipped": skipped,
-                "max_of_sender": MAX_OF_SENDER,
-                "max_of_chat": MAX_OF_CHAT,
-                "max_reports": MAX_REPORTS,
-                "max_bytes": MAX_BYTES,
-                "reports": [_adapter().dump_json(each, exclude_defaults=True) for each in slow],
-            },
+            token=reader.token,
+            position=position,
+            accepted=accepted,
+            skipped=skipped,
+            max_of_sender=MAX_OF_SENDER,
+            max_of_chat=MAX_OF_CHAT,
+            max_reports=MAX_REPORTS,
+            max_bytes=MAX_BYTES,
+            reports=[_adapter().dump_json(each, exclude_defaults=True) for each in slow],
+            provider=reader.provider,
+            account=reader.account,
             deadline=math.inf,
         )
-        if stored == b"full":
+        if stored == "full":
             raise RedisRefused(FULL)
         return [each.decode() or None for each in stored]
 
@@ -100,11 +93,11 @@ class Inbox:
         Another version of RemoteClaw may have stored them. Raises `LeaseLost` if another adapter
         has the account's claim.
         """
-        account = reader.provider, reader.account
         rows = await self._scripts.run(
             "inbox_take",
-            keys={"reader": keys.reader(*account), "inbox": keys.inbox(*account)},
-            args={"token": reader.token},
+            token=reader.token,
+            provider=reader.provider,
+            account=reader.account,
             deadline=math.inf,
         )
         reports: list[StoredReport] = []
@@ -114,35 +107,35 @@ class Inbox:
             except ValidationError as error:
                 log.error(
                     "a stored message of %s is skipped, because it can't be read: %s",
-                    "/".join(account),
+                    f"{reader.provider}/{reader.account}",
                     error.errors(include_url=False, include_input=False),
                 )
-                await self.done(reader, id_.decode(), is_accepted=False)
+                await self.done(reader, id_, is_accepted=False)
             else:
-                reports.append(StoredReport(id_.decode(), incoming, int(tries)))
+                reports.append(StoredReport(id_, incoming, int(tries)))
         return reports
 
     async def try_again(self, reader: ReplyReader, stored: StoredReport) -> None:
         """Count one more try of a report. Raises `LeaseLost` if another adapter has the claim."""
-        account = reader.provider, reader.account
         await self._scripts.run(
             "inbox_try",
-            keys={"reader": keys.reader(*account), "inbox": keys.inbox(*account)},
-            args={"token": reader.token, "id": stored.id, "tries": stored.tries + 1},
+            token=reader.token,
+            id=stored.id,
+            tries=stored.tries + 1,
+            provider=reader.provider,
+            account=reader.account,
             deadline=math.inf,
         )
 
     async def done(self, reader: ReplyReader, id_: str, *, is_accepted: bool) -> None:
         """Remove a report that was handled. Raises `LeaseLost` if another adapter has the claim."""
-        account = reader.provider, reader.account
         await self._scripts.run(
             "inbox_done",
-            keys={
-                "reader": keys.reader(*account),
-                "inbox": keys.inbox(*account),
-                "account": keys.account(*account),
-            },
-            args={"token": reader.token, "id": id_, "is_accepted": is_accepted},
+            token=reader.token,
+            id=id_,
+            is_accepted=is_accepted,
+            provider=reader.provider,
+            account=reader.account,
             deadline=math.inf,
         )
 

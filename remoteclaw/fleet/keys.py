@@ -1,9 +1,10 @@
 """The names of all keys in Redis.
 
+A key is `rc:` and its name here, with `-` for `_`, then what it belongs to. RQ's keys are RQ's.
 Keys of one session share the hash tag `{sid}`.
 A script is given the keys that it touches, except keys whose names only the script itself knows:
-the outcome of an entry and the state of a swept session (it is given their prefixes), the queue of
-a host, the record of an ended conversation, and the keys of other sessions.
+the outcome of an entry and a file (it is given the beginnings of their keys), the queue of a host,
+the record of an ended conversation, and the keys of other sessions.
 """
 
 import hashlib
@@ -26,21 +27,17 @@ SWEEPER = "rc:sweeper"
 WAKE = "rc:wake"
 #: Stream: the dead letters, which are abandoned messages and replies, until an operator retries or
 #: drops them.
-DEAD_LETTERS = "rc:dead"
+DEAD_LETTERS = "rc:dead-letters"
 #: The lanes, each with an RQ queue: messages of people, then work that no person waits for. The
 #: queue LANE@HOST has a lane's hints for the sessions whose agent is on that host.
 LANES: tuple[Lane, ...] = ("agents", "background")
-#: The key of a session's state, without the session's hash tag.
-STATE_PREFIX = "rc:st:"
-#: The key of a session's inbound stream, without the session's hash tag.
-INBOUND_PREFIX = "rc:in:"
 #: Hash: the cron jobs by id, as JSON.
-CRON_JOBS = "rc:cron:jobs"
+CRON_JOBS = "rc:cron-jobs"
 #: Sorted set: the ids of cron jobs, scored by when they are due (ms).
-CRON_DUE = "rc:cron:due"
+CRON_DUE = "rc:cron-due"
 #: List: how the latest runs of all cron jobs ended, and which due times had no run, newest first;
 #: 30 days.
-CRON_RUNS = "rc:cron:runs"
+CRON_RUNS = "rc:cron-runs"
 #: Hash: the total tokens, time and cost of each agent's turns and asides, as numbers.
 USAGE = "rc:usage"
 #: Sorted set: the turns that wait for another session's turn, scored by when they stop waiting
@@ -48,10 +45,10 @@ USAGE = "rc:usage"
 WAITS = "rc:waits"
 #: Hash: the unsettled runs of cron jobs by name, each with the key of its entry's outcome, and
 #: JSON.
-CRON_OPEN = "rc:cron:open"
+CRON_OPEN = "rc:cron-open"
 #: String: exists while a scheduler checks for due cron jobs; expires 30 seconds after its last
 #: check.
-CRON_SCHEDULER = "rc:cron:scheduler"
+CRON_SCHEDULER = "rc:cron-scheduler"
 #: Sorted set: the ids of the requests to people that are open, lapsed or granted, scored by when
 #: that ends (ms).
 REQUESTS = "rc:requests"
@@ -66,19 +63,19 @@ SESSION_UPDATES = "rc:session-updates"
 CRON_UPDATES = "rc:cron-updates"
 #: String: exists briefly after a turn that waits for a person has released its worker, so that only
 #: one turn at a time does so.
-WORKER_RELEASE = "rc:letgo"
+WORKER_RELEASE = "rc:worker-release"
 #: Hash: the operators' tokens for the gateway by id, as JSON; secrets are stored as digests only.
 TOKENS = "rc:tokens"
 #: Stream: the audit log of terminals, as JSON; about the latest 10,000 entries.
 AUDIT = "rc:audit"
 #: Sorted set: the ids of revoked JSON Web Tokens, scored by when every token with that id has
 #: expired (ms).
-REVOKED_JWTS = "rc:jwt:gone"
+REVOKED_JWTS = "rc:revoked-jwts"
 #: Sorted set: the users whose JSON Web Tokens are revoked, as KEY/SUB, scored by the issue time of
 #: the last token that is invalid (ms).
-REVOKED_JWT_USERS = "rc:jwt:users"
+REVOKED_JWT_USERS = "rc:revoked-jwt-users"
 #: String: never written; stands for an optional key that a script is not given.
-NO_KEY = "rc:none"
+NO_KEY = "rc:no-key"
 #: Stands for a session's id in the calls of operators.
 OPERATOR = "operator"
 #: Sorted set: the accounts whose replies an adapter reads, or has read within 7 days, scored by
@@ -86,21 +83,21 @@ OPERATOR = "operator"
 READERS = "rc:readers"
 #: Channel: has no messages; a gateway subscribes to it so that its connection listens before a
 #: client follows a session.
-IDLE_CHANNEL = "rc:nothing"
+IDLE_CHANNEL = "rc:idle-channel"
 #: Channel: announces each change of a task or branch by the ids of the sessions above it, nearest
 #: first.
-TASK_UPDATES = "rc:work"
+TASK_UPDATES = "rc:task-updates"
 #: Channel: announces each event in a chat of the page, with its chat.
-WEB = "rc:web"
+WEB_UPDATES = "rc:web-updates"
 #: Hash: the people and groups that were granted access, by provider, account and id, as JSON.
 PAIRED = "rc:paired"
 #: Hash: the strangers who ask for access, by their pairing code, as JSON; an hour.
 PAIRING = "rc:pairing"
 #: Sorted set: the sessions whose terminals are open or opening, scored by when that was requested
 #: (ms).
-TERMINALS = "rc:ttys"
+TERMINALS = "rc:terminals"
 #: Channel: announces the id of each session whose terminal has changed.
-TERMINAL = "rc:tty"
+TERMINAL_UPDATES = "rc:terminal-updates"
 #: RQ's own sets of all workers and of all queues.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 
@@ -156,7 +153,7 @@ def worker(hostname: str, pid: int) -> str:
 
 def inbound(sid: str) -> str:
     """Stream: the session's unfinished entries, oldest first."""
-    return f"{INBOUND_PREFIX}{{{sid}}}"
+    return f"rc:inbound:{{{sid}}}"
 
 
 def edits(sid: str) -> str:
@@ -167,19 +164,21 @@ def edits(sid: str) -> str:
 def state(sid: str) -> str:
     """Hash: the session's state: lease, recorded batch and phase, stop mark, agent, host, lane,
     label, title, parent, queue settings, model, project and times."""
-    return f"{STATE_PREFIX}{{{sid}}}"
+    return f"rc:state:{{{sid}}}"
 
 
-def outcome_prefix(sid: str) -> str:
-    """Hash: the outcome of an entry, whose id ends the key, and its times; 7 days, or an hour while
-    memory is short."""
-    return f"rc:oc:{{{sid}}}:"
+def outcome(sid: str, entry: str = "") -> str:
+    """Hash: the outcome of an entry, and its times; 7 days, or an hour while memory is short.
+
+    Without `entry`, this is the beginning of the keys of all outcomes of the session.
+    """
+    return f"rc:outcome:{{{sid}}}:{entry}"
 
 
 def children(sid: str) -> str:
     """Sorted set: the sessions that the session has started, scored by when (ms): all unfinished
     ones, and at most 50 others."""
-    return f"rc:kids:{{{sid}}}"
+    return f"rc:children:{{{sid}}}"
 
 
 def spawned(sid: str) -> str:
@@ -196,35 +195,33 @@ def labels(agent: str) -> str:
 def session_map(sid: str) -> str:
     """Hash: the CLI's own session id and the agent's note, by runtime and workspace; 7 days from
     the last use."""
-    return f"rc:map:{{{sid}}}"
+    return f"rc:session-map:{{{sid}}}"
 
 
 def record(sid: str) -> str:
     """String: the conversation's record, as lines of JSON; `[record]` sets its time and size."""
-    return f"rc:rec:{{{sid}}}"
+    return f"rc:record:{{{sid}}}"
 
 
 def aside_notes(sid: str) -> str:
     """List: notes for the agent about asides, and about messages that others sent into the
     session's chat, as JSON, oldest first; until the agent's next turn, at most a week."""
-    return f"rc:beside:{{{sid}}}"
+    return f"rc:aside-notes:{{{sid}}}"
 
 
 def archive(sid: str) -> str:
     """List: the session's ended conversations, newest first: the turn that ended each, when and
     why."""
-    return f"rc:old:{{{sid}}}"
+    return f"rc:archive:{{{sid}}}"
 
 
-def blob(sid: str, name: str) -> str:
+def blob(sid: str, name: str = "") -> str:
     """String: the content of a file; an hour until a message names it, then until the outcome or
-    the receipt. The file of a request to people is kept as long as the request."""
-    return f"{blob_prefix(sid)}{name}"
+    the receipt. The file of a request to people is kept as long as the request.
 
-
-def blob_prefix(sid: str) -> str:
-    """Return the key of a blob, without the blob's name."""
-    return f"rc:blob:{{{sid}}}:"
+    Without `name`, this is the beginning of the keys of all files of the session.
+    """
+    return f"rc:blob:{{{sid}}}:{name}"
 
 
 def stored(sid: str) -> str:
@@ -265,7 +262,7 @@ def previews(provider: str, account: str) -> str:
 
 def side_effects(sid: str) -> str:
     """List: the side effects of the unfinished turn's tools, in all attempts, as JSON."""
-    return f"rc:fx:{{{sid}}}"
+    return f"rc:side-effects:{{{sid}}}"
 
 
 def call(name: str) -> str:
@@ -273,16 +270,16 @@ def call(name: str) -> str:
     return f"rc:call:{name}"
 
 
-def cron_runs(job_id: str) -> str:
+def cron_job_runs(job_id: str) -> str:
     """List: how a cron job's latest runs ended, and which due times had no run, newest first; 30
     days."""
-    return f"{CRON_RUNS}:{job_id}"
+    return f"rc:cron-job-runs:{job_id}"
 
 
 def usage_day(day: str) -> str:
     """Hash: the tokens, time and cost of each session's turns and asides on a day, by agent and
     session id, as numbers; 93 days."""
-    return f"{USAGE}:{day}"
+    return f"rc:usage-day:{day}"
 
 
 def gateway(host_id: str) -> str:
@@ -305,24 +302,24 @@ def web(chat: str) -> str:
 def web_event_ids(chat: str) -> str:
     """Hash: the ids of the events in a chat of the page, by the name of their cause, so that each
     is added once; as long as a record."""
-    return f"rc:web:{{{chat}}}:once"
+    return f"rc:web-event-ids:{{{chat}}}"
 
 
 def web_chats(person: str) -> str:
     """Sorted set: a person's chats of the page, scored by the time of the person's last message
     (ms); as long as a record."""
-    return f"rc:web-begun:{person}"
+    return f"rc:web-chats:{person}"
 
 
 def pushes(person: str) -> str:
     """Hash: a person's browsers that get push notifications, by the ids of their tokens, as JSON;
     90 days from when the page was last opened in one of them."""
-    return f"rc:push:{person}"
+    return f"rc:pushes:{person}"
 
 
 def receipts(name: str) -> str:
     """Stream: the receipts for a tool call's messages and operations, one entry each; a day."""
-    return f"rc:receipt:{name}"
+    return f"rc:receipts:{name}"
 
 
 def bell(sid: str) -> str:
@@ -332,7 +329,7 @@ def bell(sid: str) -> str:
 
 def outcome_channel(sid: str) -> str:
     """Channel: announces the id of each entry whose outcome is final."""
-    return f"rc:done:{{{sid}}}"
+    return f"rc:outcome-channel:{{{sid}}}"
 
 
 def request(request_id: str) -> str:
@@ -368,18 +365,18 @@ def grants(sid: str) -> str:
 def unreported_denials(sid: str) -> str:
     """Hash: the denied requests whose reason the agent has not received yet, each with the turn
     that reports it, if any; until the turn after that, as long as a record, and at least a day."""
-    return f"rc:unheard:{{{sid}}}"
+    return f"rc:unreported-denials:{{{sid}}}"
 
 
-def reply_stream(provider: str, account: str) -> str:
+def replies(provider: str, account: str) -> str:
     """Stream: an account's undelivered replies, oldest first; at most 32 MB and 3 days once no
     adapter has read it for an hour."""
-    return f"rc:out:{provider}:{account}"
+    return f"rc:replies:{provider}:{account}"
 
 
-def account_of(reply_stream: str) -> tuple[str, str]:
+def account_of(replies: str) -> tuple[str, str]:
     """Return the provider and the account of a reply stream."""
-    provider, _, account = reply_stream.removeprefix("rc:out:").partition(":")
+    provider, _, account = replies.removeprefix("rc:replies:").partition(":")
     return provider, account
 
 
@@ -397,7 +394,7 @@ def standbys(provider: str, account: str) -> str:
 def delivery_marks(provider: str, account: str) -> str:
     """Hash: how far each reply that is being delivered was sent, by its id on the stream; until the
     receipt."""
-    return f"rc:sending:{provider}:{account}"
+    return f"rc:delivery-marks:{provider}:{account}"
 
 
 def notified(place: ChatPlace) -> str:
@@ -410,13 +407,13 @@ def notified(place: ChatPlace) -> str:
 def message_origin(provider: str, account: str, chat: str, message_id: str) -> str:
     """String: the session, turn and entries to which a delivered message belongs, by the platform's
     id of the message, as JSON; 7 days."""
-    return f"rc:said:{provider}:{account}:{chat}:{message_id}"
+    return f"rc:message-origin:{provider}:{account}:{chat}:{message_id}"
 
 
 def history(provider: str, account: str, chat: str) -> str:
     """Stream: the messages and reactions of a chat, the latest 150; at most a week after the last
     one."""
-    return f"rc:chat:{provider}:{account}:{chat}"
+    return f"rc:history:{provider}:{account}:{chat}"
 
 
 def position(provider: str, account: str) -> str:
@@ -427,26 +424,26 @@ def position(provider: str, account: str) -> str:
 
 def first_chat_ids(provider: str, account: str) -> str:
     """Hash: the first ids of the chats whose id their platform has changed, by their new id."""
-    return f"rc:moved:{provider}:{account}"
+    return f"rc:first-chat-ids:{provider}:{account}"
 
 
 def terminal(sid: str) -> str:
     """Hash: the session's terminal as people see it: state, activity, who opened it and who types,
     size, title, and the position up to which its transcript was published; 8 days."""
-    return f"rc:tty:{{{sid}}}"
+    return f"rc:terminal:{{{sid}}}"
 
 
 def terminal_events(sid: str) -> str:
     """Stream: the events for clients that follow the session: states of its terminal, and messages
     in it; the latest 2,000, 7 days."""
-    return f"rc:ev:{{{sid}}}"
+    return f"rc:terminal-events:{{{sid}}}"
 
 
 def terminal_opens(who: str) -> str:
     """Hash: how many terminals a person may still open now, and when that was computed; until the
     allowance is full again."""
     person = quote(who, safe="")
-    return f"rc:opens:{person}"
+    return f"rc:terminal-opens:{person}"
 
 
 def inbox(provider: str, account: str) -> str:

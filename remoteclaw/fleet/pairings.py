@@ -86,28 +86,21 @@ class Pairings:
             for name in ("provider", "account", "id", "name", "chat", "message")
         }
         code = "".join(secrets.choice(LETTERS) for _ in range(CODE_LETTERS))
-        stored_code = await self._scripts.run(
+        stored_code: str = await self._scripts.run(
             "pairing",
-            keys={"pairing": keys.PAIRING},
-            args={
-                "code": code,
-                "request": orjson.dumps(fields),
-                "valid_ms": VALID_MS,
-                "most": MAX_OPEN,
-                "kept_ms": KEPT_MS,
-            },
+            code=code,
+            request=orjson.dumps(fields),
+            valid_ms=VALID_MS,
+            most=MAX_OPEN,
+            kept_ms=KEPT_MS,
             deadline=boottime() + APPEND_S,
         )
-        return stored_code.decode() or None
+        return stored_code or None
 
     async def approve(self, code: str, *, by: str) -> PairingRequest | None:
         """Grant access to the person of a code, in any case; None if it is unknown or expired."""
         code = code.strip().upper()
-        request = await self._scripts.run(
-            "pair",
-            keys={"pairing": keys.PAIRING, "paired": keys.PAIRED},
-            args={"code": code, "by": by, "valid_ms": VALID_MS},
-        )
+        request = await self._scripts.run("pair", code=code, by=by, valid_ms=VALID_MS)
         return PairingRequest.decode(code, request) if request else None
 
     async def add(self, provider: str, account: str, id_: str, *, name: str, by: str) -> None:

@@ -100,12 +100,14 @@ class Waker:
 
         await self._scripts.call(send, deadline=boottime() + SEND_S)
 
-    async def accepted(self, session: SessionKey, entry_id: str, queue: str, *, by: str) -> None:
+    async def accepted(
+        self, session: SessionKey, entry_id: str, queue: str | None, *, by: str
+    ) -> None:
         """Log that a message was accepted, and send the hint if one is due, as `try_hint()`."""
         log.info("%s: accepted from %s for %s", reference(session.sid, entry_id), by, session.agent)
         await self.try_hint(session, queue)
 
-    async def try_hint(self, session: SessionKey, queue: str) -> None:
+    async def try_hint(self, session: SessionKey, queue: str | None) -> None:
         """Send a hint if a script returned a `queue`; on errors, leave it to the sweeper."""
         if queue:
             with contextlib.suppress(RedisUnavailable, RedisRefused):

@@ -92,36 +92,31 @@ class WebChats:
         gone = PlatformRefused(f"There is no message {message_id!r} in this chat.")
         if kind != "message" and not _ID.fullmatch(message_id):
             raise gone
-        result = await self._scripts.run(
+        result: str = await self._scripts.run(
             "web_add",
-            keys={
-                "chat": keys.web(chat),
-                "event_ids": keys.web_event_ids(chat),
-                "chats": keys.web_chats(person),
-            },
-            args={
-                "kind": kind,
-                "data": orjson.dumps(about),
-                "of": message_id,
-                "name": once,
-                "by_person_to": by_person_to,
-                "max_events": MAX_EVENTS,
-                "max_bytes": MAX_BYTES,
-                "max_chats": MAX_CONVERSATIONS,
-                "keep_ms": keep_ms,
-                "channel": keys.WEB,
-                "chat_id": chat,
-            },
+            kind=kind,
+            data=orjson.dumps(about),
+            of=message_id,
+            name=once,
+            by_person_to=by_person_to,
+            max_events=MAX_EVENTS,
+            max_bytes=MAX_BYTES,
+            max_chats=MAX_CONVERSATIONS,
+            keep_ms=keep_ms,
+            chat_id=chat,
+            web=keys.web(chat),
+            web_event_ids=keys.web_event_ids(chat),
+            web_chats=keys.web_chats(person),
             deadline=boottime() + APPEND_S,
         )
         match result:
-            case b"full":
+            case "full":
                 raise RedisRefused(FULL)
-            case b"many":
+            case "many":
                 raise CallRefused("FORBIDDEN", TOO_MANY)
-            case b"gone":
+            case "gone":
                 raise gone
-        return str(result.decode())
+        return result
 
     async def agent_of(self, chat: str) -> str | None:
         """Return the agent of a chat; None if the person has not written there."""

@@ -173,8 +173,7 @@ class Workers:
                 or now - self._silent.get(each.name, now) > LOST_S
             ]
             for name in dead:
-                names = {"worker": keys.rq_worker(name), "workers": keys.RQ_WORKERS}
-                await self._scripts.run("clear_worker", keys=names, args={"name": name})
+                await self._scripts.run("clear_worker", name=name, rq_worker=keys.rq_worker(name))
                 log.info("worker %s is removed from RQ's registries: it is dead", name)
         except (RedisUnavailable, RedisRefused):
             self._silent = {}

@@ -71,7 +71,7 @@ class Chats:
         self._notifier = Notifier(fleet, home, config, self._is_seen)
         self._is_listening = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
-        feeds.add_listener(keys.WEB, self._handle_announcement)
+        feeds.add_listener(keys.WEB_UPDATES, self._handle_announcement)
 
     async def run(self) -> None:
         """Deliver replies, until cancelled; one gateway of several does so."""

@@ -14,8 +14,8 @@ from remoteclaw.gateway.feeds import Feeds
 CHANNELS: Mapping[str, tuple[str, ...]] = {
     "requests.list": (keys.REQUEST_UPDATES,),
     "requests.show": (keys.REQUEST_UPDATES,),
-    "sessions.search": (keys.SESSION_UPDATES, keys.REQUEST_UPDATES, keys.TERMINAL),
-    "terminals.get": (keys.TERMINAL,),
+    "sessions.search": (keys.SESSION_UPDATES, keys.REQUEST_UPDATES, keys.TERMINAL_UPDATES),
+    "terminals.get": (keys.TERMINAL_UPDATES,),
     "cron.list": (keys.CRON_UPDATES,),
     "cron.runs": (keys.CRON_UPDATES,),
     "cron.status": (keys.CRON_UPDATES,),

@@ -76,7 +76,8 @@ async def send(
         for place in places
     ]
     note = _record_note(call, message, noted_to)
-    message_ids = await call.fleet.calls.result_of(call.caller, call.id)
+    earlier = await call.fleet.calls.result_of(call.caller, call.id)
+    message_ids = earlier["names"] if earlier else None
     if message_ids is None:
         source = message.source
         files = [await store(call, places[0].provider, source)] if source is not None else []

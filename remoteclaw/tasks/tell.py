@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.sessions.state import STATE_MS
 from remoteclaw.fleet.turns.caller import Caller
-from remoteclaw.fleet.turns.inbound import encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.turns.inbound import encode_entry, entry_args
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
@@ -81,28 +81,25 @@ async def tell(
         call_id,
         side_effect,
         "call_tell",
-        {**entry_keys(child.key), "children": keys.children(parent.sid)},
-        {
-            **entry_args(child.key, entry),
-            "lane": "background",
-            "bell": keys.bell(child.sid),
-            "max_children": config.sessions.max_children,
-            "root": (above[-1] if above else parent.key).sid,
-            "max_below": config.sessions.max_tree,
-            "known_ms": STATE_MS,
-        },
+        lane="background",
+        max_children=config.sessions.max_children,
+        root=(above[-1] if above else parent.key).sid,
+        max_below=config.sessions.max_tree,
+        known_ms=STATE_MS,
+        parent_sid=parent.sid,
+        **entry_args(child.key, entry),
     )
     if status in REFUSALS:
         raise CallRefused(
             "UNAVAILABLE" if status in ("full", "too many") else "INVALID_REQUEST",
-            REFUSALS[status].format(made=made[0]),
+            REFUSALS[status].format(made=made.get("number")),
         )
-    when, run, entry_id, queue = made
-    await fleet.calls.waker.accepted(child.key, entry_id, queue, by="a call")
-    if when == "continued":
+    run, entry_id = made["run"], made["entry_id"]
+    await fleet.calls.waker.accepted(child.key, entry_id, made.get("queue"), by="a call")
+    if made["place"] == "continued":
         await fleet.task_trees.announce((parent.key, *above))
         return TellResult(run, "continued")
-    has_joined = when == "running" and await _has_joined(fleet, child.key, entry_id)
+    has_joined = made["place"] == "running" and await _has_joined(fleet, child.key, entry_id)
     return TellResult(run, "joined" if has_joined else "waiting")
 
 

@@ -217,7 +217,7 @@ class _Bench:
         client: Any = self._stack.fleet.scripts.client
 
         async def is_empty() -> bool:
-            return not await client.xlen(keys.reply_stream(*ACCOUNT))
+            return not await client.xlen(keys.replies(*ACCOUNT))
 
         await eventually(is_empty)
 

@@ -119,7 +119,7 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
     async for key in client.scan_iter(match="rq:job:*", count=1000):
         await client.delete(key)
     kept = (await client.info("memory"))["used_memory"] - empty
-    for pattern in (keys.outcome_prefix("*") + "*", "rc:known:*"):
+    for pattern in (keys.outcome("*", "*"), "rc:known:*"):
         async for key in client.scan_iter(match=pattern, count=1000):
             await client.delete(key)
     with_record = (await client.info("memory"))["used_memory"] - empty

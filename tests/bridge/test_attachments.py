@@ -715,8 +715,14 @@ async def test_a_piece_that_is_repeated_late_does_not_make_the_file_expire(stack
 
     await stack.fleet.scripts.run(
         "store",
-        keys={"blob": key, "stored": keys.stored(ALICE.sid)},
-        args={"piece": b"x", "offset": 0, "keep_ms": 1000, "size": 1, "max_bytes": 100},
+        sid=ALICE.sid,
+        chat_sid=ALICE.sid,
+        piece=b"x",
+        offset=0,
+        keep_ms=1000,
+        size=1,
+        max_bytes=100,
+        blob=key,
         deadline=boottime() + 5,
     )
 
@@ -767,7 +773,7 @@ async def test_a_very_long_answer_is_a_file_if_the_chat_and_redis_take_one(
     await serve(sender, accepted)
     await client.config_set("maxmemory", 0)
 
-    stream = await client.xrange(keys.reply_stream("telegram", "default"))
+    stream = await client.xrange(keys.replies("telegram", "default"))
     replies = [decode_reply(entry_id.decode(), fields) for entry_id, fields in stream]
     assert len(replies) == messages
     files = [file for reply in replies for file in reply.attachments]
@@ -796,7 +802,7 @@ async def test_a_very_long_answer_is_complete_after_its_worker_was_killed(
     agent = {"runtime": "demo", "command": command, "workspace": str(workspace)}
     stack.configure(agent, lease_s=2)
     client: Any = stack.fleet.scripts.client
-    stream = keys.reply_stream("telegram", "default")
+    stream = keys.replies("telegram", "default")
 
     async def replies() -> list[Reply]:
         entries = await client.xrange(stream)

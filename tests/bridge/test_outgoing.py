@@ -136,7 +136,7 @@ async def test_protected_files_cannot_be_sent_with_a_tool(
         assert str(refusal.value) == f'The file "{file_name(path)}" can\'t be sent: {reason}.'
 
     assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
-    assert await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
+    assert await stack.fleet.scripts.client.keys(keys.replies("*", "*")) == []
 
 
 async def test_unprotected_files_of_the_same_workspace_can_be_sent(

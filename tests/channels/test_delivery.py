@@ -791,7 +791,7 @@ async def test_a_refused_message_before_the_last_is_noted_in_its_turns_outcome(
     async with platform.served(stack.fleet):
         await wait_until_empty(stack)
 
-    outcome = keys.outcome_prefix(sid) + accepted.entry_id
+    outcome = keys.outcome(sid, accepted.entry_id)
     assert (await client.hget(outcome, "undelivered")).endswith(b"There is no such chat.")
 
 

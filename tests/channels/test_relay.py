@@ -107,7 +107,7 @@ async def test_a_slow_delivery_keeps_its_claim(stack: Stack, claim_ms: int) -> N
         return int(await client.pttl(claim)) > claim_ms
 
     relaying = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), Slow()))
-    outcome = keys.outcome_prefix(accepted.session.sid) + accepted.entry_id
+    outcome = keys.outcome(accepted.session.sid, accepted.entry_id)
     await eventually(lambda: client.hexists(outcome, "delivered"))
     relaying.cancel()
 

@@ -76,7 +76,7 @@ async def answer(stack: Stack, text: str, *, number: int = 1, **more: Any) -> No
     place = ChatPlace("telegram", "default", chat, thread)
     about = {"turn": f"{number}-0", "attempt": 1, "asked_by": PERSON, **more}
     payload = reply_payload(place, text, sid=SID, **about)
-    stream = keys.reply_stream("telegram", "default")
+    stream = keys.replies("telegram", "default")
     await client.xadd(stream, {"reply": orjson.dumps(payload)})
 
     async def is_empty() -> bool:

@@ -193,7 +193,7 @@ async def say(
 
 async def delivered(stack: Stack, double: Double) -> None:
     """Wait until every reply has its receipt."""
-    stream = keys.reply_stream(double.provider, "default")
+    stream = keys.replies(double.provider, "default")
 
     async def is_empty() -> bool:
         return not await stack.fleet.scripts.client.xlen(stream)
@@ -324,7 +324,7 @@ async def put_replies(stack: Stack, world: World, texts: Sequence[str], chat: in
 
 async def settled(stack: Stack, world: World) -> None:
     """Wait until every reply has its receipt and is visible."""
-    stream: Any = keys.reply_stream(world.provider, "default")
+    stream: Any = keys.replies(world.provider, "default")
     client: Any = stack.fleet.scripts.client
 
     async def is_empty() -> bool:

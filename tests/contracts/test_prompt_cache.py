@@ -84,9 +84,7 @@ async def test_after_an_idle_time_a_request_adds_only_the_new_message(
 async def spawned(stack: Stack, accepted: Accepted) -> list[str]:
     """Return the details of the step `spawned` of all turns of a session, in order."""
     sid = accepted.session.sid
-    names = [
-        name async for name in stack.fleet.scripts.client.scan_iter(keys.outcome_prefix(sid) + "*")
-    ]
+    names = [name async for name in stack.fleet.scripts.client.scan_iter(keys.outcome(sid, "*"))]
     entries = sorted(name.decode().rpartition(":")[2] for name in names)
     outcomes = [await stack.fleet.outcomes.read(sid, entry) for entry in entries]
     return [

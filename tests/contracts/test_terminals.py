@@ -23,7 +23,7 @@ from tests.support.watched import watching
 
 async def notices(stack: Stack, session: SessionKey) -> list[str]:
     """Return the messages in the session's chat that are not answers."""
-    stream = keys.reply_stream(session.provider, session.account)
+    stream = keys.replies(session.provider, session.account)
     found: Any = await stack.fleet.scripts.client.xrange(stream)
     replies = [orjson.loads(fields[b"reply"]) for _, fields in found]
     return [reply["text"] for reply in replies if reply["call"]]

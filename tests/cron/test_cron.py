@@ -121,7 +121,7 @@ async def test_the_stored_runs_of_a_job_are_bounded(fleet: Fleet) -> None:
 
     assert len(runs) == MAX_RUNS_OF_JOB
     assert runs[0].due_ms == now_ms + (MAX_RUNS_OF_JOB + 5) * 60_000
-    assert await fleet.scripts.client.pttl(keys.cron_runs(job.id)) > 0
+    assert await fleet.scripts.client.pttl(keys.cron_job_runs(job.id)) > 0
 
 
 # -- concurrent schedulers ------------------------------------------------------------------------

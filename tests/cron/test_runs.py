@@ -116,7 +116,7 @@ async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fle
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).tick()
     (entry,) = await entries(fleet)
-    await fleet.scripts.client.delete(keys.outcome_prefix(SESSION.sid) + entry.id)
+    await fleet.scripts.client.delete(keys.outcome(SESSION.sid, entry.id))
 
     await scheduler_of(fleet).tick()
 
@@ -130,7 +130,7 @@ async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fle
 async def test_a_damaged_run_stops_no_other(fleet: Fleet) -> None:
     job = await started(fleet)
     client = fleet.scripts.client
-    outcome = keys.outcome_prefix("a").encode() + b"1-1"
+    outcome = keys.outcome("a").encode() + b"1-1"
     for name, value in (("a", b"{"), ("b", outcome + b" {}"), ("c", outcome + b" []")):
         await client.hset(keys.CRON_OPEN, name, value)
 
@@ -552,8 +552,8 @@ async def test_a_damaged_line_of_the_log_hides_no_other(fleet: Fleet) -> None:
     newer = {**line, "due_ms": 2, "what": "ever"}
     for fields, entry in ((line, "1-1"), (newer, "2-1")):
         data = orjson.dumps({**fields, "sid": "s"})
-        await fleet.scripts.client.lpush(keys.cron_runs("j"), f"{entry} ".encode() + data)
-    await fleet.scripts.client.lpush(keys.cron_runs("j"), b"damaged", b"3-1 {}", b" []")
+        await fleet.scripts.client.lpush(keys.cron_job_runs("j"), f"{entry} ".encode() + data)
+    await fleet.scripts.client.lpush(keys.cron_job_runs("j"), b"damaged", b"3-1 {}", b" []")
 
     assert [run.run_id for run in await cron_of(fleet).runs("j")] == ["s-2-1", "s-1-1"]
 

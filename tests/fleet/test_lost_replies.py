@@ -208,7 +208,7 @@ async def test_a_lost_reply_to_retry_adds_one_entry(lossy: tuple[Fleet, Proxy]) 
     lease, accepted = await begun(fleet)
     entry = accepted.entry_id
     await lease.turns.finish("dead", reply=[])
-    await fleet.scripts.client.delete(keys.outcome_prefix(lease.sid) + entry)
+    await fleet.scripts.client.delete(keys.outcome(lease.sid, entry))
     (letter,) = await fleet.dead_letters.list()
     lost = lose(proxy, "retry")
 
@@ -450,7 +450,7 @@ async def test_a_lost_reply_to_call_change_makes_one_request(lossy: tuple[Fleet,
     await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
 
     assert lost.reached.is_set()
-    assert await fleet.calls.result_of(None, "c") == ["made"]
+    assert await fleet.calls.result_of(None, "c") == {"result": "made"}
     assert [one.id for one in await fleet.requests.waiting()] == [request.id]
     assert await fleet.scripts.client.xlen(REPLIES) == 1
 

@@ -7,7 +7,6 @@ import pytest
 
 from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
@@ -102,7 +101,7 @@ async def test_live_text_records_and_long_outcomes_go_first_when_memory_fills(st
         record = RecordAppend(b"{}\n", 1024, 1000_000)
         await turn.lease.turns.finish("done", reply=[{"text": "hi"}], record=record)
         await fill(stack, 0.5)
-        outcome_s = await client.ttl(keys.outcome_prefix(turn.lease.sid) + turn.id)
+        outcome_s = await client.ttl(keys.outcome(turn.lease.sid, turn.id))
         kept[part] = (shown, await client.exists(keys.record(turn.lease.sid)), outcome_s > 3600)
 
     assert kept == {0.5: (1, 1, True), 0.65: (1, 1, False), 0.85: (0, 0, False)}
@@ -219,11 +218,19 @@ async def test_one_conversation_stores_a_bounded_number_of_bytes_in_files(stack:
 async def test_a_repeated_piece_of_a_file_is_counted_once(stack: Stack) -> None:
     """A piece is sent again after a lost reply, when it may be stored already."""
     sid, scripts = "a" * 32, stack.fleet.scripts
-    names = {"blob": keys.blob(sid, "b" * 32), "stored": keys.stored(sid), "state": None}
-    args: dict[str, Argument] = {"piece": b"content", "offset": 0, "size": 7, "epoch": None}
     for _ in range(2):
-        limits: dict[str, Argument] = {"keep_ms": 60_000, "max_bytes": 10}
-        assert await scripts.run("store", keys=names, args={**args, **limits}) == 1
+        status = await scripts.run(
+            "store",
+            sid=sid,
+            chat_sid=sid,
+            blob=keys.blob(sid, "b" * 32),
+            piece=b"content",
+            offset=0,
+            size=7,
+            keep_ms=60_000,
+            max_bytes=10,
+        )
+        assert status == 1
 
     assert await scripts.client.get(keys.stored(sid)) == b"7"
 

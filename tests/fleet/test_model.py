@@ -752,15 +752,11 @@ class FleetMachine(RuleBasedStateMachine):
         session, owner = self.owner(sender, number)
         if owner is None or (owner.epoch == session.epoch and session.state != "running"):
             return
-        work = owner.lease.run_fenced(
-            "renew",
-            {"active": keys.ACTIVE},
-            {"sid": session.sid, "lease_ms": LEASE_MS, "grace_ms": GRACE_MS},
-        )
+        work = owner.lease.run_fenced("renew", lease_ms=LEASE_MS, grace_ms=GRACE_MS)
         stale, answer = self.is_fenced(session, owner, work)
         if not stale:
             session.expires = self.now + LEASE_MS
-            assert answer[0].decode() == (session.stopped or "")
+            assert (answer.stop_entry or "") == (session.stopped or "")
 
     @rule(sender=SENDERS, number=st.integers(0, 2))
     def hold(self, sender: str, number: int) -> None:
@@ -812,12 +808,9 @@ class FleetMachine(RuleBasedStateMachine):
         released = self.do(
             self.fleet.scripts.run(
                 "expire",
-                keys={"state": keys.state(session.sid), "active": keys.ACTIVE},
-                args={
-                    "epoch": session.held.epoch,
-                    "sid": session.sid,
-                    "is_deliberate": False,
-                },
+                sid=session.sid,
+                epoch=session.held.epoch,
+                is_deliberate=False,
                 deadline=boottime() + 5,
             )
         )

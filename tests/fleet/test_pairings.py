@@ -144,7 +144,7 @@ async def test_an_owner_approves_a_code_and_the_stranger_is_notified(
     assert answer == "`Bo` (`7`) may write from now on."
     assert await fleet.pairings.has("test", "default", "7")
     client: Any = fleet.scripts.client
-    ((_, fields),) = await client.xrange(keys.reply_stream("test", "default"))
+    ((_, fields),) = await client.xrange(keys.replies("test", "default"))
     notice = orjson.loads(fields[b"reply"])
     assert (notice["channel_id"], notice["text"][:19]) == ("42", "You have access now")
 

@@ -93,8 +93,9 @@ async def test_ending_a_lease_does_not_end_its_successor(fleet: Fleet) -> None:
 
     ended = await fleet.scripts.run(
         "expire",
-        keys={"state": keys.state(old.sid), "active": keys.ACTIVE},
-        args={"epoch": old.epoch, "sid": old.sid, "is_deliberate": False},
+        sid=old.sid,
+        epoch=old.epoch,
+        is_deliberate=False,
         deadline=math.inf,
     )
 

@@ -35,11 +35,7 @@ async def held(fleet: Fleet) -> tuple[Lease, HeldLease]:
 
 
 async def renew(lease: Lease, *, lease_ms: int = 30_000) -> None:
-    await lease.run_fenced(
-        "renew",
-        {"active": keys.ACTIVE},
-        {"sid": lease.sid, "lease_ms": lease_ms, "grace_ms": GRACE_MS},
-    )
+    await lease.run_fenced("renew", lease_ms=lease_ms, grace_ms=GRACE_MS)
 
 
 async def test_a_late_renewal_of_the_worker_is_refused_and_changes_nothing(fleet: Fleet) -> None:

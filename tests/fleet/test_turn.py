@@ -64,7 +64,7 @@ async def test_finish_is_atomic_and_counts_once(fleet: Fleet) -> None:
 
 async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
     accepted = await accept(fleet)
-    key = keys.outcome_prefix(accepted.session.sid) + accepted.entry_id
+    key = keys.outcome(accepted.session.sid, accepted.entry_id)
     assert await fleet.scripts.client.pttl(key) == -1
     lease = await acquire(fleet, accepted)
     await lease.turns.begin([accepted.entry_id])

@@ -176,7 +176,7 @@ async def test_undelivered_replies_are_listed_even_if_unreadable(fleet: Fleet) -
     operation = '{"v": 1, "sid": "", "call": "{5a}:77"}'
     for payload in ("{", "[]", '{"attachments": [1]}', operation):
         await client.xadd(STREAM, {"reply": payload})
-    await client.xadd(keys.reply_stream("other:a", "b"), {"what": "is this"})
+    await client.xadd(keys.replies("other:a", "b"), {"what": "is this"})
 
     found = [reply async for reply in fleet.replies.undelivered()]
 

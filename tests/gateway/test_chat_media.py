@@ -32,7 +32,7 @@ async def nothing_was_sent(stack: Stack, platform: Platform, turn: Turn) -> bool
     """Whether nothing was delivered, queued, noted or stored."""
     client = stack.fleet.scripts.client
     left = [
-        *await client.keys(keys.reply_stream("*", "*")),
+        *await client.keys(keys.replies("*", "*")),
         *await client.keys(keys.blob("*", "*")),
     ]
     return not platform.events and not left and not await turn.lease.turns.side_effects()

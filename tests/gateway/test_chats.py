@@ -50,7 +50,7 @@ async def noted(stack: Stack, turn: Turn) -> list[dict[str, Any]]:
 
 async def waiting(stack: Stack, provider: str = "test", account: str = "default") -> int:
     """Return how many messages wait in the reply stream of an account."""
-    return int(await stack.fleet.scripts.client.xlen(keys.reply_stream(provider, account)))
+    return int(await stack.fleet.scripts.client.xlen(keys.replies(provider, account)))
 
 
 # -- each tool ------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ async def test_a_tools_message_and_the_answer_keep_their_order(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
     await turn.call("message_reply", message="looking")
-    outcome = keys.outcome_prefix(turn.lease.sid) + turn.id
+    outcome = keys.outcome(turn.lease.sid, turn.id)
     payload = reply_payload(
         turn.lease.session.place,
         "found",
@@ -395,7 +395,7 @@ async def test_an_unknown_channel_account_or_chat_is_refused(
         await turn.call("message_send", target=target, message="hi")
 
     assert refusal.value.code == "INVALID_REQUEST"
-    assert await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
+    assert await stack.fleet.scripts.client.keys(keys.replies("*", "*")) == []
 
 
 async def test_a_target_on_a_channel_with_several_accounts_must_name_one(
@@ -683,7 +683,7 @@ async def test_the_records_of_a_call_expire(stack: Stack, served: Platform, turn
     day_ms = 24 * 3600 * 1000
     assert 0 < await client.pttl(answers) <= day_ms
     assert 0 < await client.pttl(call) <= day_ms
-    assert answers.partition(b"receipt:")[2] == call.partition(b"call:")[2]
+    assert answers.partition(b"receipts:")[2] == call.partition(b"call:")[2]
     ((_, fields),) = await client.xrange(answers)
     assert orjson.loads(fields[b"answer"])["messageId"] == served.delivered[0]["id"]
 

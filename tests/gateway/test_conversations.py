@@ -298,7 +298,7 @@ async def test_messages_and_replies_carry_files_which_are_kept(stack: Stack) -> 
         assert [file["name"] for file in written["files"]] == ["plan.txt"]
         (named,) = answer["files"]
         path = f"/files/{SID}/{named['blob']}?size={named['size']}"
-        stream = keys.reply_stream("web", "default")
+        stream = keys.replies("web", "default")
 
         async def is_delivered() -> bool:
             return not await stack.fleet.scripts.client.xlen(stream)

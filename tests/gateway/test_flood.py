@@ -131,5 +131,5 @@ async def test_the_owner_is_answered_while_a_strangers_agent_floods_redis(
     assert re.search(r"telegram/default +\d+ +\S+ MB .* by no adapter ", listed)
     assert "main/telegram/default/666:666:" in listed
     assert int(dropped.partition(" ")[0]) > 250
-    assert await client.xlen(keys.reply_stream("telegram", "default")) == 0
+    assert await client.xlen(keys.replies("telegram", "default")) == 0
     assert (await client.info("memory"))["used_memory"] < info["used_memory"] - 4 * 1024 * 1024

@@ -16,7 +16,7 @@ async def test_outcome_steps_of_a_newer_version_are_listed_last(stack: Stack) ->
     accepted = await stack.append("hello")
     client: Any = stack.fleet.scripts.client
     sid = accepted.session.sid
-    key = keys.outcome_prefix(sid) + accepted.entry_id
+    key = keys.outcome(sid, accepted.entry_id)
     at = (await client.hget(key, "accepted")).decode().partition(" ")[0]
     await client.hset(key, mapping={"checked": at, "cost": "0.25 dollars", "tool.x": at})
 
@@ -34,7 +34,7 @@ async def test_an_unreadable_outcome_closes_no_connection(
     sid = accepted.session.sid
     async with opened(stack) as door, door.connected(own_token(stack)) as listener:
         await listener.call("sessions.subscribe", {"sessionKey": sid})
-        key = keys.outcome_prefix(sid) + accepted.entry_id
+        key = keys.outcome(sid, accepted.entry_id)
         await client.hset(key, mapping={"status": "done", "reply": '[{"words": "secret"}]'})
         await client.publish(keys.outcome_channel(sid), accepted.entry_id)
         await client.publish(keys.outcome_channel(sid), b"\xff")

@@ -106,7 +106,7 @@ async def test_a_change_too_long_for_the_message_is_complete_in_the_attached_fil
     (request,) = await stack.fleet.requests.waiting()
     full_text = await stack.fleet.requests.full_text(request)
     client: Any = stack.fleet.scripts.client
-    ((_, fields),) = await client.xrange(keys.reply_stream("test", "default"))
+    ((_, fields),) = await client.xrange(keys.replies("test", "default"))
     card = orjson.loads(fields[b"reply"])
 
     assert ("cap = 99" in request.what, "cap = 99" in full_text) == (False, True)

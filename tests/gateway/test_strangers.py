@@ -41,7 +41,7 @@ async def refused(turn: Turn, tool: str, **params: Any) -> str:
 
 
 async def has_no_replies(stack: Stack) -> bool:
-    return await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
+    return await stack.fleet.scripts.client.keys(keys.replies("*", "*")) == []
 
 
 # -- messages -------------------------------------------------------------------------------------

@@ -67,14 +67,14 @@ MUTANTS = (
     ),
     Mutant(
         "a finish that sends its replies in a separate step",
-        before='left, hints, now, queue, hint = await self._lease.run_fenced(\n    "finish",',
+        before='finished = await self._lease.run_fenced(\n    "finish",',
         after=(
             "for payload in payloads:\n"
             "    await self._lease.scripts.client.xadd(\n"
             "        self._reply_stream, {'reply': orjson.dumps(payload)}\n"
             "    )\n"
             "payloads = ()\n"
-            "left, hints, now, queue, hint = await self._lease.run_fenced(\n"
+            "finished = await self._lease.run_fenced(\n"
             '    "finish",'
         ),
         test="test_messages_have_one_outcome_if_a_worker_fails_at[finish-before-kill]",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "a task's result that is written in a step before its turn's end",
-        before='left, hints, now, queue, hint = await self._lease.run_fenced(\n    "finish",',
+        before='finished = await self._lease.run_fenced(\n    "finish",',
         after=(
             "if task_result:\n"
             "    got, sid = task_result, task_result.to.sid\n"
@@ -126,7 +126,7 @@ MUTANTS = (
             '    await self._lease.scripts.client.hset(keys.state(sid), "status", "scheduled")\n'
             '    await self._lease.scripts.client.hset(keys.state(sid), "key", str(got.to))\n'
             "    task_result = None\n"
-            "left, hints, now, queue, hint = await self._lease.run_fenced(\n"
+            "finished = await self._lease.run_fenced(\n"
             '    "finish",'
         ),
         test="test_the_result_of_a_task_arrives_once_if_its_worker_fails_at[finish-before-kill]",

@@ -57,13 +57,13 @@ MUTANTS = (
     ),
     Mutant(
         "a part of a message that is dropped because another one was accepted",
-        before="if #repeated > 0 and #repeated < #keys.known then return {'joined', '', ''} end",
-        after="",
+        before="#repeated > 0 and #repeated < #keys.known",
+        after="false",
         test="test_a_message_of_which_a_part_was_accepted_meanwhile_is_not_accepted",
     ),
     Mutant(
         "a report without a change that counts as an edit",
-        before="if digest == args.digest then return {'same', id, ''} end",
+        before="if digest == args.digest then return result{verdict = 'same', entry_id = id} end",
         after="",
         test="test_a_report_with_the_same_content_is_no_edit",
         within="edit",
@@ -164,8 +164,8 @@ MUTANTS = (
     ),
     Mutant(
         "asides of one conversation that reach the next one",
-        before="'rc:unheard:{' .. args.sid .. '}', 'rc:beside:{' .. args.sid .. '}')",
-        after="'rc:unheard:{' .. args.sid .. '}')",
+        before=", 'rc:aside-notes:{' .. args.sid .. '}')",
+        after=")",
         test="test_a_new_conversation_gets_no_asides_of_the_old_one",
     ),
     Mutant(
@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "an allowed change that is forgotten",
-        before="if turn == '' then redis.call('SADD', keys.changes, args.id) else",
+        before="if turn == '' then redis.call('SADD', keys.changes, args.request_id) else",
         after="if turn ~= '' then",
         test="test_a_process_killed_after_the_answer_leaves_the_change_to_the_gateway",
         within="answer",
@@ -224,8 +224,8 @@ MUTANTS = (
     ),
     Mutant(
         "a reset that is ignored while a turn is being postponed",
-        before="if newest and not id_at_most(newest[1], args.newest) then return {'news', ''} end",
-        after="",
+        before="newest and not id_at_most(newest[1], args.newest)",
+        after="false",
         test="test_a_reset_that_arrives_while_a_turn_is_being_postponed_stops_it",
     ),
     Mutant(
@@ -267,7 +267,7 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated tool call that takes effect twice",
-        before="return result and {'again', result}",
+        before="return values and result{status = 'again', values = values}",
         after="return nil",
         test="test_two_concurrent_calls_with_the_same_id_send_one_message",
     ),
@@ -311,13 +311,13 @@ MUTANTS = (
     ),
     Mutant(
         "a dropped reply that is sent",
-        before="redis.call('HDEL', keys.marks, args.reply)\n  return 0",
-        after="redis.call('HDEL', keys.marks, args.reply)\n  return 1",
+        before="redis.call('HDEL', keys.delivery_marks, args.reply)\n  return 0",
+        after="redis.call('HDEL', keys.delivery_marks, args.reply)\n  return 1",
         test="test_a_reply_dropped_while_its_chat_is_busy_is_not_sent",
     ),
     Mutant(
         "a delivery mark that outlives its receipt",
-        before="redis.call('HDEL', keys.marks, args.reply)",
+        before="redis.call('HDEL', keys.delivery_marks, args.reply)",
         after="",
         test="test_a_reply_with_an_unknown_outcome_is_sent_once_more_and_says_so",
         within="receipt",
@@ -350,8 +350,8 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated message that adds no hint",
-        before="string.match(repeated[1], '^%S+'), queue_if_scheduled(keys.state)}",
-        after="string.match(repeated[1], '^%S+'), ''}",
+        before="string.match(repeated[1], '^%S+'),\n    queue = queue_if_scheduled(keys.state)}",
+        after="string.match(repeated[1], '^%S+')}",
         test="test_a_repetition_hints_a_session_that_still_waits",
     ),
     Mutant(
@@ -431,8 +431,8 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated retry of a dead letter that fails",
-        before="return new_id and {new_id, ''} or {}",
-        after="return {}",
+        before="status = new_id and 'accepted' or 'unknown'",
+        after="status = 'unknown'",
         test="test_a_lost_reply_to_retry_adds_one_entry",
     ),
     Mutant(
@@ -444,7 +444,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that is stored without one of its files",
-        before="return {'incomplete', '', ''}",
+        before="return result{status = 'incomplete'}",
         after="break",
         test="test_a_message_whose_file_is_gone_is_refused_and_not_stored",
         within="append",
@@ -470,10 +470,8 @@ MUTANTS = (
     ),
     Mutant(
         "messages that are accepted on a full server",
-        before=(
-            "if args.effect ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end"
-        ),
-        after="",
+        before="args.effect ~= 'stop' and is_full_for('messages')",
+        after="false",
         test="test_a_full_server_refuses_new_messages_and_finishes_accepted_ones",
     ),
     Mutant(
@@ -547,7 +545,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message to a cancelled task that is accepted",
-        before="if id_at_most(last or run, unwanted) then return {'cancelled', ''} end",
+        before="if id_at_most(last or run, unwanted) then return result{status = 'cancelled'} end",
         after="",
         test="test_invalid_messages_to_tasks_are_refused",
     ),
@@ -617,16 +615,14 @@ MUTANTS = (
     ),
     Mutant(
         "a due time that two schedulers fire",
-        before="if not is_current then return {'changed', '', ''} end",
+        before="if not is_current then return result{status = 'changed'} end",
         after="",
         test="test_a_due_time_that_two_schedulers_saw_is_fired_once",
     ),
     Mutant(
         "a run of a cron job that is settled twice",
-        before=(
-            "if redis.call('HGET', keys.open, args.run_name) ~= args.run then return 'settled' end"
-        ),
-        after="",
+        before="redis.call('HGET', keys.cron_open, args.run_name) ~= args.run",
+        after="false",
         test="test_a_run_of_a_removed_job_is_logged_once",
     ),
     Mutant(
@@ -638,7 +634,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change of a job that undoes its firing",
-        before="if job ~= args.before then return {'changed', ''} end",
+        before="if job ~= args.before then return result{status = 'changed'} end",
         after="",
         test="test_a_change_does_not_undo_a_firing",
     ),
@@ -683,7 +679,7 @@ MUTANTS = (
     ),
     Mutant(
         "a retried dead letter that repeats sent parts",
-        before="redis.call('HSET', keys.marks, id, fields.mark)",
+        before="redis.call('HSET', keys.delivery_marks, id, fields.mark)",
         after="",
         test="test_a_retried_dead_letter_continues_with_its_first_unsent_part",
     ),
@@ -757,8 +753,8 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated script that shows the request again",
-        before="if redis.call('EXISTS', keys.request) == 1 then return {'open', args.id} end",
-        after="",
+        before="if redis.call('EXISTS', keys.request) == 1 then",
+        after="if false then",
         test="test_a_request_is_shown_once_if_the_reply_of_redis_is_lost",
         within="request",
     ),
@@ -833,7 +829,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tool's message after which a number still answers a request",
-        before="redis.call('HSET', keys.caller, 'said_ms', now_ms())",
+        before="redis.call('HSET', keys.caller_state, 'said_ms', now_ms())",
         after="",
         test="test_a_number_does_not_answer_a_request_once_newer_text_follows_its_card[tool]",
     ),
@@ -851,7 +847,7 @@ MUTANTS = (
     ),
     Mutant(
         "a chat of the page without a size limit",
-        before="bytes_of(keys.chat) > tonumber(args.max_bytes)",
+        before="bytes_of(keys.web) > tonumber(args.max_bytes)",
         after="false",
         test="test_a_chat_of_the_page_keeps_its_newest_messages_within_its_limit",
     ),
@@ -876,7 +872,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that is moved without its files",
-        before="redis.call('RENAME', blob, keys.new_blobs[number])",
+        before="redis.call('RENAME', blob, keys.branch_blobs[number])",
         after="local _ = number",
         test="test_the_files_of_a_message_move_with_it",
     ),

@@ -229,7 +229,7 @@ async def test_a_persons_own_chat_shows_the_reason_for_a_limit(chat: Chat) -> No
     chat.fail(limit(in_an_hour()))
     await chat.drain(await chat.append("hello", provider="web"))
 
-    stream = keys.reply_stream("web", "default")
+    stream = keys.replies("web", "default")
     entries: Any = await chat.stack.fleet.scripts.client.xrange(stream)
     ((_, fields),) = entries
     notice = json.loads(fields[b"reply"])["text"]

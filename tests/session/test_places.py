@@ -15,7 +15,7 @@ async def test_a_turn_is_answered_in_the_chat_of_its_message(agent: Stack) -> No
     go(agent)
     await drain(agent, first)
     client = agent.fleet.scripts.client
-    here = await client.xlen(keys.reply_stream("test", "default"))
+    here = await client.xlen(keys.replies("test", "default"))
 
     elsewhere = message("and here?", account="phone", channel_id="chat-2", thread_id="t")
     entry_id, _ = await agent.fleet.calls.put_entry(
@@ -23,7 +23,7 @@ async def test_a_turn_is_answered_in_the_chat_of_its_message(agent: Stack) -> No
     )
     await drain(agent, Accepted(first.session, entry_id, True))
 
-    replies: Any = await client.xrange(keys.reply_stream("test", "phone"))
+    replies: Any = await client.xrange(keys.replies("test", "phone"))
     sent = [orjson.loads(fields[b"reply"]) for _, fields in replies]
     assert {(each["channel_id"], each["thread_id"]) for each in sent} == {("chat-2", "t")}
-    assert await client.xlen(keys.reply_stream("test", "default")) == here
+    assert await client.xlen(keys.replies("test", "default")) == here

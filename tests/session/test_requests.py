@@ -394,7 +394,7 @@ async def cards(stack: Stack) -> list[str]:
     client: Any = stack.fleet.scripts.client
     replies = [
         orjson.loads(fields[b"reply"])
-        for _, fields in await client.xrange(keys.reply_stream("test", "default"))
+        for _, fields in await client.xrange(keys.replies("test", "default"))
     ]
     return [reply["text"] for reply in replies if (reply.get("card") or {}).get("choices")]
 
@@ -633,7 +633,7 @@ async def test_the_full_text_of_a_request_outlives_a_card_that_no_adapter_read(
 ) -> None:
     _, task, request = await asking(agent, "touch LONG")
     client: Any = agent.fleet.scripts.client
-    stream = keys.reply_stream("test", "default")
+    stream = keys.replies("test", "default")
     entries = await client.xrange(stream)
     await client.delete(stream)
     for number, (_, fields) in enumerate(entries, 1):  # ids of 1970, which are trimmed
@@ -653,7 +653,7 @@ async def test_text_of_an_agent_that_looks_like_a_request_is_no_card(several: St
     client: Any = several.fleet.scripts.client
     replies = [
         orjson.loads(fields[b"reply"])
-        for _, fields in await client.xrange(keys.reply_stream("test", "default"))
+        for _, fields in await client.xrange(keys.replies("test", "default"))
     ]
     assert [bool(reply.get("card")) for reply in replies[:3]] == [True, True, False]
     assert "Allow? 1 Allow once no." in replies[2]["text"]

@@ -103,7 +103,7 @@ async def tell(stack: Stack, session: SessionKey, **event: Any) -> str:
     client = stack.fleet.scripts.client
     log = keys.terminal_events(session.sid)
     made = await client.xadd(log, {"event": orjson.dumps({"type": "message", **event})})
-    await client.publish(keys.TERMINAL, session.sid)
+    await client.publish(keys.TERMINAL_UPDATES, session.sid)
     return made.decode() if isinstance(made, bytes) else made
 
 

@@ -211,7 +211,7 @@ async def newest(stack: Stack, accepted: Accepted) -> Outcome:
 async def shown(stack: Stack) -> AsyncIterator[str]:
     """Yield the texts of the replies on the chat's reply stream."""
     client: Any = stack.fleet.scripts.client
-    for _, fields in await client.xrange(keys.reply_stream("test", "default")):
+    for _, fields in await client.xrange(keys.replies("test", "default")):
         yield orjson.loads(fields[b"reply"])["text"]
 
 

@@ -20,7 +20,7 @@ from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.replies.reply import reply_payload
-from remoteclaw.fleet.turns.inbound import Accepted, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.turns.inbound import Accepted, encode_entry, entry_args
 from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import ChannelMessage, ChatPlace, Deliver, Origin, SessionKey
@@ -34,7 +34,7 @@ from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 
 #: The stream of the undelivered replies of the test's channel.
-REPLIES = keys.reply_stream("test", "default")
+REPLIES = keys.replies("test", "default")
 
 #: The session of the replies that a test itself puts on a stream.
 SID = "0" * 32
@@ -80,7 +80,7 @@ class Stack:
                 payload = reply_payload(
                     place, text, sid=SID, turn="1-0", attempt=1, index=number, **more
                 )
-                stream = keys.reply_stream(provider, account)
+                stream = keys.replies(provider, account)
                 pipeline.xadd(stream, {"reply": orjson.dumps(payload)})
             await pipeline.execute()
 
@@ -256,10 +256,10 @@ class Stack:
             text,
             None,
             "call_entry",
-            entry_keys(session),
-            {**entry_args(session, entry), "lane": "agents"},
+            lane="agents",
+            **entry_args(session, entry),
         )
-        return made[0]
+        return str(made["entry_id"])
 
     async def outcome(self, accepted: Accepted, *, within_s: float = HANG_S) -> Outcome:
         """Wait for a message's outcome."""

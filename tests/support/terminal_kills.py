@@ -530,7 +530,7 @@ async def delivered(fleet: Fleet, person: str) -> list[ChatEvent]:
     """Return the events of a person's first conversation, once all replies are delivered."""
 
     async def is_all() -> bool:
-        return not await fleet.scripts.client.xlen(keys.reply_stream("web", "default"))
+        return not await fleet.scripts.client.xlen(keys.replies("web", "default"))
 
     await eventually(is_all)
     return await fleet.web.before(person)

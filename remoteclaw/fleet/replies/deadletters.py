@@ -9,14 +9,7 @@ from remoteclaw.errors import NotFound, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reply import NewerReply, decode_reply
-from remoteclaw.fleet.turns.inbound import (
-    FULL,
-    GRACE_MS,
-    Accepted,
-    NewerEntry,
-    decode_entry,
-    entry_keys,
-)
+from remoteclaw.fleet.turns.inbound import FULL, GRACE_MS, Accepted, NewerEntry, decode_entry
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, Entry, SessionKey
@@ -134,29 +127,22 @@ class DeadLetters:
         assert letter.session, "it is a message"
         sid = letter.session.sid
         is_of_person = letter.entry is None or letter.entry.origin == "chat"
-        reply = await self._scripts.run(
+        retried = await self._scripts.run(
             "retry",
-            keys={
-                **entry_keys(letter.session),
-                "dead_letters": keys.DEAD_LETTERS,
-                "retried": keys.retried(letter_id),
-            },
-            args={
-                "letter": letter_id,
-                "sid": sid,
-                "grace_ms": GRACE_MS,
-                "outcomes": keys.outcome_prefix(sid),
-                "session_key": str(letter.session),
-                "bell": keys.bell(sid) if is_of_person else None,
-                "keep_ms": OUTCOME_MS,
-            },
+            sid=sid,
+            letter=letter_id,
+            grace_ms=GRACE_MS,
+            session_key=str(letter.session),
+            keep_ms=OUTCOME_MS,
+            retried=keys.retried(letter_id),
+            bell=keys.bell(sid) if is_of_person else None,
         )
-        if not reply:
+        if retried.status == "unknown":
             raise NotFound(_not_found(letter_id))
-        if reply == [b"full"]:
+        if retried.status == "full":
             raise RedisRefused(FULL)
-        entry_id, queue = (part.decode() for part in reply)
-        await self._waker.accepted(letter.session, entry_id, queue, by="the dead letters")
+        entry_id = retried.entry_id
+        await self._waker.accepted(letter.session, entry_id, retried.queue, by="the dead letters")
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
     async def send_again(self, letter: DeadLetter) -> None:
@@ -168,13 +154,10 @@ class DeadLetters:
         sid = letter.reply.sid if letter.reply else ""
         is_resent = await self._scripts.run(
             "resend",
-            keys={
-                "dead_letters": keys.DEAD_LETTERS,
-                "replies": letter.stream,
-                "marks": keys.delivery_marks(*keys.account_of(letter.stream)),
-                "outcomes": [keys.outcome_prefix(sid) + entry for entry in entries],
-            },
-            args={"letter": letter.id},
+            letter=letter.id,
+            replies=letter.stream,
+            delivery_marks=keys.delivery_marks(*keys.account_of(letter.stream)),
+            outcomes=[keys.outcome(sid, entry) for entry in entries],
         )
         if not is_resent:
             raise NotFound(_not_found(letter.id))
@@ -189,11 +172,7 @@ class DeadLetters:
         letter = await self.read(letter_id)
         sid = letter.reply.sid if letter.reply else letter.session.sid if letter.session else ""
         blobs = [keys.blob(sid, file.blob) for file in letter.attachments]
-        is_dropped = await self._scripts.run(
-            "drop",
-            keys={"dead_letters": keys.DEAD_LETTERS, "blobs": blobs},
-            args={"letter": letter_id},
-        )
+        is_dropped = await self._scripts.run("drop", letter=letter_id, blobs=blobs)
         if not is_dropped:
             raise NotFound(_not_found(letter_id))
 

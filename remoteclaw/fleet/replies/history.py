@@ -77,8 +77,8 @@ class History:
         """Remove a message that its sender has deleted."""
         await self._scripts.run(
             "forget_message",
-            keys={"history": keys.history(place.provider, place.account, place.chat)},
-            args={"id": message_id},
+            id=message_id,
+            history=keys.history(place.provider, place.account, place.chat),
             deadline=boottime() + APPEND_S,
         )
 
@@ -91,14 +91,12 @@ class History:
         sender = {"from": message.from_, "name": message.user_name}
         earlier = await self._scripts.run(
             "add_history",
-            keys={"history": keys.history(message.provider, message.account, message.channel_id)},
-            args={
-                "name": once,
-                "line": orjson.dumps({**line, **sender}),
-                "max_entries": MAX_ENTRIES,
-                "keep_ms": keep_ms,
-                "max_searched": MAX_SEARCHED_ENTRIES,
-            },
+            name=once,
+            line=orjson.dumps({**line, **sender}),
+            max_entries=MAX_ENTRIES,
+            keep_ms=keep_ms,
+            max_searched=MAX_SEARCHED_ENTRIES,
+            history=keys.history(message.provider, message.account, message.channel_id),
             deadline=boottime() + APPEND_S,
         )
         return [_line(entry_id, fields[3]) for entry_id, fields in earlier]

@@ -109,9 +109,7 @@ class ReplyReader:
     ) -> None:
         self.provider, self.account = provider, account
         self._scripts = scripts
-        self._reader = keys.reader(provider, account)
-        self._stream = keys.reply_stream(provider, account)
-        self._marks = keys.delivery_marks(provider, account)
+        self._stream = keys.replies(provider, account)
         self._previews = keys.previews(provider, account)
         self.name = f"{provider}\0{account}"
         """The account's name in the set of readers."""
@@ -133,31 +131,25 @@ class ReplyReader:
         """Claim the stream, or renew the claim; return False if another adapter has the claim."""
         sent_at = boottime()
         other = await self._claim()
-        if other and _has_ended(other.decode()):
+        if other and _has_ended(other):
             other = await self._claim(ended=other)
         self._claimed_at = -math.inf if other else sent_at
         return not other
 
-    async def _claim(self, *, ended: bytes | None = None) -> bytes | None:
+    async def _claim(self, *, ended: str | None = None) -> str | None:
         """Claim the stream; return the token of another reader that has the claim, else None.
 
         A claim with the token `ended` is replaced: its process no longer runs.
         """
-        other: bytes | None = await self._scripts.run(
+        other: str | None = await self._scripts.run(
             "read",
-            keys={
-                "reader": self._reader,
-                "readers": keys.READERS,
-                "standbys": keys.standbys(self.provider, self.account),
-                "replies": self._stream,
-            },
-            args={
-                "token": self.token,
-                "claim_ms": self._claim_ms,
-                "account": self.name,
-                "known_ms": KNOWN_MS,
-                "ended": ended,
-            },
+            provider=self.provider,
+            account=self.account,
+            token=self.token,
+            claim_ms=self._claim_ms,
+            name=self.name,
+            known_ms=KNOWN_MS,
+            ended=ended,
             deadline=math.inf,
         )
         return other
@@ -278,12 +270,11 @@ class ReplyReader:
         """Store a preview that a chat shows; None removes it. Raises `LeaseLost`."""
         await self._scripts.run(
             "preview",
-            keys={"reader": self._reader, "previews": self._previews},
-            args={
-                "token": self.token,
-                "name": f"{sid} {message_id}",
-                "preview": orjson.dumps(preview) if preview else None,
-            },
+            token=self.token,
+            name=f"{sid} {message_id}",
+            preview=orjson.dumps(preview) if preview else None,
+            provider=self.provider,
+            account=self.account,
             deadline=math.inf,
         )
 
@@ -315,26 +306,20 @@ class ReplyReader:
         sent_at = boottime()
         result = await self._scripts.run(
             "mark_sent",
-            keys={
-                "reader": self._reader,
-                "replies": self._stream,
-                "marks": self._marks,
-                "previews": self._previews,
-            },
-            args={
-                "token": self.token,
-                "claim_ms": self._claim_ms,
-                "reply": reply.id,
-                "by": by,
-                "instead_of": instead_of or None,
-                "mark": mark.encode(by) if mark else None,
-                "preview": f"{reply.sid} {preview}" if preview else None,
-            },
+            token=self.token,
+            claim_ms=self._claim_ms,
+            reply=reply.id,
+            by=by,
+            instead_of=instead_of or None,
+            mark=mark.encode(by) if mark else None,
+            preview=f"{reply.sid} {preview}" if preview else None,
+            provider=self.provider,
+            account=self.account,
             deadline=math.inf,
         )
         self._claimed_at = sent_at
-        if isinstance(result, bytes):
-            return result
+        if isinstance(result, str):
+            return result.encode()
         return True if result else None
 
     async def receipt(
@@ -379,56 +364,47 @@ class ReplyReader:
             "text": shortened(reply.text),
             "files": [file.name for file in reply.attachments],
         }
-        streams = [keys.reply_stream(to.provider, to.account) for to, _ in filter(None, [notice])]
+        streams = [keys.replies(to.provider, to.account) for to, _ in filter(None, [notice])]
         await self._scripts.run(
             "receipt",
-            keys={
-                "reader": self._reader,
-                "replies": self._stream,
-                "marks": self._marks,
-                "previews": self._previews,
-                "dead_letters": keys.DEAD_LETTERS if is_dead_letter else None,
-                "state": keys.state(reply.sid),
-                "receipts": keys.receipts(reply.call) if reply.call else None,
-                "request": keys.request(reply.card.id)
-                if reply.card and reply.card.choices
-                else None,
-                "shown_requests": keys.shown_requests(place),
-                "history": history if history_ms and is_seen else None,
-                "notified": keys.notified(place),
-                "notice_replies": streams[0] if streams else None,
-                "outcomes": [keys.outcome_prefix(reply.sid) + entry for entry in entries],
-                "blobs": blobs,
-                "origins": [
-                    keys.message_origin(self.provider, self.account, reply.channel_id, id_)
-                    for id_ in ids
-                ],
-            },
-            args={
-                "token": self.token,
-                "reply": reply.id,
-                "ids": ", ".join(ids) or None,
-                "shown": shown or None,
-                "answer": answer if reply.call else None,
-                "answer_ms": ANSWER_MS,
-                "origin": orjson.dumps(origin),
-                "origin_ms": ORIGIN_MS,
-                "category": failure.category if failure else None,
-                "why": failure.why if failure else None,
-                "mark": failure.mark.encode("letter") if failure and failure.mark else None,
-                "preview": f"{reply.sid} {preview}" if preview else None,
-                "line": orjson.dumps(line),
-                "max_entries": MAX_ENTRIES,
-                "keep_ms": history_ms,
-                "request": reply.card.id if reply.card else None,
-                "is_agents": reply.card is None and reply.sid != keys.OPERATOR,
-                "shown_ms": SHOWN_MS,
-                "is_seen": bool(is_seen),
-                "person": reply.asked_by or "-",
-                "is_next": reply.refusal is not None,
-                "notice": orjson.dumps(notice[1]) if notice else None,
-                "notified_ms": NOTIFIED_MS,
-            },
+            sid=reply.sid,
+            token=self.token,
+            reply=reply.id,
+            ids=", ".join(ids) or None,
+            shown=shown or None,
+            answer=answer if reply.call else None,
+            answer_ms=ANSWER_MS,
+            origin=orjson.dumps(origin),
+            origin_ms=ORIGIN_MS,
+            category=failure.category if failure else None,
+            why=failure.why if failure else None,
+            mark=failure.mark.encode("letter") if failure and failure.mark else None,
+            preview=f"{reply.sid} {preview}" if preview else None,
+            line=orjson.dumps(line),
+            max_entries=MAX_ENTRIES,
+            keep_ms=history_ms,
+            is_agents=reply.card is None and reply.sid != keys.OPERATOR,
+            shown_ms=SHOWN_MS,
+            is_seen=bool(is_seen),
+            person=reply.asked_by or "-",
+            is_next=reply.refusal is not None,
+            notice=orjson.dumps(notice[1]) if notice else None,
+            notified_ms=NOTIFIED_MS,
+            provider=self.provider,
+            account=self.account,
+            dead_letters=keys.DEAD_LETTERS if is_dead_letter else None,
+            receipts=keys.receipts(reply.call) if reply.call else None,
+            request_id=reply.card.id if reply.card and reply.card.choices else None,
+            shown_requests=keys.shown_requests(place),
+            history=history if history_ms and is_seen else None,
+            notified=keys.notified(place),
+            notice_replies=streams[0] if streams else None,
+            outcomes=[keys.outcome(reply.sid, entry) for entry in entries],
+            blobs=blobs,
+            message_origins=[
+                keys.message_origin(self.provider, self.account, reply.channel_id, id_)
+                for id_ in ids
+            ],
             deadline=math.inf,
         )
         about = ", ".join(reference(reply.sid, entry) for entry in entries or [reply.turn])

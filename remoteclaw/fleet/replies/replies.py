@@ -113,7 +113,7 @@ class Replies:
 
     async def waiting(self, provider: str, account: str) -> int:
         """Return the number of an account's undelivered replies."""
-        stream = keys.reply_stream(provider, account)
+        stream = keys.replies(provider, account)
         return int(await self._scripts.call(self._scripts.client.xlen, stream))
 
     async def unsent(self, session: SessionKey) -> int:
@@ -121,7 +121,7 @@ class Replies:
 
         Only the newest `PAGE` replies of the account are counted.
         """
-        stream = keys.reply_stream(session.provider, session.account)
+        stream = keys.replies(session.provider, session.account)
         client = self._scripts.client
         entries = await self._scripts.call(client.xrevrange, stream, count=PAGE)
         count = 0
@@ -136,7 +136,7 @@ class Replies:
         client = self._scripts.client
 
         async def stream_names() -> list[str]:
-            names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
+            names = client.scan_iter(match=keys.replies("*", "*"), count=1000)
             return sorted([name.decode() async for name in names])
 
         return [(name, *keys.account_of(name)) for name in await self._scripts.call(stream_names)]
@@ -165,15 +165,13 @@ class Replies:
         """
         streams: dict[str, list[str]] = {}
         for reply in replies:
-            stream = keys.reply_stream(reply.provider, reply.account)
+            stream = keys.replies(reply.provider, reply.account)
             streams.setdefault(stream, []).append(reply.id)
         count = 0
         for stream, ids in streams.items():
             for start in range(0, len(ids), PAGE):
                 count += await self._scripts.run(
-                    "discard",
-                    keys={"replies": stream},
-                    args={"ids": ids[start : start + PAGE]},
+                    "discard", ids=ids[start : start + PAGE], replies=stream
                 )
         return count
 

@@ -7,7 +7,7 @@ import orjson
 
 from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.lua import Arguments, Keys
+from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.request import Request
 from remoteclaw.host.terminal import one_line, with_note
@@ -94,10 +94,10 @@ def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> Sh
         }
     card, files = Card(request.id, tuple(request.offered)), [request.file] if request.file else []
     return ShownCard(
-        keys.reply_stream(at.provider, at.account),
+        keys.replies(at.provider, at.account),
         payload(at, "", f"{text}{how}", card, *files),
         payload(at, ":closed", f"{text}\n\n{closing}", Card(request.id, ())),
-        here=keys.reply_stream(here.provider, here.account) if elsewhere else None,
+        here=keys.replies(here.provider, here.account) if elsewhere else None,
         elsewhere=elsewhere,
     )
 
@@ -150,22 +150,15 @@ def _code(text: str) -> str:
     return f"`{one_line(text, max_chars=120).replace('`', chr(39))}`"
 
 
-def request_args(
-    request: Request, shown: ShownCard | None, *, keep_ms: int
-) -> tuple[Keys, Arguments]:
-    """Return the keys and arguments of a script that stores a request and sends its card."""
-    sid, elsewhere = request.session.sid, shown.elsewhere if shown else {}
-    names: Keys = {
+def request_args(request: Request, shown: ShownCard | None, *, keep_ms: int) -> Values:
+    """Return what a script needs to store a request and to send its card."""
+    elsewhere = shown.elsewhere if shown else {}
+    return {
         "replies": shown.stream if shown else None,
         "here": shown.here if shown else None,
-        "request": keys.request(request.id),
-        "requests": keys.REQUESTS,
-        "session_requests": keys.session_requests(sid),
-        "file": keys.blob(sid, request.file.blob) if request.file else None,
-    }
-    return names, {
-        "id": request.id,
-        "sid": sid,
+        "file": keys.blob(request.session.sid, request.file.blob) if request.file else None,
+        "request_id": request.id,
+        "sid": request.session.sid,
         "request": request.encode(),
         "keep_ms": max(keep_ms, MIN_KEEP_MS),
         "max_open": MAX_OF_SESSION,

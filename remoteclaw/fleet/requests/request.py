@@ -69,7 +69,7 @@ class RequestAnswer:
     """The reason of a denial, or the answer to a question."""
 
     @classmethod
-    def decode(cls, text: bytes) -> Self:
+    def decode(cls, text: str | bytes) -> Self:
         """Return an answer from its stored form."""
         return cls(**orjson.loads(text))
 

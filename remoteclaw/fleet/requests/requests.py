@@ -16,9 +16,9 @@ from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lua import Arguments
+from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.requests.request import Request, RequestAnswer, State
-from remoteclaw.fleet.turns.inbound import APPEND_S, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.turns.inbound import APPEND_S, encode_entry, entry_args
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChatPlace
 
@@ -149,33 +149,22 @@ class Requests:
             "name": answered.name,
             "at_ms": answered.at_ms,
         }
-        result, state, answer, queue = await self._scripts.run(
+        answering = await self._scripts.run(
             "answer",
-            keys={
-                "request": keys.request(request.id),
-                "requests": keys.REQUESTS,
-                "changes": keys.CHANGES,
-                "rules": keys.rules(session.sid),
-                "grants": keys.grants(session.sid),
-                "unreported_denials": keys.unreported_denials(session.sid),
-                **entry_keys(session),
-            },
-            args={
-                "id": request.id,
-                "answer": text,
-                "by": f"{answered.by} {answered.verdict} {answered.words}",
-                "message": message_id,
-                "verdict": answered.verdict,
-                "remembered": orjson.dumps(rule),
-                "words": closing_text,
-                "bell": keys.bell(session.sid),
-                **_entry_args(request, entry_text),
-                "holders": holders,
-            },
+            request_id=request.id,
+            answer=text,
+            by=f"{answered.by} {answered.verdict} {answered.words}",
+            message=message_id,
+            verdict=answered.verdict,
+            remembered=orjson.dumps(rule),
+            words=closing_text,
+            holders=holders,
+            **_entry_args(request, entry_text),
             deadline=boottime() + APPEND_S,
         )
-        await self._waker.try_hint(session, queue.decode())
-        return result == b"done", state.decode(), RequestAnswer.decode(answer) if answer else None
+        await self._waker.try_hint(session, answering.queue)
+        answer = RequestAnswer.decode(answering.answer) if answering.answer else None
+        return answering.status == "done", answering.state, answer
 
     async def close_change(
         self,
@@ -194,21 +183,14 @@ class Requests:
         session = request.session
         queue = await self._scripts.run(
             "close_change",
-            keys={
-                "request": keys.request(request.id),
-                "changes": keys.CHANGES,
-                **entry_keys(session),
-            },
-            args={
-                "id": request.id,
-                "became": state,
-                "words": closing_text,
-                "notifies_session": request.deliver == "channel",
-                **_entry_args(request, entry_text),
-            },
+            request_id=request.id,
+            became=state,
+            words=closing_text,
+            notifies_session=request.deliver == "channel",
+            **_entry_args(request, entry_text),
             deadline=boottime() + APPEND_S,
         )
-        await self._waker.try_hint(session, queue.decode())
+        await self._waker.try_hint(session, queue)
 
     async def answered_changes(self) -> list[Request]:
         """Return the requests for changes that are answered and not closed yet."""
@@ -233,14 +215,10 @@ class Requests:
 
     async def expire_due(self) -> int:
         """Let requests whose time is over lapse or expire, at most 100; return the number."""
-        return int(
-            await self._scripts.run(
-                "overdue_requests", keys={"requests": keys.REQUESTS}, args={"max_count": 100}
-            )
-        )
+        return int(await self._scripts.run("overdue_requests", max_count=100))
 
 
-def _entry_args(request: Request, text: str) -> Arguments:
+def _entry_args(request: Request, text: str) -> Values:
     """Return the script arguments of an entry that informs the request's session."""
     message = request.session.message(
         id=f"request-{request.id}", text=text, from_="operator", timestamp=now_ms()

@@ -6,8 +6,7 @@ from typing import Any, Literal, Protocol
 
 import orjson
 
-from remoteclaw.fleet import keys
-from remoteclaw.fleet.lua import Arguments, Keys
+from remoteclaw.fleet.lua import Value
 from remoteclaw.fleet.requests.card import ShownCard, request_args
 from remoteclaw.fleet.requests.request import Request, RequestAnswer, State
 
@@ -23,7 +22,7 @@ class Fenced(Protocol):
     def sid(self) -> str:
         """The id of the session."""
 
-    async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
+    async def run_fenced(self, name: str, /, **values: Value) -> Any:
         """Run the script `name`; raise `LeaseLost` if another process has the lease."""
 
 
@@ -62,25 +61,20 @@ class TurnRequests:
         - "again" if `is_again` was wrong: whether an earlier attempt may have taken the action;
         - "full" if too many requests are open.
         """
-        sid = self._lease.sid
         asked = replace(request, is_again=is_again)
-        names, args = request_args(asked, shown, keep_ms=keep_ms)
         result, detail = await self._lease.run_fenced(
             "request",
-            {**names, "rules": keys.rules(sid), "grants": keys.grants(sid)},
-            {
-                **args,
-                "turn": self._turn,
-                "digest": digest,
-                "rule": rule,
-                "is_edit": is_edit,
-                "is_harmless": request.is_question or request.is_plan,
-                "is_again": is_again,
-                "hold_ms": hold_ms,
-                "holders": ["\n".join(names) for names in holders],
-            },
+            turn=self._turn,
+            digest=digest,
+            rule=rule,
+            is_edit=is_edit,
+            is_harmless=request.is_question or request.is_plan,
+            is_again=is_again,
+            hold_ms=hold_ms,
+            holders=["\n".join(names) for names in holders],
+            **request_args(asked, shown, keep_ms=keep_ms),
         )
-        return result.decode(), detail.decode()
+        return result, detail or ""
 
     async def take(self, id_: str, *, is_heard: bool) -> tuple[State, RequestAnswer | None]:
         """Take the answer, if there is one, right before it is passed to the agent.
@@ -89,21 +83,18 @@ class TurnRequests:
         """
         state, answer = await self._lease.run_fenced(
             "take",
-            {
-                "request": keys.request(id_),
-                "unreported_denials": keys.unreported_denials(self._lease.sid),
-            },
-            {"turn": self._turn, "id": id_, "is_heard": is_heard},
+            turn=self._turn,
+            request_id=id_,
+            is_heard=is_heard,
         )
-        return state.decode(), RequestAnswer.decode(answer) if answer else None
+        return state, RequestAnswer.decode(answer) if answer else None
 
     async def unreported_denials(self) -> list[dict[str, str]]:
         """Return the denials whose reason the agent has not received yet, oldest first.
 
         They are returned to every attempt at this turn, and to no later turn.
         """
-        names = {"unreported_denials": keys.unreported_denials(self._lease.sid)}
-        rows = await self._lease.run_fenced("unreported_denials", names, {"turn": self._turn})
+        rows = await self._lease.run_fenced("unreported_denials", turn=self._turn)
         pairs = [(orjson.loads(request), RequestAnswer.decode(answer)) for request, answer in rows]
         pairs.sort(key=lambda pair: pair[1].at_ms)
         return [
@@ -124,13 +115,9 @@ class TurnRequests:
         """
         done = await self._lease.run_fenced(
             "lapse",
-            {"worker_release": keys.WORKER_RELEASE},
-            {
-                "turn": self._turn,
-                "sid": self._lease.sid,
-                "is_needed": is_needed,
-                "pause_ms": RELEASE_PAUSE_MS,
-            },
+            turn=self._turn,
+            is_needed=is_needed,
+            pause_ms=RELEASE_PAUSE_MS,
         )
         return bool(done)
 
@@ -138,6 +125,7 @@ class TurnRequests:
         """Close a request that the agent has withdrawn; `words` replace its card."""
         await self._lease.run_fenced(
             "retract",
-            {"request": keys.request(id_)},
-            {"turn": self._turn, "id": id_, "words": words},
+            turn=self._turn,
+            request_id=id_,
+            words=words,
         )

@@ -17,15 +17,15 @@ local function accept(keys, it)
     id = redis.call('XADD', keys.inbound, '*', 'entry', it.entry)
   end
   local previous = redis.call('HGET', keys.state, 'last_entry') or ''
-  redis.call('HSET', it.outcomes .. id, 'status', 'accepted', 'accepted', now, 'previous', previous)
+  redis.call('HSET', keys.outcome .. id, 'status', 'accepted', 'accepted', now, 'previous', previous)
   redis.call('HSET', keys.state, 'last_entry', id, 'key', it.session_key)
   redis.call('PERSIST', keys.state)
   redis.call('PERSIST', keys.inbound)
   redis.call('ZADD', keys.sessions, now, it.sid)
   announce_sessions()
-  if it.bell then
+  if keys.bell then
     redis.call('HSET', keys.state, 'last_said_entry', id)
-    if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', it.bell, '') end
+    if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', keys.bell, '') end
   end
   local status, lane_now = unpack(redis.call('HMGET', keys.state, 'status', 'lane'))
   if status then

@@ -3,7 +3,7 @@
 
 -- A key or an argument; nil if the caller has left it out.
 local function given_key(key)
-  if key ~= 'rc:none' then return key end
+  if key ~= 'rc:no-key' then return key end
 end
 local function given(value)
   if value ~= '' then return value end
@@ -122,7 +122,7 @@ end
 
 -- What is recorded about a turn and its attempts.
 local TURN_FIELDS = {'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before', 'published_count',
-  'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'told', 'doing', 'progress'}
+  'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'last_notice', 'doing', 'progress'}
 
 -- Remove everything that is recorded about a turn.
 local function forget_turn(state)

@@ -23,7 +23,7 @@ local function abandon_reply(stream, id, payload, why)
     redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)
   end
   for _, entry in ipairs(reply.entries or {}) do
-    local outcome = 'rc:oc:{' .. reply.sid .. '}:' .. entry
+    local outcome = 'rc:outcome:{' .. reply.sid .. '}:' .. entry
     if redis.call('EXISTS', outcome) == 1 then
       redis.call('HSETNX', outcome, 'undelivered', now_ms() .. ' ' .. why)
     end
@@ -46,7 +46,7 @@ end
 -- Put a reply on its stream. → its id on the stream
 local function put_reply(stream, payload)
   local id = redis.call('XADD', stream, '*', 'reply', payload)
-  local provider, account = string.match(stream, '^rc:out:(.-):(.*)$')
+  local provider, account = string.match(stream, '^rc:replies:(.-):(.*)$')
   if is_unread(provider .. '\0' .. account) then abandon_unread(stream, 8) end
   return id
 end

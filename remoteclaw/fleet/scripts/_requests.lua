@@ -52,14 +52,14 @@ end
 -- Make a request that can be answered until `until_ms`, and put the message that shows it on its reply stream.
 -- For a change of the configuration, `turn` and `attempt` are ''.
 -- keys: request, requests, session_requests, replies?, here?, file?
--- it: id, sid, digest?, rule?, request, keep_ms, card?, closing?, shown_elsewhere?, unreached?
+-- it: request_id, sid, digest?, rule?, request, keep_ms, card?, closing?, shown_elsewhere?, unreached?
 local function open_request(keys, it, turn, attempt, until_ms)
   local now = now_ms()
   redis.call('HSET', keys.request, 'state', 'open', 'sid', it.sid, 'turn', turn, 'attempt', attempt,
     'digest', it.digest or '', 'rule', it.rule or '', 'request', it.request, 'asked_ms', now, 'waits_ms', now,
     'until_ms', until_ms, 'keep_ms', it.keep_ms)
-  redis.call('ZADD', keys.requests, until_ms, it.id)
-  redis.call('ZADD', keys.session_requests, now, it.id)
+  redis.call('ZADD', keys.requests, until_ms, it.request_id)
+  redis.call('ZADD', keys.session_requests, now, it.request_id)
   redis.call('PEXPIRE', keys.session_requests, until_ms - now + VALID_MS + it.keep_ms)
   redis.call('ZREMRANGEBYRANK', keys.session_requests, 0, -1001)
   if keys.file then
@@ -74,7 +74,7 @@ local function open_request(keys, it, turn, attempt, until_ms)
         'unreached', it.unreached)
     end
   end
-  announce_request(it.id)
+  announce_request(it.request_id)
 end
 
 -- End the turn's wait for an answer; the request can still be answered.

@@ -17,7 +17,7 @@ local function descendants(sid)
   local found, position = {}, 1
   local parent = sid
   while parent do
-    for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. parent .. '}', 0, -1)) do
+    for _, child in ipairs(redis.call('ZRANGE', 'rc:children:{' .. parent .. '}', 0, -1)) do
       found[#found + 1] = child
     end
     parent, position = found[position], position + 1
@@ -27,8 +27,8 @@ end
 
 -- Whether the session itself has work whose result is awaited.
 local function is_awaited(sid)
-  local newest = redis.call('XREVRANGE', 'rc:in:{' .. sid .. '}', '+', '-', 'COUNT', 1)[1]
-  local unwanted = redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted_entry')
+  local newest = redis.call('XREVRANGE', 'rc:inbound:{' .. sid .. '}', '+', '-', 'COUNT', 1)[1]
+  local unwanted = redis.call('HGET', 'rc:state:{' .. sid .. '}', 'unwanted_entry')
   return newest and not id_at_most(newest[1], unwanted)
 end
 
@@ -45,7 +45,7 @@ end
 -- The number of unfinished sessions below a session.
 local function unfinished_below(sid)
   local count = 0
-  for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. sid .. '}', 0, -1)) do
+  for _, child in ipairs(redis.call('ZRANGE', 'rc:children:{' .. sid .. '}', 0, -1)) do
     local below = unfinished_below(child)
     count = count + below
     if below > 0 or is_awaited(child) then count = count + 1 end
@@ -85,15 +85,15 @@ local function stop_session(sid, state, inbound, is_unwanted)
 end
 
 -- Whether a session has a person's message that was moved to it.
-local function is_moved(sid) return redis.call('HEXISTS', 'rc:st:{' .. sid .. '}', 'moved_entry') == 1 end
+local function is_moved(sid) return redis.call('HEXISTS', 'rc:state:{' .. sid .. '}', 'moved_entry') == 1 end
 
 -- Stop all sessions below a session; their results are no longer awaited. With `but_moved`, except the branches that
 -- answer a person's message which was moved from it. → the number of stopped entries
 local function stop_below(sid, but_moved)
   local count = 0
-  for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. sid .. '}', 0, -1)) do
+  for _, child in ipairs(redis.call('ZRANGE', 'rc:children:{' .. sid .. '}', 0, -1)) do
     if not (but_moved and is_moved(child)) then
-      count = count + stop_session(child, 'rc:st:{' .. child .. '}', 'rc:in:{' .. child .. '}', true) + stop_below(child)
+      count = count + stop_session(child, 'rc:state:{' .. child .. '}', 'rc:inbound:{' .. child .. '}', true) + stop_below(child)
     end
   end
   return count
@@ -102,10 +102,10 @@ end
 -- Note in the branches that answer messages which were moved from a session that its conversation has ended. With
 -- `forgets_others`, remove all other sessions from the list of those that it has started.
 local function mark_end_above(sid, forgets_others)
-  local children = 'rc:kids:{' .. sid .. '}'
+  local children = 'rc:children:{' .. sid .. '}'
   for _, child in ipairs(redis.call('ZRANGE', children, 0, -1)) do
     if is_moved(child) and is_unfinished(child) then
-      redis.call('HSET', 'rc:st:{' .. child .. '}', 'ended_above', 1)
+      redis.call('HSET', 'rc:state:{' .. child .. '}', 'ended_above', 1)
     elseif forgets_others then
       redis.call('ZREM', children, child)
     end
@@ -116,7 +116,7 @@ end
 -- → the id of another session that has the label; nil if the session has it now
 local function set_label(labels, label, sid, state)
   local owner = redis.call('HGET', labels, label)
-  if owner and owner ~= sid and redis.call('EXISTS', 'rc:st:{' .. owner .. '}') == 1 then return owner end
+  if owner and owner ~= sid and redis.call('EXISTS', 'rc:state:{' .. owner .. '}') == 1 then return owner end
   local before = redis.call('HGET', state, 'label')
   if before and before ~= label then redis.call('HDEL', labels, before) end
   redis.call('HSET', labels, label, sid)
@@ -124,7 +124,7 @@ local function set_label(labels, label, sid, state)
   -- Expired sessions leave their labels behind. Checking two labels for each new one removes them in time.
   for _, other in ipairs(redis.call('HRANDFIELD', labels, 2)) do
     local other_sid = redis.call('HGET', labels, other)
-    if redis.call('EXISTS', 'rc:st:{' .. other_sid .. '}') == 0 then redis.call('HDEL', labels, other) end
+    if redis.call('EXISTS', 'rc:state:{' .. other_sid .. '}') == 0 then redis.call('HDEL', labels, other) end
   end
   return nil
 end

@@ -2,20 +2,21 @@
 -- uses: edits
 -- keys: state, active, session_map, gateway, inbound
 -- args: sid, nonce, lease_ms, grace_ms, worker, map_ms, host, max_entries
--- → idle | busy | acquired, epoch, state, session map, address of the host's gateway or nothing, the oldest entries
+-- result: status, epoch, state, session_map, gateway, entries
+--   status: idle|busy|acquired; gateway: the address of the host's gateway; entries: the oldest entries
 local held = redis.call('HMGET', keys.state, 'status', 'lease_nonce', 'lease_until_ms', 'epoch', 'postponed_until_ms')
 local status, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
-if not status then return {'idle'} end
+if not status then return result{status = 'idle'} end
 local now = now_ms()
-if status == 'running' and nonce ~= args.nonce and expires > now then return {'busy'} end
+if status == 'running' and nonce ~= args.nonce and expires > now then return result{status = 'busy'} end
 -- An event that is to wake the session earlier removes this time.
-if status == 'scheduled' and held[5] and tonumber(held[5]) > now then return {'busy'} end
+if status == 'scheduled' and held[5] and tonumber(held[5]) > now then return result{status = 'busy'} end
 -- A stale hint must not take a session from the host that has its agent, nor an ended terminal from the host that has
 -- its transcript.
 local queue = queue_of(keys.state)
 local host = string.match(queue, '@(.*)')
 local is_kept = status == 'scheduled' or redis.call('HEXISTS', keys.state, 'held') == 1
-if is_kept and host and host ~= args.host then return {'busy'} end
+if is_kept and host and host ~= args.host then return result{status = 'busy'} end
 if status ~= 'running' or nonce ~= args.nonce then
   -- At least the clock, so that a server which has lost the last epochs can't give one of them out again.
   epoch = string.format('%.0f', math.max(now, tonumber(epoch or 0) + 1))
@@ -27,5 +28,6 @@ redis.call('PEXPIRE', keys.session_map, args.map_ms)
 announce_sessions()
 redis.call('HSET', keys.state, 'host', args.host)
 redis.call('ZADD', keys.active, now + args.lease_ms + args.grace_ms, args.sid)
-return {'acquired', epoch, redis.call('HGETALL', keys.state), redis.call('HGETALL', keys.session_map),
-  redis.call('GET', keys.gateway) or '', entries_of(keys.inbound, '-', '+', args.max_entries)}
+return result{status = 'acquired', epoch = epoch, state = redis.call('HGETALL', keys.state),
+  session_map = redis.call('HGETALL', keys.session_map), gateway = redis.call('GET', keys.gateway),
+  entries = entries_of(keys.inbound, '-', '+', args.max_entries)}

@@ -1,13 +1,13 @@
 -- Record the verdict of an aside and apply it, in one step, so that a verdict is applied once and never asked for again.
 -- An entry that has become part of a turn, or was stopped, stays as it is.
 -- uses: replies, edits, asides, record, usage
--- keys: state, inbound, replies?, record, aside_notes, usage, usage_day
--- args: epoch, turn, outcomes, entry, verdict, outcome_ms, done_channel, bell, reply?, note?, record?,
---   record_bytes, record_ms, usage?, agent, sid, usage_ms, payloads*
+-- keys: state, inbound, replies?, record, aside_notes, usage, usage_day, outcome, outcome_channel, bell
+-- args: epoch, turn, entry, verdict, outcome_ms, reply?, note?, record?, record_bytes, record_ms, usage?, agent, sid,
+--   usage_ms, payloads*
 -- → the verdict that was applied; gone
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-local outcome, now = args.outcomes .. args.entry, now_ms()
+local outcome, now = keys.outcome .. args.entry, now_ms()
 local recorded = redis.call('HGET', outcome, 'verdict')
 if recorded then return string.match(recorded, ' (.*)') end  -- a repeated call
 add_aside_usage(keys, args, outcome)
@@ -35,14 +35,14 @@ elseif verdict == 'stop' then
   -- Stop only the turn's own entries. Waiting entries, and this one, get their turns after it.
   local ids = split(batch)
   redis.call('HSET', keys.state, 'stop_entry', ids[#ids])
-  redis.call('PUBLISH', args.bell, '')
+  redis.call('PUBLISH', keys.bell, '')
 elseif verdict == 'answered' then
   remove_entry(keys.inbound, args.entry)
   redis.call('HSET', outcome, 'status', 'done', 'finished', now)
   if args.usage then redis.call('HSET', outcome, 'usage', args.usage) end
   if args.reply then redis.call('HSET', outcome, 'reply', args.reply) end
   redis.call('PEXPIRE', outcome, is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms)
-  redis.call('PUBLISH', args.done_channel, args.entry)
+  redis.call('PUBLISH', keys.outcome_channel, args.entry)
   if args.record and not is_full_for('messages') then
     append_record(keys.record, args.record, args.record_bytes, args.record_ms)
   end

@@ -4,14 +4,14 @@
 -- A kept batch comes after the session's terminal, and before everything else. If it is still postponed, the lease is
 -- released.
 -- uses: edits, usage, kept
--- keys: state, inbound, active
--- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out, sid
---   left_out: the ids of entries that are only mentioned: the agent sees their beginning, and they are dropped
--- → begun|stopped|dropped|missing|postponed, turn, attempt, latest phase of the earlier attempts, entries, number of
---   attempts that were cut off on purpose, ids that are only mentioned, when the session became busy, its own queue settings, 1 if the
---   attempt before was postponed, tries so far, the text of the last notice about that, its own model, project of the
---   turn, 1 if the session has started others, 1 if there are notes for the agent, 1 if there are reasons of denials for it,
---   usage of the earlier attempts
+-- keys: state, inbound, active, outcome
+-- args: epoch, nonce, entry_ids, phase, detail, left_out, sid
+-- result: verdict, turn, attempt, phase_before, entries, forgiven_attempts, left_out, busy_since_ms, queue_settings,
+--   is_resumed, tries, last_notice, model, turn_project, has_tasks, has_aside_notes, has_denials, spent
+--   verdict: begun|stopped|dropped|missing|postponed; phase_before: the furthest phase of the earlier attempts;
+--   forgiven_attempts: the number of those that were cut off on purpose; is_resumed: 1 if the one before was postponed;
+--   has_…: 1 if the session has started others, and if there are notes and reasons of denials for the agent;
+--   spent: the usage of the earlier attempts; last_notice, model, …: as in the state
 
 -- Of `ids`, oldest first: those up to the stop mark if it covers the first one, else all. So a stop between two messages
 -- stops only the first one.
@@ -52,7 +52,9 @@ end
 
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-if redis.call('HGET', keys.state, 'status') ~= 'running' then return {'postponed'} end  -- a repeated call
+if redis.call('HGET', keys.state, 'status') ~= 'running' then  -- a repeated call
+  return result{verdict = 'postponed'}
+end
 local wanted, opening = args.phase, nil
 if redis.call('HEXISTS', keys.state, 'kept_batch') == 1 and redis.call('HEXISTS', keys.state, 'batch') == 0 then
   opening = on_stream(redis.call('HGET', keys.state, 'terminal_entry') or '')
@@ -66,7 +68,7 @@ if redis.call('HEXISTS', keys.state, 'kept_batch') == 1 and redis.call('HEXISTS'
       redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
       redis.call('ZADD', keys.active, until_ms, args.sid)
       announce_sessions()
-      return {'postponed'}
+      return result{verdict = 'postponed'}
     end
     redis.call('HDEL', keys.state, 'postponed_until_ms')
   end
@@ -86,14 +88,14 @@ if begun ~= args.nonce then
   end
   if not batch then
     local planned = on_stream(args.entry_ids)
-    if planned == '' then return {'missing'} end
+    if planned == '' then return result{verdict = 'missing'} end
     batch, mentioned = up_to_stop(planned, stop), on_stream(args.left_out)
     -- The turn is stopped, or no message is left that could mention the others.
     if batch ~= planned or batch == mentioned then mentioned = '' end
     local head = split(batch)[1]
     if wanted ~= 'dropped' and singly and batch ~= opening then
       if id_at_most(head, singly) then
-        batch, mentioned, attempt = head, '', attempts_at(args.outcomes .. head)
+        batch, mentioned, attempt = head, '', attempts_at(keys.outcome .. head)
         -- An entry that arrived between those of the failed batch was not part of any attempt.
         before = attempt > 0 and 'output' or ''
       else
@@ -119,7 +121,7 @@ for _, id in ipairs(split(batch)) do
 end
 if not entries[1] then  -- withdrawn, or removed by an operator's own XDEL or DEL
   forget_turn(keys.state)
-  return {'missing'}
+  return result{verdict = 'missing'}
 end
 local turn = entries[1][1]
 if begun ~= args.nonce then
@@ -141,7 +143,7 @@ if begun ~= args.nonce then
   redis.call('HSET', keys.state, 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', wanted,
     'attempt_nonce', args.nonce, 'phase_before', before, 'published_count', 0, 'left_out', mentioned)
   for _, entry in ipairs(entries) do
-    local outcome = args.outcomes .. entry[1]
+    local outcome = keys.outcome .. entry[1]
     redis.call('HSET', outcome, 'status', 'running', 'turn', turn, 'begun.' .. attempt, now)
     if wanted ~= 'accepted' then
       redis.call('HSET', outcome, wanted .. '.' .. attempt, now .. ' ' .. args.detail)
@@ -156,11 +158,12 @@ if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or not is_drop
 elseif is_dropped then
   verdict = 'dropped'
 end
-local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'told',
-  'model', 'turn_project')
-return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
-  state[3] or '0', state[4] or '0', state[5] or '', state[6] or '', state[7] or '',
-  redis.call('EXISTS', 'rc:kids:' .. string.match(keys.state, '{.-}')),
-  redis.call('EXISTS', 'rc:beside:' .. string.match(keys.state, '{.-}')),
-  redis.call('EXISTS', 'rc:unheard:' .. string.match(keys.state, '{.-}')),
-  redis.call('HGET', keys.state, 'spent')}
+local busy_since_ms, queue_settings, is_resumed, tries, last_notice, model, turn_project, spent = unpack(redis.call(
+  'HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'last_notice', 'model', 'turn_project',
+  'spent'))
+local function exists(name) return redis.call('EXISTS', name .. string.match(keys.state, '{.-}')) end
+return result{verdict = verdict, turn = turn, attempt = attempt, phase_before = before, entries = entries,
+  forgiven_attempts = forgiven, left_out = mentioned, busy_since_ms = busy_since_ms, queue_settings = queue_settings,
+  is_resumed = is_resumed, tries = tries, last_notice = last_notice, model = model, turn_project = turn_project,
+  has_tasks = exists('rc:children:'), has_aside_notes = exists('rc:aside-notes:'),
+  has_denials = exists('rc:unreported-denials:'), spent = spent}

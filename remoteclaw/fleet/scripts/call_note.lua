@@ -1,8 +1,8 @@
 -- Add a side effect to the turn.
 -- uses: calls
--- keys: caller?, call, side_effects?, sent?
+-- keys: caller_state?, call, caller_side_effects?, sent?
 -- args: epoch?, turn?, call_ms, note?, note_ms
--- → as in _calls.lua
+-- result: status, values
 local answered = answer_call(keys, args)
 if answered then return answered end
-return end_call(keys, args)
+return end_call(keys, args, {})

@@ -1,7 +1,7 @@
 -- Return a session's state, and the entries that its running turn answers.
 -- uses: edits
 -- keys: state, inbound
--- → state, entries
+-- result: state, entries
 local batch, steered = unpack(redis.call('HMGET', keys.state, 'batch', 'steered'))
 local entries = {}
 for _, ids in ipairs({batch or '', steered or ''}) do
@@ -9,4 +9,4 @@ for _, ids in ipairs({batch or '', steered or ''}) do
     entries[#entries + 1] = entries_of(keys.inbound, id, id)[1]
   end
 end
-return {redis.call('HGETALL', keys.state), entries}
+return result{state = redis.call('HGETALL', keys.state), entries = entries}

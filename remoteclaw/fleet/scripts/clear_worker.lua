@@ -1,9 +1,9 @@
 -- Remove a dead worker, and the hint that it ran, from RQ's registries.
--- keys: worker, workers
+-- keys: rq_worker, rq_workers
 -- args: name
 -- → 1; 0 if it had said that it ends
-if redis.call('HEXISTS', keys.worker, 'death') == 1 then return 0 end
-local queues = redis.call('HGET', keys.worker, 'queues') or ''
+if redis.call('HEXISTS', keys.rq_worker, 'death') == 1 then return 0 end
+local queues = redis.call('HGET', keys.rq_worker, 'queues') or ''
 for queue in string.gmatch(queues, '[^,]+') do
   local started = 'rq:wip:' .. queue
   -- The execution, not the worker's current job, because a worker may die between writing the two.
@@ -14,8 +14,8 @@ for queue in string.gmatch(queues, '[^,]+') do
       redis.call('DEL', 'rq:execution:' .. execution, 'rq:executions:' .. job, 'rq:job:' .. job)
     end
   end
-  redis.call('SREM', 'rq:workers:' .. queue, keys.worker)
+  redis.call('SREM', 'rq:workers:' .. queue, keys.rq_worker)
 end
-redis.call('SREM', keys.workers, keys.worker)
-redis.call('DEL', keys.worker)
+redis.call('SREM', keys.rq_workers, keys.rq_worker)
+redis.call('DEL', keys.rq_worker)
 return 1

@@ -1,18 +1,20 @@
 -- Find the cron jobs that are due, and record that a scheduler runs.
--- keys: due, jobs, scheduler
+-- keys: cron_due, cron_jobs, cron_scheduler
 -- args: max_count, alive_ms, skipped
 --   skipped: the number of due jobs to skip
--- → now ms, then for each job: id, when it was due ms, the job as JSON
+-- result: now_ms, jobs
+-- row: id, due_ms, job
+--   job: as JSON
 local now = now_ms()
-redis.call('SET', keys.scheduler, 1, 'PX', args.alive_ms)
-local due = redis.call('ZRANGEBYSCORE', keys.due, '-inf', now, 'WITHSCORES', 'LIMIT', args.skipped, args.max_count)
-local found = {now}
+redis.call('SET', keys.cron_scheduler, 1, 'PX', args.alive_ms)
+local due = redis.call('ZRANGEBYSCORE', keys.cron_due, '-inf', now, 'WITHSCORES', 'LIMIT', args.skipped, args.max_count)
+local found = {}
 for position = 1, #due, 2 do
-  local job = redis.call('HGET', keys.jobs, due[position])
+  local job = redis.call('HGET', keys.cron_jobs, due[position])
   if job then
-    for _, part in ipairs({due[position], due[position + 1], job}) do found[#found + 1] = part end
+    found[#found + 1] = row{id = due[position], due_ms = due[position + 1], job = job}
   else
-    redis.call('ZREM', keys.due, due[position])
+    redis.call('ZREM', keys.cron_due, due[position])
   end
 end
-return found
+return result{now_ms = now, jobs = found}

@@ -1,17 +1,18 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
 -- uses: replies, requests, entries, sessions, edits, record, asides, work, usage
 -- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
---   usage, usage_day, live, aside_notes, account?, home_record?, home_notes?, queues*, blobs*
--- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
---   sid, first_index, steered, answered, record?, record_bytes, record_ms?, result?,
---   result_sid, grace_ms, result_outcomes, result_key, is_about_person, usage?, agent, usage_ms, last_note?, above?,
---   hint?, home_entry?, home_outcomes?, home_channel?, home_note?, payloads*
+--   usage, usage_day, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome, outcome_channel,
+--   result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*
+-- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
+--   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
+--   usage_ms, last_note?, above?, hint?, home_entry?, home_note?, payloads*
+-- result: left, hints, now_ms, queue_settings, result_queue
 --   result: the entry with the task's result, for the session that has started the task
 --   last_note: the last note that the agent has received with this turn
 --   home_entry: the entry of a person's message that was moved here, in the session from which it was moved; home_note:
 --   the note for that session
--- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
---   for the session that gets the result, else nothing
+--   left: the number of entries; hints: the number of hints that wait; queue_settings: the session's own; result_queue:
+--   for the hint that is due for the session that gets the result, if any
 
 -- A reply up to this size, in bytes, is stored in the outcome of each entry. A longer reply is stored only in the outcome
 -- of the first entry, which the other outcomes name as their turn.
@@ -28,7 +29,7 @@ if is_full_for('messages') then args.record = nil end
 for _, each in ipairs(keys.queues) do waiting = waiting + redis.call('LLEN', each) end
 if turn ~= args.turn then
   if finished == args.turn then  -- a repeated call
-    return {redis.call('XLEN', keys.inbound), waiting, now, queue or '', ''}
+    return result{left = redis.call('XLEN', keys.inbound), hints = waiting, now_ms = now, queue_settings = queue}
   end
   return redis.error_reply('FENCED turn ' .. args.turn .. ' is not running')
 end
@@ -47,8 +48,8 @@ end
 -- Entries that were to join this turn, but that the agent has not taken up, wait again.
 for _, id in ipairs(split(steered or '')) do
   if not status[id] then
-    redis.call('HSET', args.outcomes .. id, 'status', 'accepted')
-    redis.call('HDEL', args.outcomes .. id, 'turn', 'steered.' .. args.attempt)
+    redis.call('HSET', keys.outcome .. id, 'status', 'accepted')
+    redis.call('HDEL', keys.outcome .. id, 'turn', 'steered.' .. args.attempt)
   end
 end
 -- Store the outcome of the entry `id`, and announce it on a channel as `announced_id`.
@@ -63,7 +64,7 @@ local function end_outcome(outcome, id, channel, announced_id)
   redis.call('PUBLISH', channel, announced_id)
 end
 for _, id in ipairs(ending) do
-  local outcome = args.outcomes .. id
+  local outcome = keys.outcome .. id
   if status[id] == 'dead' then
     local entry = entries_of(keys.inbound, id, id)[1]
     if entry then
@@ -72,13 +73,15 @@ for _, id in ipairs(ending) do
     end
   end
   remove_entry(keys.inbound, id)
-  end_outcome(outcome, id, args.done_channel, id)
+  end_outcome(outcome, id, keys.outcome_channel, id)
 end
-if args.home_entry then end_outcome(args.home_outcomes .. args.home_entry, turn, args.home_channel, args.home_entry) end
+if args.home_entry then
+  end_outcome(keys.home_outcome .. args.home_entry, turn, keys.home_outcome_channel, args.home_entry)
+end
 -- Whether the task's result is known: no session below it is unfinished, no result of one waits to be read, and the task
 -- was not cancelled.
 local function is_over()
-  for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. args.sid .. '}', 0, -1)) do
+  for _, child in ipairs(redis.call('ZRANGE', 'rc:children:{' .. args.sid .. '}', 0, -1)) do
     if is_unfinished(child) then return false end
   end
   for _, entry in ipairs(redis.call('XRANGE', keys.inbound, '-', '+')) do
@@ -87,13 +90,14 @@ local function is_over()
   end
   return not id_at_most(turn, redis.call('HGET', keys.state, 'unwanted_entry'))
 end
-local hint = ''
+local result_queue
 if args.result and is_over() then
-  local _, due = accept(
-    {inbound = keys.result_inbound, state = keys.result_state, active = keys.active, sessions = keys.sessions},
-    {entry = args.result, sid = args.result_sid, grace_ms = args.grace_ms, outcomes = args.result_outcomes,
-      session_key = args.result_key, lane = 'background'})
-  hint = due
+  local _
+  _, result_queue = accept(
+    {inbound = keys.result_inbound, state = keys.result_state, active = keys.active, sessions = keys.sessions,
+      outcome = keys.result_outcome},
+    {entry = args.result, sid = args.result_sid, grace_ms = args.grace_ms, session_key = args.result_key,
+      lane = 'background'})
   redis.call('HSET', keys.state, 'reported_entry', redis.call('HGET', keys.state, 'task_entry') or turn)
   redis.call('HDEL', keys.state, 'unreported')
 elseif args.result and redis.call('HEXISTS', keys.state, 'told_entry') == 1 then
@@ -116,7 +120,7 @@ if index then redis.call('LTRIM', keys.aside_notes, index + 1, -1) end
 -- The conversation from which the message was moved gets the answer as well, unless it has ended.
 if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 then
   if args.record then append_record(keys.home_record, args.record, args.record_bytes, args.record_ms) end
-  if args.home_note then add_note(keys.home_notes, args.home_note) end
+  if args.home_note then add_note(keys.home_aside_notes, args.home_note) end
 end
 redis.call('DEL', keys.side_effects, keys.live)
 void_requests(args.sid, turn, 'The turn is over, and it was not done.')
@@ -129,11 +133,12 @@ if redis.call('HEXISTS', keys.state, 'singly_entry') == 0 then
   redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')
 end
 if args.is_about_person == '1' then redis.call('HSET', keys.state, 'last_heard_ms', entry_clock_ms(keys.state)) end
-announce_work(args.above, keys.account, args.hint)
+announce_work(args.above, keys.live_of, args.hint)
 announce_sessions()
 if args.agent_process then
   redis.call('HSET', keys.state, 'agent_process', args.agent_process)
 else
   redis.call('HDEL', keys.state, 'agent_process')
 end
-return {redis.call('XLEN', keys.inbound), waiting, now, queue or '', hint}
+return result{left = redis.call('XLEN', keys.inbound), hints = waiting, now_ms = now, queue_settings = queue,
+  result_queue = result_queue}

@@ -14,5 +14,5 @@ redis.call('HSET', keys.state, 'epoch', epoch, 'lease_nonce', args.nonce, 'lease
   'worker', args.holder, 'held', args.holder, 'terminal', args.place,
   'phase', 'spawned')
 redis.call('ZADD', keys.active, now + args.hold_ms + args.grace_ms, args.sid)
-redis.call('PUBLISH', 'rc:tty', args.sid)
+redis.call('PUBLISH', 'rc:terminal-updates', args.sid)
 return epoch

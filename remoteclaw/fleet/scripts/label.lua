@@ -11,4 +11,4 @@ if not args.label then
   return ''
 end
 local owner = set_label(keys.labels, args.label, args.sid, keys.state)
-return owner and redis.call('HGET', 'rc:st:{' .. owner .. '}', 'key') or ''
+return owner and redis.call('HGET', 'rc:state:{' .. owner .. '}', 'key') or ''

@@ -1,5 +1,5 @@
 -- Store and announce the answer so far. The last write wins, and it expires.
--- keys: state, live, account?
+-- keys: state, live, live_of?
 -- args: epoch, turn, attempt, text, keep_ms, usage?, for_chat?
 --   usage: that of the attempt so far, which counts if the attempt is cut off
 local fence = fenced(keys.state, args.epoch)
@@ -11,5 +11,5 @@ end
 if is_full_for('messages') then return 0 end
 redis.call('SET', keys.live, args.text, 'PX', args.keep_ms)
 redis.call('PUBLISH', keys.live, args.text)
-if keys.account then redis.call('PUBLISH', keys.account, args.for_chat) end
+if keys.live_of then redis.call('PUBLISH', keys.live_of, args.for_chat) end
 return 1

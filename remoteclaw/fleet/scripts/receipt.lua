@@ -3,10 +3,10 @@
 -- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request of another conversation,
 -- that conversation gets a notice: that a person is asked here, or that the chat can't show it.
 -- uses: replies
--- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, request?, shown_requests, history?, notified,
---   notice_replies?, outcomes*, blobs*, origins*
+-- keys: reader, replies, delivery_marks, previews, dead_letters?, state, receipts?, request?, shown_requests, history?,
+--   notified, notice_replies?, outcomes*, blobs*, message_origins*
 -- args: token, reply, ids?, shown?, answer?, answer_ms, origin, origin_ms, category?, why?, mark?, preview?,
---   line?, max_entries, keep_ms, request?, is_agents, shown_ms, is_seen, person, is_next, notice?, notified_ms
+--   line?, max_entries, keep_ms, request_id?, is_agents, shown_ms, is_seen, person, is_next, notice?, notified_ms
 --   ids: the platform's ids of the messages; shown: the id of the message that shows the request; answer: the receipt for
 --   the caller; origin: the session, turn and entries of the reply; category, why: of a reply that can't be delivered;
 --   line: the entry for the chat's history; is_agents: whether an agent has written the reply;
@@ -16,7 +16,7 @@
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
 local now = now_ms()
-redis.call('HDEL', keys.marks, args.reply)
+redis.call('HDEL', keys.delivery_marks, args.reply)
 if args.preview then redis.call('HDEL', keys.previews, args.preview) end
 local letter = keys.dead_letters and redis.call('XRANGE', keys.replies, args.reply, args.reply)[1]
 if redis.call('XDEL', keys.replies, args.reply) == 0 then return 0 end
@@ -36,13 +36,13 @@ if letter then
   announce_sessions()
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
-for _, origin in ipairs(keys.origins) do redis.call('SET', origin, args.origin, 'PX', args.origin_ms) end
+for _, origin in ipairs(keys.message_origins) do redis.call('SET', origin, args.origin, 'PX', args.origin_ms) end
 if keys.request and redis.call('EXISTS', keys.request) == 1 then
   local state, here, shown_elsewhere, unreached = unpack(redis.call('HMGET', keys.request, 'state', 'here_replies',
     'shown_elsewhere', 'unreached'))
   if args.shown then redis.call('HSET', keys.request, 'shown', args.shown) end
   if here and not args.category then
-    redis.call('ZADD', keys.shown_requests, now, args.request)
+    redis.call('ZADD', keys.shown_requests, now, args.request_id)
     redis.call('ZREMRANGEBYRANK', keys.shown_requests, 0, -101)
     redis.call('PEXPIRE', keys.shown_requests, args.shown_ms)
   elseif here then

@@ -4,19 +4,22 @@
 -- its answer. The given answer to a question or plan is adopted as well, because repeating that does no harm.
 -- uses: replies, requests
 -- keys: state, replies?, here?, request, requests, session_requests, rules, grants, file?
--- args: epoch, turn, id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, max_open,
+-- args: epoch, turn, request_id, sid, digest, rule, request, is_edit, is_harmless, is_again, hold_ms, keep_ms, max_open,
 --   max_total, card?, closing?, shown_elsewhere?, unreached?, holders*
+-- result: status, detail
 --   holders: the people of the turn, each with the names under which permissions for that person are kept, a line each
 --   here: the conversation's reply stream, if another chat shows the request; shown_elsewhere: the notice of that for
 --   the conversation, sent once that chat shows it; unreached: the notice if it can't
 --   is_edit: whether the call changes files, which may have been allowed with a plan
 --   is_again: whether the message says that the call may have been performed before
--- → open|allowed|again|full, id of the request, or the person who has allowed it as JSON
+--   status: open|allowed|again|full; detail: the id of the request, or the person who has allowed it as JSON
 --   again: the call may have been performed before, and `is_again` doesn't say so, or the other way round
 local fence = fenced_turn(keys.state, args)
 if fence then return fence end
 local turn, attempt = args.turn, redis.call('HGET', keys.state, 'attempt')
-if redis.call('EXISTS', keys.request) == 1 then return {'open', args.id} end  -- a repeated call
+if redis.call('EXISTS', keys.request) == 1 then  -- a repeated call
+  return result{status = 'open', detail = args.request_id}
+end
 local now = now_ms()
 -- The permission of the conversation that allows the call for one of the turn's people, or nothing.
 local function permission_for(holder)
@@ -33,7 +36,7 @@ for _, holder in ipairs(args.holders) do
 end
 if rule then
   redis.call('PEXPIRE', keys.rules, args.keep_ms)
-  return {'allowed', rule}
+  return result{status = 'allowed', detail = rule}
 end
 -- Whether all people of the turn are among those to whom a call was granted.
 local function is_for_all(granted_to)
@@ -52,11 +55,11 @@ if granted then
   local state, until_ms, used_by, answer, granted_to = unpack(redis.call('HMGET', request, 'state', 'until_ms', 'used_by',
     'answer', 'holders'))
   if state == 'granted' and tonumber(until_ms) > now and is_for_all(granted_to) then
-    redis.call('HSET', request, 'used_by', args.id, 'given_turn', turn, 'given', attempt)
+    redis.call('HSET', request, 'used_by', args.request_id, 'given_turn', turn, 'given', attempt)
     close_request(granted, 'used')
-    return {'allowed', answer}
+    return result{status = 'allowed', detail = answer}
   end
-  if state == 'used' and used_by == args.id then return {'allowed', answer} end
+  if state == 'used' and used_by == args.request_id then return result{status = 'allowed', detail = answer} end
 end
 local is_again, open, lapsed = '0', 0, {}
 for _, id in ipairs(requests_of(args.sid)) do
@@ -66,29 +69,29 @@ for _, id in ipairs(requests_of(args.sid)) do
   if state == 'open' then open = open + 1 end
   if state == 'lapsed' then lapsed[#lapsed + 1] = id end
   if digest == args.digest then
-    if adopted_by == args.id then return {'open', id} end  -- a repeated call
+    if adopted_by == args.request_id then return result{status = 'open', detail = id} end  -- a repeated call
     local has_answer = state == 'answered' or (state == 'given' and args.is_harmless == '1')
     if request_turn == turn and request_attempt ~= attempt and (has_answer or state == 'open' or state == 'lapsed') then
-      redis.call('HSET', request, 'attempt', attempt, 'adopted_by', args.id, 'waits_ms', now)
+      redis.call('HSET', request, 'attempt', attempt, 'adopted_by', args.request_id, 'waits_ms', now)
       if not has_answer then
         redis.call('HSET', request, 'state', 'open', 'until_ms', now + args.hold_ms)
         redis.call('ZADD', keys.requests, now + args.hold_ms, id)
       end
-      return {'open', id}
+      return result{status = 'open', detail = id}
     end
     if given_turn == turn and given ~= attempt then is_again = '1' end
   end
   local is_pending = state == 'open' or state == 'answered' or state == 'lapsed' or state == 'granted'
   if not is_pending and request_turn ~= turn and given_turn ~= turn then redis.call('ZREM', keys.session_requests, id) end
 end
-if is_again ~= args.is_again then return {'again', ''} end
+if is_again ~= args.is_again then return result{status = 'again'} end
 if open >= tonumber(args.max_open) or redis.call('ZCARD', keys.requests) >= tonumber(args.max_total) then
-  return {'full', ''}
+  return result{status = 'full'}
 end
-if is_full_for('tools') then return {'full', ''} end
+if is_full_for('tools') then return result{status = 'full'} end
 -- The oldest lapsed requests make room for the new one.
 for position = #lapsed, math.max(1, args.max_open - open), -1 do
   close_request(lapsed[position], 'expired', 'Nobody answered, and the agent has asked for more since.')
 end
 open_request(keys, args, turn, attempt, now + args.hold_ms)
-return {'open', args.id}
+return result{status = 'open', detail = args.request_id}

@@ -1,9 +1,8 @@
 -- End a session's conversation, once for each turn that asks for it: archive the record, and remove everything from which
 -- the conversation could continue. The session's settings stay.
 -- uses: replies, requests, sessions
--- keys: state, session_map, record, archive
--- args: epoch, turn, reason, keep_ms, max_archived, sid, stops_tasks, outcomes, outcome_ms, done_channel,
---   copy_name?, copy_of?, map_ms, notes?
+-- keys: state, session_map, record, archive, outcome, outcome_channel
+-- args: epoch, turn, reason, keep_ms, max_archived, sid, stops_tasks, outcome_ms, copy_name?, copy_of?, map_ms, notes?
 --   copy_name, copy_of: the next conversation's name in the session map, and the marked id that it copies; notes: the
 --   record that it begins with
 -- → when the conversation ended ms
@@ -17,14 +16,14 @@ mark_end_above(args.sid, args.stops_tasks == '1')
 if args.stops_tasks == '1' then
   redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')
   -- All results that wait belong to the ended conversation, because the next one has not started any task yet.
-  for _, entry in ipairs(redis.call('XRANGE', 'rc:in:{' .. args.sid .. '}', '-', '+')) do
+  for _, entry in ipairs(redis.call('XRANGE', 'rc:inbound:{' .. args.sid .. '}', '-', '+')) do
     local is_readable, data = pcall(cjson.decode, entry[2][2])
     if is_readable and data.origin == 'result' then
-      local outcome = args.outcomes .. entry[1]
-      redis.call('XDEL', 'rc:in:{' .. args.sid .. '}', entry[1])
+      local outcome = keys.outcome .. entry[1]
+      redis.call('XDEL', 'rc:inbound:{' .. args.sid .. '}', entry[1])
       redis.call('HSET', outcome, 'status', 'stopped', 'finished', now)
       redis.call('PEXPIRE', outcome, args.outcome_ms)
-      redis.call('PUBLISH', args.done_channel, entry[1])
+      redis.call('PUBLISH', keys.outcome_channel, entry[1])
     end
   end
 end
@@ -47,7 +46,7 @@ if max == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
 void_requests(args.sid, nil, 'The conversation has ended.')
 redis.call('DEL', 'rc:rules:{' .. args.sid .. '}', 'rc:grants:{' .. args.sid .. '}',
-  'rc:unheard:{' .. args.sid .. '}', 'rc:beside:{' .. args.sid .. '}')
+  'rc:unreported-denials:{' .. args.sid .. '}', 'rc:aside-notes:{' .. args.sid .. '}')
 if args.copy_name then
   redis.call('HSET', keys.session_map, args.copy_name, args.copy_of)
   redis.call('PEXPIRE', keys.session_map, args.map_ms)
@@ -56,5 +55,5 @@ if args.notes then redis.call('SET', keys.record, args.notes, 'PX', args.keep_ms
 -- A parked agent remembers the ended conversation, so the session must not use it again.
 redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant')
 redis.call('HSET', keys.state, 'reset_turn', args.turn, 'reset_reason', args.reason, 'last_heard_ms', now)
-redis.call('HSET', args.outcomes .. args.turn, 'reset', now .. ' ' .. args.reason)
+redis.call('HSET', keys.outcome .. args.turn, 'reset', now .. ' ' .. args.reason)
 return tostring(now)

@@ -1,7 +1,7 @@
 -- Join entries to the running turn, before its agent receives them. If the attempt fails, the next one includes them.
 -- uses: edits
--- keys: state, inbound
--- args: epoch, turn, outcomes, entry_ids*
+-- keys: state, inbound, outcome
+-- args: epoch, turn, entry_ids*
 -- → the entries; nothing if the turn is over or stopped
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
@@ -15,7 +15,7 @@ for _, id in ipairs(args.entry_ids) do
   entries[#entries + 1] = entry
   if entry and not has_joined[id] then
     joined[#joined + 1] = id
-    redis.call('HSET', args.outcomes .. id, 'status', 'running', 'turn', turn, 'steered.' .. attempt, now)
+    redis.call('HSET', keys.outcome .. id, 'status', 'running', 'turn', turn, 'steered.' .. attempt, now)
   end
 end
 redis.call('HSET', keys.state, 'steered', table.concat(joined, ','))

@@ -3,11 +3,12 @@
 -- uses: replies, requests, sessions
 -- keys: state, inbound, call
 -- args: sid, by, sender, keep_ms
+-- result: count, queue
 --   by: the person, as CHANNEL:ID; sender: the same without the channel
--- → the number of stopped entries, as the first time for a repeated call; -1 if the session works for others first;
---   queue if a hint is due, else nothing
+--   count: the number of stopped entries, as the first time for a repeated call; -1 if the session works for others first
+--   queue: for the hint that is due, if any
 local done = redis.call('GET', keys.call)
-if done then return {tonumber(done), ''} end
+if done then return result{count = tonumber(done)} end
 
 -- Whether an entry is only on behalf of the person.
 local function is_own(entry)
@@ -30,10 +31,10 @@ for _, entry in ipairs(redis.call('XRANGE', keys.inbound, '-', '+')) do
 end
 if not is_whole_turn then count = -1 end
 redis.call('SET', keys.call, count, 'PX', args.keep_ms)
-if count <= 0 then return {count, ''} end
+if count <= 0 then return result{count = count} end
 if turn then void_requests(args.sid, turn, 'It was stopped.') end
 local is_postponed = redis.call('HEXISTS', keys.state, 'postponed_until_ms') == 1
 redis.call('HSET', keys.state, 'stop_entry', mark)
 wake(args.sid, keys.state)
 redis.call('PUBLISH', 'rc:bell:{' .. args.sid .. '}', '')
-return {count, is_postponed and queue_if_scheduled(keys.state) or ''}
+return result{count = count, queue = is_postponed and queue_if_scheduled(keys.state)}

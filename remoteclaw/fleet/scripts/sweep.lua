@@ -1,16 +1,17 @@
 -- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
 -- keys: active, sessions, sweeper
--- args: states, retry_ms, max_count, longest_ms, patient_checks, listed_ms, alive_ms
---   states: the prefix of the state keys; retry_ms, longest_ms: the shortest and longest pause between two checks of a
+-- args: retry_ms, max_count, longest_ms, patient_checks, listed_ms, alive_ms
+--   retry_ms, longest_ms: the shortest and longest pause between two checks of a
 --   session; patient_checks: the number of checks for which a session waits for its host
--- → sid, expired|moved|scheduled, session key, queue, …
+-- row: sid, why, session_key, queue
+--   why: expired|moved|scheduled
 local now = now_ms()
 redis.call('SET', keys.sweeper, now, 'PX', args.alive_ms)
 redis.call('ZREMRANGEBYSCORE', keys.sessions, '-inf', now - args.listed_ms)
 local due = redis.call('ZRANGEBYSCORE', keys.active, '-inf', now, 'LIMIT', 0, args.max_count)
 local found = {}
 for _, sid in ipairs(due) do
-  local key = args.states .. '{' .. sid .. '}'
+  local key = 'rc:state:{' .. sid .. '}'
   local held = redis.call('HMGET', key, 'status', 'lease_until_ms', 'key', 'sweeps', 'host',
     'postponed_until_ms')
   local status, checks, host = held[1], tonumber(held[4] or 0), held[5]
@@ -42,7 +43,7 @@ for _, sid in ipairs(due) do
     local wait_ms = args.retry_ms * 2 ^ math.min(checks, 10)
     redis.call('ZADD', keys.active, now + math.min(wait_ms, tonumber(args.longest_ms)), sid)
     if why then
-      for _, part in ipairs({sid, why, held[3], queue}) do found[#found + 1] = part end
+      found[#found + 1] = row{sid = sid, why = why, session_key = held[3], queue = queue}
     end
   end
 end

@@ -1,9 +1,10 @@
 -- Take the answer to a request, before the agent receives it. From here on, the call may have been performed.
 -- uses: replies, requests
 -- keys: state, request, unreported_denials
--- args: epoch, turn, id, is_heard
+-- args: epoch, turn, request_id, is_heard
+-- result: state, answer
 --   is_heard: whether the agent receives the reason of a denial together with it
--- → state, or `gone` if the request doesn't exist; answer as JSON or nothing
+--   state: `gone` if the request doesn't exist; answer: as JSON, if there is one
 local fence = fenced_turn(keys.state, args)
 if fence then return fence end
 local turn, attempt = args.turn, redis.call('HGET', keys.state, 'attempt')
@@ -13,5 +14,5 @@ if state == 'answered' then
   redis.call('HSET', keys.request, 'state', state, 'given', attempt, 'given_turn', turn)
   keep_request(keys.request)
 end
-if state == 'given' and args.is_heard == '1' then redis.call('HDEL', keys.unreported_denials, args.id) end
-return {state or 'gone', answer or ''}
+if state == 'given' and args.is_heard == '1' then redis.call('HDEL', keys.unreported_denials, args.request_id) end
+return result{state = state or 'gone', answer = answer}

@@ -1,9 +1,11 @@
 -- Return a session's tree of tasks and branches: the unfinished ones, and those that have ended recently.
 -- keys: state, children
 -- args: sid, max_tasks, recent_ms
--- → the time, the number of tasks left out, the session's host, something if the session is quiet, and for each task: its
---   id, the id of the session that started it, running|waiting or the status of its outcome, the time of that status, and
---   the fields below; first the unfinished tasks, oldest first, then the others, newest first
+-- result: now_ms, left_out, host, is_quiet, tasks
+-- row: sid, parent, status, ended_ms, key, label, task_entry, branch_of, host, doing, progress
+--   left_out: the number of tasks left out; host, is_quiet: of the session; parent: the id of the session that started the
+--   task; status: running|waiting, or the status of its outcome; ended_ms: the time of that status
+--   first the unfinished tasks, oldest first, then the others, newest first
 
 -- At most this many sessions are read. Each has up to 50 ended ones below it, and few unfinished ones.
 local MAX_SEEN = 500
@@ -12,20 +14,20 @@ local now, seen = now_ms(), {}
 local function add(children, parent, number)
   for _, sid in ipairs(redis.call('ZREVRANGE', children, 0, -1)) do
     if #seen == MAX_SEEN then return end
-    seen[#seen + 1] = {sid = sid, parent = parent, above = number, state = 'rc:st:{' .. sid .. '}'}
+    seen[#seen + 1] = {sid = sid, parent = parent, above = number, state = 'rc:state:{' .. sid .. '}'}
   end
 end
 add(keys.children, args.sid, 0)
 local position = 1
 while seen[position] do
-  add('rc:kids:{' .. seen[position].sid .. '}', seen[position].sid, position)
+  add('rc:children:{' .. seen[position].sid .. '}', seen[position].sid, position)
   position = position + 1
 end
 
 -- A session with an awaited entry is unfinished, and so is each session above it.
 for number = #seen, 1, -1 do
   local task = seen[number]
-  local newest = redis.call('XREVRANGE', 'rc:in:{' .. task.sid .. '}', '+', '-', 'COUNT', 1)[1]
+  local newest = redis.call('XREVRANGE', 'rc:inbound:{' .. task.sid .. '}', '+', '-', 'COUNT', 1)[1]
   if newest and not id_at_most(newest[1], redis.call('HGET', task.state, 'unwanted_entry')) then
     task.is_unfinished = true
   end
@@ -39,7 +41,7 @@ local function status_of(task)
   if not run then return nil end
   task.since = tonumber(string.match(run, '^%d+'))
   if task.is_unfinished then return status == 'running' and turn and 'running' or 'waiting' end
-  local outcome = redis.call('HMGET', 'rc:oc:{' .. task.sid .. '}:' .. (last or retried or run), 'status', 'finished')
+  local outcome = redis.call('HMGET', 'rc:outcome:{' .. task.sid .. '}:' .. (last or retried or run), 'status', 'finished')
   task.ended = tonumber(outcome[2] or 0)
   if task.ended == 0 or now - task.ended >= tonumber(args.recent_ms) then return nil end
   return outcome[1] == 'steered' and 'done' or outcome[1]
@@ -57,12 +59,12 @@ table.sort(tasks, function(one, other)
 end)
 
 local count = math.min(#tasks, tonumber(args.max_tasks))
-local own = redis.call('HMGET', keys.state, 'host', 'is_quiet')
-local reply = {now, #tasks - count, own[1] or '', own[2] or ''}
+local rows = {}
 for number = 1, count do
   local task = tasks[number]
-  local fields = redis.call('HMGET', task.state, unpack(FIELDS))
-  for index = 1, #FIELDS do fields[index] = fields[index] or '' end
-  reply[#reply + 1] = {task.sid, task.parent, task.status, task.ended or 0, unpack(fields)}
+  local fields = {sid = task.sid, parent = task.parent, status = task.status, ended_ms = task.ended}
+  for index, value in ipairs(redis.call('HMGET', task.state, unpack(FIELDS))) do fields[FIELDS[index]] = value end
+  rows[number] = row(fields)
 end
-return reply
+local host, is_quiet = unpack(redis.call('HMGET', keys.state, 'host', 'is_quiet'))
+return result{now_ms = now, left_out = #tasks - count, host = host, is_quiet = is_quiet, tasks = rows}

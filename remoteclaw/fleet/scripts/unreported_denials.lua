@@ -2,7 +2,8 @@
 -- of its attempts.
 -- keys: state, unreported_denials
 -- args: epoch, turn
--- → for each: the request and its answer, as JSON
+-- row: request, answer
+--   both as JSON
 local fence = fenced_turn(keys.state, args)
 if fence then return fence end
 local found = {}
@@ -11,7 +12,7 @@ for _, id in ipairs(redis.call('HKEYS', keys.unreported_denials)) do
   local request, answer = unpack(redis.call('HMGET', 'rc:request:' .. id, 'request', 'answer'))
   if (reporting_turn == '' or reporting_turn == args.turn) and answer then
     redis.call('HSET', keys.unreported_denials, id, args.turn)
-    found[#found + 1] = {request, answer}
+    found[#found + 1] = row{request = request, answer = answer}
   else
     redis.call('HDEL', keys.unreported_denials, id)
   end

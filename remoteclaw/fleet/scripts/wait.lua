@@ -6,7 +6,7 @@
 -- → free|full|circle
 local now = now_ms()
 redis.call('ZREMRANGEBYSCORE', keys.waits, '-inf', now)
-local function state_of(sid) return 'rc:st:{' .. sid .. '}' end
+local function state_of(sid) return 'rc:state:{' .. sid .. '}' end
 local own, _, target = string.match(args.name, '^(%x+) (%S+) (%x+) ')
 local waits_for, count = {}, 0
 local function takes_worker(sid)

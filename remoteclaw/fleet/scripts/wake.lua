@@ -2,6 +2,7 @@
 -- uses: sessions
 -- keys: state
 -- args: sid
--- → session key, or nothing if it isn't postponed; queue if a hint is due, else nothing
-if not wake(args.sid, keys.state) then return {'', ''} end
-return {redis.call('HGET', keys.state, 'key') or '', queue_if_scheduled(keys.state)}
+-- result: session_key, queue
+--   session_key: nothing if the session isn't postponed; queue: for the hint that is due, if any
+if not wake(args.sid, keys.state) then return result{} end
+return result{session_key = redis.call('HGET', keys.state, 'key'), queue = queue_if_scheduled(keys.state)}

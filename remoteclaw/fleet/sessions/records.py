@@ -72,10 +72,5 @@ class Records:
         """
         key = await self._scripts.call(self._scripts.client.hget, keys.state(sid), "key")
         place = SessionKey.parse(key.decode()).place if key else None
-        names = {
-            "record": keys.record(sid),
-            "archive": keys.archive(sid),
-            "aside_notes": keys.aside_notes(sid),
-            "history": keys.history(place.provider, place.account, place.chat) if place else None,
-        }
-        return bool(await self._scripts.run("forget_session", keys=names))
+        history = keys.history(place.provider, place.account, place.chat) if place else None
+        return bool(await self._scripts.run("forget_session", sid=sid, history=history))

@@ -173,11 +173,12 @@ class Sessions:
         """
         owner = await self._scripts.run(
             "label",
-            keys={"state": keys.state(view.sid), "labels": keys.labels(view.key.agent)},
-            args={"sid": view.sid, "label": label},
+            sid=view.sid,
+            label=label,
+            labels=keys.labels(view.key.agent),
         )
         if owner:
-            raise NotFound(f"{owner.decode()!r} already has the label {label!r}: choose another.")
+            raise NotFound(f"{owner!r} already has the label {label!r}: choose another.")
 
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names.
@@ -259,27 +260,17 @@ class Sessions:
         """
         result = await self._scripts.run(
             "fork",
-            keys={
-                "state": keys.state(source.sid),
-                "session_map": keys.session_map(source.sid),
-                "record": keys.record(source.sid),
-                "new_state": keys.state(target.sid),
-                "new_map": keys.session_map(target.sid),
-                "new_record": keys.record(target.sid),
-                "sessions": keys.SESSIONS,
-            },
-            args={
-                "sid": target.sid,
-                "session_key": str(target),
-                "limits": source.limits.of_fork.model_dump_json(),
-                "keep_ms": STATE_MS,
-                "mark": FORK_OF,
-                "names": names,
-            },
+            new_sid=target.sid,
+            sid=source.sid,
+            session_key=str(target),
+            limits=source.limits.of_fork.model_dump_json(),
+            keep_ms=STATE_MS,
+            mark=FORK_OF,
+            names=names,
         )
-        if result == b"exists":
+        if result == "exists":
             raise NotFound(f"{str(target)!r} already exists: choose another thread or user.")
-        if result == b"nothing":
+        if result == "nothing":
             raise NotFound(f"{str(source.key)!r} has no conversation that could be copied.")
 
     async def configure(self, session: SessionKey, queue: QueueOverride | None) -> None:
@@ -319,13 +310,11 @@ class Sessions:
         """Set or remove a field of a session's state; the session may not have a message yet."""
         await self._scripts.run(
             "configure",
-            keys={"state": keys.state(session.sid)},
-            args={
-                "session_key": str(session),
-                "field": field,
-                "value": value,
-                "keep_ms": STATE_MS,
-            },
+            sid=session.sid,
+            session_key=str(session),
+            field=field,
+            value=value,
+            keep_ms=STATE_MS,
         )
 
     async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
@@ -338,27 +327,23 @@ class Sessions:
         that have arrived since. Calls are named within the session: a platform may number the
         messages of each chat.
         """
-        count, key, queue = await self._scripts.run(
+        stopped = await self._scripts.run(
             "stop",
-            keys={
-                "state": keys.state(sid),
-                "inbound": keys.inbound(sid),
-                "call": keys.call(call_name(None, f"{sid}\0{call}")) if call else None,
-            },
-            args={"sid": sid, "is_unwanted": not wants_result, "keep_ms": CALL_MS},
+            sid=sid,
+            is_unwanted=not wants_result,
+            keep_ms=CALL_MS,
+            call=keys.call(call_name(None, f"{sid}\0{call}")) if call else None,
         )
-        if queue:
-            await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
-        return int(count)
+        if stopped.queue:
+            await self._waker.try_hint(SessionKey.parse(stopped.session_key), stopped.queue)
+        return int(stopped.count)
 
     async def retry(self, sid: str) -> bool:
         """Have a postponed session ask its agent again now; return whether it was postponed."""
-        key, queue = await self._scripts.run(
-            "wake", keys={"state": keys.state(sid)}, args={"sid": sid}
-        )
-        if queue:
-            await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
-        return bool(key)
+        woken = await self._scripts.run("wake", sid=sid)
+        if woken.queue:
+            await self._waker.try_hint(SessionKey.parse(woken.session_key), woken.queue)
+        return bool(woken.session_key)
 
     async def stop_own(self, session: SessionKey, sender: str, *, call: str) -> int | None:
         """Stop what a shared session does for one of its people before it works for others.
@@ -367,23 +352,16 @@ class Sessions:
         to the first one of another person. Sessions below continue. Returns the number of stopped
         entries; None if the session works for others first. A repeated `call` has no effect.
         """
-        count, queue = await self._scripts.run(
+        stopped = await self._scripts.run(
             "stop_own",
-            keys={
-                "state": keys.state(session.sid),
-                "inbound": keys.inbound(session.sid),
-                "call": keys.call(call_name(None, f"{session.sid}\0{call}")),
-            },
-            args={
-                "sid": session.sid,
-                "by": replace(session, user=sender).person,
-                "sender": sender,
-                "keep_ms": CALL_MS,
-            },
+            sid=session.sid,
+            by=replace(session, user=sender).person,
+            sender=sender,
+            keep_ms=CALL_MS,
+            call=keys.call(call_name(None, f"{session.sid}\0{call}")),
         )
-        if queue:
-            await self._waker.try_hint(session, queue.decode())
-        return None if count < 0 else int(count)
+        await self._waker.try_hint(session, stopped.queue)
+        return None if stopped.count < 0 else int(stopped.count)
 
 
 def _view(

@@ -65,14 +65,15 @@ class TaskTrees:
         deadline: float | None = None,
     ) -> TaskTree:
         """Return a session's tree: its unfinished tasks, and those that ended in `recent_ms`."""
-        at_ms, left_out, host, quiet, *rows = await self._scripts.run(
+        tree = await self._scripts.run(
             "task_tree",
-            keys={"state": keys.state(sid), "children": keys.children(sid)},
-            args={"sid": sid, "max_tasks": max_tasks, "recent_ms": recent_ms},
+            sid=sid,
+            max_tasks=max_tasks,
+            recent_ms=recent_ms,
             deadline=deadline,
         )
-        items = tuple(_task_status(row, host.decode(), int(at_ms)) for row in rows)
-        return TaskTree(items, int(left_out), int(at_ms), bool(quiet))
+        items = tuple(_task_status(row, tree.host, tree.now_ms) for row in tree.tasks)
+        return TaskTree(items, tree.left_out, tree.now_ms, bool(tree.is_quiet))
 
     async def follow(self, sid: str) -> AsyncGenerator[TaskTree, None]:
         """Yield a session's tree, and again after each change, at most once per `FOLLOW_S`."""
@@ -153,14 +154,12 @@ class TurnProgress:
         recipients = await self.recipients()
         await self._lease.run_fenced(
             "task_activity",
-            {"account": recipients.account},
-            {
-                "turn": turn,
-                "doing": orjson.dumps(doing) if doing else None,
-                "is_first": is_first,
-                "above": recipients.above,
-                "hint": recipients.hint,
-            },
+            turn=turn,
+            doing=orjson.dumps(doing) if doing else None,
+            is_first=is_first,
+            above=recipients.above,
+            hint=recipients.hint,
+            live_of=recipients.account,
         )
 
     async def unfinished_tasks(self) -> tuple[TaskStatus, ...]:
@@ -181,25 +180,23 @@ class TurnProgress:
         return ancestors
 
 
-def _task_status(row: Sequence[bytes], host: str, now_ms: int) -> TaskStatus:
-    sid, parent, state, ended_ms, *fields = row
-    key, label, task, branch_of, own_host, doing, progress = (each.decode() for each in fields)
-    is_running, since_ms = state == b"running", int(task.partition("-")[0])
-    activity = orjson.loads(doing) if doing and is_running else {}
+def _task_status(row: Any, host: str | None, now_ms: int) -> TaskStatus:
+    is_running, since_ms = row.status == "running", int(row.task_entry.partition("-")[0])
+    activity = orjson.loads(row.doing) if row.doing and is_running else {}
     return TaskStatus(
-        session=SessionKey.parse(key),
-        parent=parent.decode(),
-        run=f"{sid.decode()}-{task}",
-        kind="branch" if branch_of else "task",
-        label=label or None,
-        state=state.decode(),
+        session=SessionKey.parse(row.key),
+        parent=row.parent,
+        run=f"{row.sid}-{row.task_entry}",
+        kind="branch" if row.branch_of else "task",
+        label=row.label,
+        state=row.status,
         since_ms=since_ms,
-        age_ms=max(0, (int(ended_ms) or now_ms) - since_ms),
-        host=own_host if own_host != host else None,
+        age_ms=max(0, (row.ended_ms or now_ms) - since_ms),
+        host=row.host if row.host != host else None,
         tool=activity.get("tool", ""),
         argument=activity.get("argument", ""),
         last_text=activity.get("said", ""),
-        progress=progress if is_running else "",
+        progress=(row.progress or "") if is_running else "",
     )
 
 
@@ -219,7 +216,7 @@ async def unreported_replies(
     )
     replies = []
     for turn in (unreported or b"").decode().split(","):
-        name = keys.outcome_prefix(lease.sid) + turn
+        name = keys.outcome(lease.sid, turn)
         reply = turn and await lease.scripts.call(client.hget, name, "reply", deadline=deadline)
         if reply:
             replies.append(orjson.loads(reply))

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer, format_cost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.lua import Values
 
 #: The sums of a session are kept for this many days, a quarter, at about 150 bytes per day.
 USAGE_DAYS = 92
@@ -116,17 +117,16 @@ def _numbers(usage: AgentUsage, cost_usd: float | None) -> dict[str, int]:
     return {**asdict(usage), "cost_micro_usd": round((cost_usd or 0) * 1_000_000)}
 
 
-def usage_keys() -> dict[str, str]:
-    """Return the keys of the sums to which a script adds usage today, on this worker's clock."""
-    return {"usage": keys.USAGE, "usage_day": keys.usage_day(time.strftime("%Y-%m-%d"))}
+def usage_args(usage: Usage | None, agent: str) -> Values:
+    """Return what a script needs to add usage of `agent`, today on this worker's clock.
 
-
-def usage_args(usage: Usage | None, agent: str) -> dict[str, str | int | None]:
-    """Return the arguments of a script that adds usage of `agent`; None adds nothing."""
+    None adds nothing.
+    """
     return {
         "usage": usage.encode() if usage else None,
         "agent": agent,
         "usage_ms": USAGE_MS,
+        "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
     }
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import orjson
 
-from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey, stream_order
 
@@ -209,13 +208,9 @@ class TerminalTurn:
         """Store the place of a terminal that is about to be started."""
         await self._lease.run_fenced(
             "terminal_place",
-            {},
-            {
-                "turn": place.turn,
-                "place": place.encode(),
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "detail": f"a terminal of {place.runtime}",
-            },
+            turn=place.turn,
+            place=place.encode(),
+            detail=f"a terminal of {place.runtime}",
         )
 
     async def hold(self, place: TerminalPlace, holder: str, *, hold_s: float) -> str:
@@ -225,17 +220,13 @@ class TerminalTurn:
         """
         lease = self._lease
         lease.is_given_away = True
-        epoch: bytes = await lease.run_fenced(
+        epoch: str = await lease.run_fenced(
             "give_to_holder",
-            {"active": keys.ACTIVE},
-            {
-                "nonce": uuid.uuid4().hex,
-                "sid": lease.sid,
-                "turn": place.turn,
-                "place": place.encode(),
-                "holder": f"{lease.host} {holder}",
-                "hold_ms": int(hold_s * 1000),
-                "grace_ms": GRACE_MS,
-            },
+            nonce=uuid.uuid4().hex,
+            turn=place.turn,
+            place=place.encode(),
+            holder=f"{lease.host} {holder}",
+            hold_ms=int(hold_s * 1000),
+            grace_ms=GRACE_MS,
         )
-        return epoch.decode()
+        return epoch

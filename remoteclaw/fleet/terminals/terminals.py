@@ -16,7 +16,7 @@ from remoteclaw.config.model import TerminalsConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lua import Arguments, Keys
+from remoteclaw.fleet.lua import Value
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
 from remoteclaw.fleet.sessions.session_map import id_of
 from remoteclaw.fleet.sessions.state import STATE_MS
@@ -35,7 +35,6 @@ from remoteclaw.fleet.turns.inbound import (
     Accepted,
     encode_entry,
     entry_args,
-    entry_keys,
 )
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish, stream_order
@@ -66,14 +65,10 @@ class _HeldSession:
     sid: str
     epoch: str
 
-    async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
+    async def run_fenced(self, name: str, /, **values: Value) -> Any:
         """Run the script `name`; raise `LeaseLost` if the holder has lost the lease."""
-        return await self._scripts.run(
-            name,
-            keys={"state": keys.state(self.sid), **names},
-            args={"epoch": self.epoch, **args},
-            deadline=boottime() + CHANGE_S,
-        )
+        own = {"sid": self.sid, "epoch": self.epoch}
+        return await self._scripts.run(name, deadline=boottime() + CHANGE_S, **{**values, **own})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,34 +111,27 @@ class Terminals:
             timestamp=now_ms(),
         )
         entry = encode_entry(message, "caller", "terminal", people=people, terminal=wish)
-        status, entry_id, queue, wait_ms = await self._scripts.run(
+        opened = await self._scripts.run(
             "terminal_open",
-            keys={
-                **entry_keys(session),
-                "seen": keys.known(session, message.id),
-                "terminals": keys.TERMINALS,
-                "record": keys.terminal(session.sid),
-                "opens": keys.terminal_opens(wish.by),
-            },
-            args={
-                **entry_args(session, entry),
-                "dedupe_ms": DEDUPE_MS,
-                "lane": "agents",
-                "by": wish.by,
-                "host": host,
-                "max_on_host": limits.max,
-                "max_per_person": limits.max_per_person,
-                "per_minute": limits.opens_per_minute,
-                "burst": BURST,
-                "fields": orjson.dumps(fields),
-                "keep_ms": STATE_MS,
-            },
+            dedupe_ms=DEDUPE_MS,
+            lane="agents",
+            by=wish.by,
+            host=host,
+            max_on_host=limits.max,
+            max_per_person=limits.max_per_person,
+            per_minute=limits.opens_per_minute,
+            burst=BURST,
+            fields=orjson.dumps(fields),
+            keep_ms=STATE_MS,
+            seen=keys.known(session, message.id),
+            terminal_opens=keys.terminal_opens(wish.by),
+            **entry_args(session, entry),
             deadline=boottime() + APPEND_S,
         )
-        if refusal := _refusal(status, int(wait_ms), limits):
+        if refusal := _refusal(opened.status, opened.wait_ms, limits):
             raise refusal
-        await self._waker.try_hint(session, queue.decode())
-        return Accepted(session, entry_id.decode(), status != b"accepted")
+        await self._waker.try_hint(session, opened.queue)
+        return Accepted(session, opened.entry_id, opened.status != "accepted")
 
     # -- what people see -----------------------------------------------------------------------
 
@@ -205,17 +193,12 @@ class Terminals:
         return bool(
             await self._scripts.run(
                 "terminal_change",
-                keys=_keys(sid),
-                args={
-                    "epoch": epoch,
-                    "sid": sid,
-                    "changes": orjson.dumps(
-                        {name: _text(value) for name, value in changes.items()}
-                    ),
-                    "event": orjson.dumps(event) if event else None,
-                    "keep_ms": STATE_MS,
-                    "events_ms": EVENTS_MS,
-                },
+                epoch=epoch,
+                sid=sid,
+                changes=orjson.dumps({name: _text(value) for name, value in changes.items()}),
+                event=orjson.dumps(event) if event else None,
+                keep_ms=STATE_MS,
+                events_ms=EVENTS_MS,
                 deadline=boottime() + CHANGE_S,
             )
         )
@@ -225,8 +208,7 @@ class Terminals:
 
         The request is durable and idempotent.
         """
-        names = {"state": keys.state(sid), "bell": keys.bell(sid)}
-        return bool(await self._scripts.run("terminal_stop", keys=names))
+        return bool(await self._scripts.run("terminal_stop", sid=sid))
 
     # -- leases of holders ---------------------------------------------------------------------
 
@@ -259,22 +241,19 @@ class Terminals:
     async def renew(self, held: HeldLease, *, hold_s: float) -> LeaseRenewal:
         """Renew a holder's lease. Raises `LeaseLost` if the holder has lost it."""
         sent_at = boottime()
-        stop, newest_message, newest, kept = await self._scripts.run(
+        renewed = await self._scripts.run(
             "renew_held",
-            keys={"state": keys.state(held.sid), "active": keys.ACTIVE},
-            args={
-                "epoch": held.epoch,
-                "sid": held.sid,
-                "hold_ms": int(hold_s * 1000),
-                "grace_ms": GRACE_MS,
-            },
+            sid=held.sid,
+            epoch=held.epoch,
+            hold_ms=int(hold_s * 1000),
+            grace_ms=GRACE_MS,
             deadline=sent_at + CHANGE_S,
         )
         return LeaseRenewal(
-            stop.decode(),
-            newest_message.decode(),
-            newest.decode(),
-            int(kept) if kept else None,
+            renewed.stop_entry or "",
+            renewed.newest_message or "",
+            renewed.newest_entry or "",
+            int(renewed.kept_until_ms) if renewed.kept_until_ms else None,
             sent_at,
         )
 
@@ -306,15 +285,12 @@ class Terminals:
         return bool(
             await self._scripts.run(
                 "terminal_note",
-                keys=_keys(sid),
-                args={
-                    "epoch": epoch,
-                    "sid": sid,
-                    "before": before,
-                    "position": position,
-                    "events_ms": EVENTS_MS,
-                    "new_events": [orjson.dumps(event) for event in events],
-                },
+                epoch=epoch,
+                sid=sid,
+                before=before,
+                position=position,
+                events_ms=EVENTS_MS,
+                new_events=[orjson.dumps(event) for event in events],
                 deadline=boottime() + CHANGE_S,
             )
         )
@@ -366,41 +342,33 @@ def _event_of(entry: tuple[bytes, Mapping[bytes, bytes]]) -> TerminalEvent:
     return TerminalEvent(id_.decode(), orjson.loads(fields[b"event"]))
 
 
-def _refusal(status: bytes, wait_ms: int, limits: TerminalsConfig) -> CallRefused | None:
+def _refusal(status: str, wait_ms: int, limits: TerminalsConfig) -> CallRefused | None:
     match status:
-        case b"ending":
+        case "ending":
             return TerminalEnding("CONFLICT", ENDING)
-        case b"full":
+        case "full":
             return CallRefused("UNAVAILABLE", FULL)
-        case b"host":
+        case "host":
             return CallRefused(
                 "TOO_MANY",
                 f"This host has {limits.max} open terminals, the limit set by [terminals] max: "
                 "park one.",
                 retry_after_s=60.0,
             )
-        case b"person":
+        case "person":
             return CallRefused(
                 "TOO_MANY",
                 f"You have {limits.max_per_person} open terminals, the limit set by [terminals] "
                 "max_per_person: park one.",
                 retry_after_s=60.0,
             )
-        case b"rate":
+        case "rate":
             return CallRefused(
                 "TOO_MANY",
                 f"Too many terminals were opened at once: try again in {wait_ms / 1000:.0f} s.",
                 retry_after_s=wait_ms / 1000,
             )
     return None
-
-
-def _keys(sid: str) -> dict[str, str]:
-    return {
-        "state": keys.state(sid),
-        "record": keys.terminal(sid),
-        "events": keys.terminal_events(sid),
-    }
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.sessions.usage import Usage, usage_args, usage_keys
+from remoteclaw.fleet.sessions.usage import Usage, usage_args
 from remoteclaw.fleet.turns.inbound import RawEntry
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turns.turn import RecordAppend
@@ -51,11 +51,8 @@ class Asides:
         were cut off, if it has a verdict already, or if it is stopped or part of a turn. If the
         entry is edited after this call, its verdict is "later".
         """
-        sid = self._lease.sid
         entry: RawEntry | None = await self._lease.run_fenced(
-            "aside_ask",
-            {"inbound": keys.inbound(sid)},
-            {"turn": turn, "outcomes": keys.outcome_prefix(sid), "entry": entry_id},
+            "aside_ask", turn=turn, entry=entry_id
         )
         return entry
 
@@ -68,36 +65,24 @@ class Asides:
         Return "gone" if the entry has been stopped or has become part of a turn. Repeating the call
         applies nothing twice.
         """
-        sid, record, place = self._lease.sid, end.record, end.place
-        applied = await self._lease.run_fenced(
+        record, place = end.record, end.place
+        applied: AsideVerdict | Literal["gone"] = await self._lease.run_fenced(
             "aside_end",
-            {
-                "inbound": keys.inbound(sid),
-                "replies": keys.reply_stream(place.provider, place.account) if place else None,
-                "record": keys.record(sid),
-                "aside_notes": keys.aside_notes(sid),
-                **usage_keys(),
-            },
-            {
-                "turn": turn,
-                "outcomes": keys.outcome_prefix(sid),
-                "entry": entry_id,
-                "verdict": verdict,
-                "outcome_ms": OUTCOME_MS,
-                "done_channel": keys.outcome_channel(sid),
-                "bell": keys.bell(sid),
-                "reply": None if end.reply is None else orjson.dumps(end.reply),
-                "note": None if end.note is None else orjson.dumps(end.note),
-                "record": record.lines if record else None,
-                "record_bytes": record.max_bytes if record else 0,
-                "record_ms": record.keep_ms if record else 0,
-                **usage_args(end.usage, self._lease.session.agent),
-                "sid": sid,
-                "payloads": [orjson.dumps(payload) for payload in end.payloads],
-            },
+            provider=place.provider if place else None,
+            account=place.account if place else None,
+            turn=turn,
+            entry=entry_id,
+            verdict=verdict,
+            outcome_ms=OUTCOME_MS,
+            reply=None if end.reply is None else orjson.dumps(end.reply),
+            note=None if end.note is None else orjson.dumps(end.note),
+            record=record.lines if record else None,
+            record_bytes=record.max_bytes if record else 0,
+            record_ms=record.keep_ms if record else 0,
+            payloads=[orjson.dumps(payload) for payload in end.payloads],
+            **usage_args(end.usage, self._lease.session.agent),
         )
-        applied_verdict: AsideVerdict | Literal["gone"] = applied.decode()
-        return applied_verdict
+        return applied
 
     async def notes(self) -> list[bytes]:
         """Return the notes about the chat that the agent has not received yet, oldest first.

@@ -17,7 +17,7 @@ from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lua import Arguments, Keys
+from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.request import CHANGE_MS
 from remoteclaw.fleet.sessions.state import STATE_MS, Launch, SessionState, pairs
@@ -30,7 +30,6 @@ from remoteclaw.fleet.turns.inbound import (
     decode_entry,
     encode_entry,
     entry_args,
-    entry_keys,
 )
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
@@ -69,38 +68,33 @@ class ToolCalls:
 
     async def caller(self, sid: str) -> Caller | None:
         """Return a session as a caller, with its running turn; None for an unknown session."""
-        fields, entries = await self._scripts.run(
-            "caller",
-            keys={"state": keys.state(sid), "inbound": keys.inbound(sid)},
-        )
-        if not fields:
+        found = await self._scripts.run("caller", sid=sid)
+        if not found.state:
             return None
-        state = SessionState.decode(pairs(fields))
+        state = SessionState.decode(pairs(found.state))
         running = None
         if state.status == "running" and state.turn:
-            decoded = _decoded(entries)
+            decoded = _decoded(found.entries)
             running = CallerTurn(
                 id=state.turn,
                 epoch=state.epoch,
                 attempt=state.attempt,
                 entries=decoded,
-                is_whole=len(decoded) == len(entries) > 0,
+                is_whole=len(decoded) == len(found.entries) > 0,
             )
         grant = Grant.decode(state.grant) if state.grant else None
         return Caller(state, grant, running)
 
     async def note_listing(self, sid: str, digest: str) -> None:
         """Note that the agent whose token has this `digest` has asked for its tools."""
-        await self._scripts.run(
-            "tools_listed", keys={"state": keys.state(sid)}, args={"digest": digest}
-        )
+        await self._scripts.run("tools_listed", sid=sid, digest=digest)
 
-    async def result_of(self, caller: Caller | None, call: str) -> list[str] | None:
-        """Return the stored result of a call; None if the call was not performed."""
+    async def result_of(self, caller: Caller | None, call: str) -> dict[str, Any] | None:
+        """Return the stored values of a call; None if the call was not performed."""
         result = await self._scripts.call(
             self._scripts.client.get, keys.call(call_name(caller, call))
         )
-        return None if result is None else result.decode().split("\n")
+        return None if result is None else dict(orjson.loads(result))
 
     async def send_messages(
         self,
@@ -120,28 +114,24 @@ class ToolCalls:
         with their next turn. Raises `CallRefused` if the turn is over, or a file is no longer
         stored.
         """
-        streams = [keys.reply_stream(provider, account) for provider, account, _ in messages]
+        streams = [keys.replies(provider, account) for provider, account, _ in messages]
         sid = caller.session.sid if caller else keys.OPERATOR
-        status, names = await self.perform(
+        status, sent = await self.perform(
             caller,
             call,
             note,
             "call_send",
-            {
-                "replies": streams,
-                "blobs": [keys.blob(sid, blob) for blob in blobs],
-                "aside_notes": [keys.aside_notes(session.sid) for session in sessions],
-                "states": [keys.state(session.sid) for session in sessions],
-            },
-            {
-                "blob_ms": REPLY_MS,
-                "chat_note": orjson.dumps(chat_note) if chat_note else None,
-                "payloads": [orjson.dumps(payload) for *_, payload in messages],
-            },
+            blob_ms=REPLY_MS,
+            chat_note=orjson.dumps(chat_note) if chat_note else None,
+            payloads=[orjson.dumps(payload) for *_, payload in messages],
+            replies=streams,
+            blobs=[keys.blob(sid, blob) for blob in blobs],
+            aside_notes=[keys.aside_notes(session.sid) for session in sessions],
+            states=[keys.state(session.sid) for session in sessions],
         )
         if status == "incomplete":
             raise CallRefused("UNAVAILABLE", "The file is not stored any more: send it again.")
-        return names
+        return list(sent["names"])
 
     async def send_notice(
         self,
@@ -172,7 +162,7 @@ class ToolCalls:
     async def note_failure(self, caller: Caller, call: str) -> None:
         """Add a side effect which records that the messages of `call` were not delivered."""
         note = {"type": "message_failed", "failedCallId": call}
-        await self.perform(caller, f"{call}\0failed", note, "call_note", {}, {})
+        await self.perform(caller, f"{call}\0failed", note, "call_note")
 
     async def put_entry(
         self,
@@ -194,21 +184,18 @@ class ToolCalls:
         (`channel`).
         """
         entry = encode_entry(message, deliver, "session", provenance, people)
-        _, (entry_id, queue, *earlier) = await self.perform(
+        _, put = await self.perform(
             caller,
             call,
             note,
             "call_entry",
-            entry_keys(target),
-            {
-                **entry_args(target, entry),
-                "lane": "agents",
-                "sender": message.from_ if caller else None,
-                "text": message.text,
-            },
+            lane="agents",
+            sender=message.from_ if caller else None,
+            text=message.text,
+            **entry_args(target, entry),
         )
-        await self.waker.accepted(target, entry_id, queue, by="a call")
-        return entry_id, not earlier
+        await self.waker.accepted(target, put["entry_id"], put.get("queue"), by="a call")
+        return put["entry_id"], "is_earlier" not in put
 
     async def spawn(
         self,
@@ -251,64 +238,53 @@ class ToolCalls:
         task = call_name(caller, f"{asker}\0{call}").rpartition(":")[2][:TASK_DIGITS]
         child = replace(place, task=task)
         entry = encode_entry(message, "parent", "session", provenance, people)
-        status, results = await self.perform(
+        status, made = await self.perform(
             caller,
             call,
             note,
             "call_spawn",
-            {
-                **entry_keys(child),
-                "children": keys.children(parent.sid),
-                "labels": keys.labels(child.agent),
-                "spawned": keys.spawned(caller.session.sid) if caller else keys.NO_KEY,
-                "parent_state": keys.state(parent.sid),
-                "parent_map": keys.session_map(parent.sid),
-                "parent_record": keys.record(parent.sid),
-                "session_map": keys.session_map(child.sid),
-                "record": keys.record(child.sid),
-            },
-            {
-                **entry_args(child, entry),
-                "lane": "background",
-                "parent": str(parent),
-                "max_children": max_unfinished,
-                "root": root.sid,
-                "max_below": max_below,
-                "limits": limits.model_dump_json(),
-                "label": label,
-                "known_ms": STATE_MS,
-                "digest": digest,
-                "asker": asker,
-                "knows": knows,
-                "branch_of": str(branch_of) if branch_of else None,
-                "branch_limits": branch_limits.model_dump_json() if branch_limits else None,
-                "mark": FORK_OF,
-                "keep_ms": STATE_MS,
-                "names": copied.names,
-            },
+            parent_sid=parent.sid,
+            lane="background",
+            parent=str(parent),
+            max_children=max_unfinished,
+            root=root.sid,
+            max_below=max_below,
+            limits=limits.model_dump_json(),
+            label=label,
+            known_ms=STATE_MS,
+            digest=digest,
             asker=asker,
+            knows=knows,
+            branch_of=str(branch_of) if branch_of else None,
+            branch_limits=branch_limits.model_dump_json() if branch_limits else None,
+            mark=FORK_OF,
+            keep_ms=STATE_MS,
+            names=copied.names,
+            labels=keys.labels(child.agent),
+            caller_spawned=keys.spawned(caller.session.sid) if caller else keys.NO_KEY,
+            **entry_args(child, entry),
+            process=asker,
         )
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"{results[0]} of the sessions that this one has started have not ended yet, which "
-                "is the most: wait for their results, or cancel one with subagents.",
+                f"{made['number']} of the sessions that this one has started have not ended yet, "
+                "which is the most: wait for their results, or cancel one with subagents.",
             )
         if status == "too many":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"{results[0]} sessions below this conversation have not ended yet, which is the "
-                "most (max_tree in [sessions]): wait for their results, or cancel one with "
+                f"{made['number']} sessions below this conversation have not ended yet, which is "
+                "the most (max_tree in [sessions]): wait for their results, or cancel one with "
                 "subagents.",
             )
         if status == "labelled":
             raise CallRefused(
                 "INVALID_REQUEST", f"The label {label!r} is taken: choose another one."
             )
-        key, entry_id, queue, begins_with = results
-        started = SessionKey.parse(key)
-        await self.waker.accepted(started, entry_id, queue, by="a call")
-        return started, entry_id, begins_with
+        started = SessionKey.parse(made["session_key"])
+        await self.waker.accepted(started, made["entry_id"], made.get("queue"), by="a call")
+        return started, made["entry_id"], made["begins_with"]
 
     async def record_change(
         self,
@@ -317,21 +293,21 @@ class ToolCalls:
         result: str,
         *,
         note: Mapping[str, Any] | None,
-        request_args: tuple[Keys, Arguments] | None = None,
+        request_args: Values | None = None,
     ) -> None:
         """Record a call that changes RemoteClaw itself, and its result, before the change is made.
 
         With `request_args` (from `request_card.request_args()`), make a request to people for the
         change in the same step. Raises `CallRefused`, also if too many requests wait.
         """
-        names, args = request_args or ({}, {})
         status, _ = await self.perform(
             caller,
             call,
             note,
             "call_change",
-            names,
-            {"result": result, "valid_ms": CHANGE_MS, **args},
+            result=result,
+            valid_ms=CHANGE_MS,
+            **(request_args or {}),
         )
         if status == "full":
             raise CallRefused(
@@ -352,8 +328,10 @@ class ToolCalls:
             call,
             None,
             "call_progress",
-            {"account": recipients.account},
-            {"progress": progress, "above": recipients.above, "hint": recipients.hint},
+            progress=progress,
+            above=recipients.above,
+            hint=recipients.hint,
+            live_of=recipients.account,
         )
 
     async def perform(
@@ -362,30 +340,26 @@ class ToolCalls:
         call: str,
         note: Mapping[str, Any] | None,
         script: str,
-        names: Keys,
-        args: Arguments,
         *,
-        asker: str = "",
-    ) -> tuple[str, list[str]]:
-        """Run the script of a call; return its status and its results.
+        process: str = "",
+        **values: Any,
+    ) -> tuple[str, dict[str, Any]]:
+        """Run the script of a call; return its status and its values.
 
-        `call` is unique for its caller, or, with `asker`, for that agent process in its session.
+        `call` is unique for its caller, or, with `process`, for that agent process in its session.
         Raises `CallRefused` if the turn is over, or if the call can't be performed.
         """
-        key = keys.call(call_name(caller, f"{asker}\0{call}" if asker else call))
-        caller_keys, caller_args = _caller_args(caller)
+        key = keys.call(call_name(caller, f"{process}\0{call}" if process else call))
         line = orjson.dumps({**note, "callId": call}) if note and caller else None
         try:
-            status, result = await self._scripts.run(
+            status, json = await self._scripts.run(
                 script,
-                keys={**caller_keys, "call": key, **names},
-                args={
-                    **caller_args,
-                    "call_ms": CALL_MS,
-                    "note": line,
-                    "note_ms": OUTCOME_MS,
-                    **args,
-                },
+                call=key,
+                call_ms=CALL_MS,
+                note=line,
+                note_ms=OUTCOME_MS,
+                **_caller_args(caller),
+                **values,
             )
         except LeaseLost:
             raise CallRefused("TURN_OVER", "The turn of this call is over.") from None
@@ -394,34 +368,34 @@ class ToolCalls:
             raise CallRefused(
                 "UNAVAILABLE", f"{error}{unknown if error.may_have_run else ''}"
             ) from None
-        if status == b"no room":
+        made = orjson.loads(json or "{}")
+        if status == "no room":
             raise CallRefused("UNAVAILABLE", NO_ROOM if caller else FULL)
-        if status == b"too much":
-            raise CallRefused("UNAVAILABLE", _too_much(*result.decode().split("\n")))
-        return status.decode(), result.decode().split("\n")
+        if status == "too much":
+            raise CallRefused("UNAVAILABLE", _too_much(**made))
+        return status, made
 
 
-def _too_much(unit: str, number: str, limit: str) -> str:
+def _too_much(unit: str, number: int, max: int) -> str:
     return (
-        f"Nothing was done: with this call, the turns of this chat would have sent {int(number):,} "
-        f"{unit} within an hour, and {int(limit):,} are the most. Each chat counts, and each part "
+        f"Nothing was done: with this call, the turns of this chat would have sent {number:,} "
+        f"{unit} within an hour, and {max:,} are the most. Each chat counts, and each part "
         "of a long text. Don't repeat it: put what matters into your answer."
     )
 
 
-def _caller_args(caller: Caller | None) -> tuple[Keys, Arguments]:
-    """Return the script keys and arguments that identify the calling turn; none for an operator."""
+def _caller_args(caller: Caller | None) -> Values:
+    """Return what identifies the calling turn for a script; nothing for an operator."""
     if caller is None:
-        return {}, {}
+        return {}
     if caller.turn is None:
         raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
-    sid = caller.session.sid
-    names = {
-        "caller": keys.state(sid),
-        "side_effects": keys.side_effects(sid),
+    return {
+        "caller_sid": caller.session.sid,
         "sent": keys.sent(caller.session),
+        "epoch": caller.turn.epoch,
+        "turn": caller.turn.id,
     }
-    return names, {"epoch": caller.turn.epoch, "turn": caller.turn.id}
 
 
 def _decoded(entries: Sequence[RawEntry]) -> tuple[Entry, ...]:

@@ -24,7 +24,6 @@ from remoteclaw.fleet.turns.inbound import (
     Known,
     encode_entry,
     entry_args,
-    entry_keys,
 )
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
@@ -117,38 +116,30 @@ class Edits:
             "edited": message.text,
             "id": message.id,
         }
-        verdict, entry_id, queue = await self._scripts.run(
+        edited = await self._scripts.run(
             "edit",
-            keys={
-                **entry_keys(session),
-                "original": keys.known(session, original.name),
-                "edit": keys.known(session, name),
-                "aside_notes": keys.aside_notes(sid),
-                "blobs": [keys.blob(sid, attachment.blob) for attachment in message.attachments],
-            },
-            args={
-                **entry_args(session, encode_entry(message, "channel", is_command=False)),
-                "dedupe_ms": DEDUPE_MS,
-                "lane": "agents",
-                "bell": keys.bell(sid),
-                "digest": original.digest,
-                "is_command": is_command,
-                "note": orjson.dumps(note),
-                "blob_prefix": keys.blob_prefix(sid),
-            },
+            dedupe_ms=DEDUPE_MS,
+            lane="agents",
+            digest=original.digest,
+            is_command=is_command,
+            note=orjson.dumps(note),
+            original=keys.known(session, original.name),
+            edit=keys.known(session, name),
+            blobs=[keys.blob(sid, attachment.blob) for attachment in message.attachments],
+            **entry_args(session, encode_entry(message, "channel", is_command=False)),
             deadline=boottime() + APPEND_S,
         )
-        if verdict == b"full":
+        if edited.verdict == "full":
             raise RedisRefused(FULL)
-        if verdict in (b"crowded", b"incomplete"):
-            raise MessageRefused(CROWDED if verdict == b"crowded" else INCOMPLETE)
-        if verdict == b"accepted":
+        if edited.verdict in ("crowded", "incomplete"):
+            raise MessageRefused(CROWDED if edited.verdict == "crowded" else INCOMPLETE)
+        if edited.verdict == "accepted":
             by = f"{session.provider}/{session.account}, edited"
-            await self._waker.accepted(session, entry_id.decode(), queue.decode(), by=by)
+            await self._waker.accepted(session, edited.entry_id, edited.queue, by=by)
         else:
-            await self._waker.try_hint(session, queue.decode())
-        result: EditVerdict = verdict.decode()
-        return result
+            await self._waker.try_hint(session, edited.queue)
+        verdict: EditVerdict = edited.verdict
+        return verdict
 
     async def withdraw(
         self, session: SessionKey, name: str
@@ -158,22 +149,12 @@ class Edits:
         Return "running" if the running turn answers it, and "gone" if it doesn't wait, or is only a
         part of a message. Repeating the call is harmless.
         """
-        sid = session.sid
-        result = await self._scripts.run(
+        verdict: Literal["withdrawn", "running", "gone"] = await self._scripts.run(
             "withdraw",
-            keys={
-                "original": keys.known(session, name),
-                "inbound": keys.inbound(sid),
-                "state": keys.state(sid),
-            },
-            args={
-                "outcomes": keys.outcome_prefix(sid),
-                "outcome_ms": OUTCOME_MS,
-                "done_channel": keys.outcome_channel(sid),
-                "error": orjson.dumps(WITHDRAWN),
-                "blob_prefix": keys.blob_prefix(sid),
-            },
+            sid=session.sid,
+            outcome_ms=OUTCOME_MS,
+            error=orjson.dumps(WITHDRAWN),
+            original=keys.known(session, name),
             deadline=boottime() + APPEND_S,
         )
-        verdict: Literal["withdrawn", "running", "gone"] = result.decode()
         return verdict

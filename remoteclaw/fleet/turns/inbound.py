@@ -13,6 +13,7 @@ from remoteclaw.errors import MessageRefused, PerhapsSent, RedisRefused, RedisUn
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
+from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.turns.commands import immediate_effect, title_of
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import (
@@ -153,37 +154,35 @@ class Inbound:
         files: Sequence[Attachment] = (),
     ) -> Accepted:
         sid = session.sid
-        status, entry_id, queue = await self._scripts.run(
+        appended = await self._scripts.run(
             "append",
-            keys={
-                **entry_keys(session),
-                "known": [keys.known(session, each.name) for each in once],
-                "blobs": [keys.blob(sid, file.blob) for file in files],
-            },
-            args={
-                **entry_args(session, entry),
-                "dedupe_ms": DEDUPE_MS,
-                "lane": lane,
-                "bell": keys.bell(sid),
-                "effect": effect,
-                "title": title,
-                "is_new": is_new,
-                "digests": [each.digest for each in once],
-            },
+            dedupe_ms=DEDUPE_MS,
+            lane=lane,
+            effect=effect,
+            title=title,
+            is_new=is_new,
+            digests=[each.digest for each in once],
+            known=[keys.known(session, each.name) for each in once],
+            blobs=[keys.blob(sid, file.blob) for file in files],
+            **entry_args(session, entry),
             deadline=boottime() + APPEND_S,
         )
-        if status == b"full":
-            raise RedisRefused(FULL)
-        if status == b"crowded":
-            raise MessageRefused(CROWDED)
-        if status == b"incomplete":
-            raise MessageRefused(INCOMPLETE)
-        if status == b"joined":
-            raise RedisRefused(JOINED)
-        is_duplicate, place = status == b"duplicate", f"{session.provider}/{session.account}"
+        match appended.status:
+            case "full":
+                raise RedisRefused(FULL)
+            case "crowded":
+                raise MessageRefused(CROWDED)
+            case "incomplete":
+                raise MessageRefused(INCOMPLETE)
+            case "joined":
+                raise RedisRefused(JOINED)
+        is_duplicate, place = (
+            appended.status == "duplicate",
+            f"{session.provider}/{session.account}",
+        )
         by = f"{place} (again)" if is_duplicate else place
-        await self._waker.accepted(session, entry_id.decode(), queue.decode(), by=by)
-        return Accepted(session, entry_id.decode(), is_duplicate)
+        await self._waker.accepted(session, appended.entry_id, appended.queue, by=by)
+        return Accepted(session, appended.entry_id, is_duplicate)
 
     async def unanswered(self, sid: str) -> list[Entry]:
         """Return the readable entries of a session that have no outcome yet, oldest first."""
@@ -219,24 +218,12 @@ class Inbound:
         return accepted.entry_id
 
 
-def entry_keys(session: SessionKey) -> dict[str, str]:
-    """Return the keys that a script needs to put an entry on a session's stream."""
-    sid = session.sid
-    return {
-        "inbound": keys.inbound(sid),
-        "state": keys.state(sid),
-        "active": keys.ACTIVE,
-        "sessions": keys.SESSIONS,
-    }
-
-
-def entry_args(session: SessionKey, entry: bytes) -> dict[str, str | bytes | int]:
-    """Return the arguments that such a script needs, except the lane."""
+def entry_args(session: SessionKey, entry: bytes) -> Values:
+    """Return what a script needs to put an entry on a session's stream, except the lane."""
     return {
         "sid": session.sid,
         "entry": entry,
         "grace_ms": GRACE_MS,
-        "outcomes": keys.outcome_prefix(session.sid),
         "session_key": str(session),
     }
 

@@ -17,7 +17,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
-from remoteclaw.fleet.lua import Arguments, Keys
+from remoteclaw.fleet.lua import Value
 from remoteclaw.fleet.sessions.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry
@@ -128,26 +128,16 @@ class Lease:
         name, copied = (copy_of[0], f"{FORK_OF}{copy_of[1]}") if copy_of else (None, None)
         now = await self.run_fenced(
             "reset",
-            {
-                "session_map": keys.session_map(self.sid),
-                "record": keys.record(self.sid),
-                "archive": keys.archive(self.sid),
-            },
-            {
-                "turn": turn,
-                "reason": why,
-                "keep_ms": keep_ms,
-                "max_archived": keep,
-                "sid": self.sid,
-                "stops_tasks": stops_tasks,
-                "outcomes": keys.outcome_prefix(self.sid),
-                "outcome_ms": OUTCOME_MS,
-                "done_channel": keys.outcome_channel(self.sid),
-                "copy_name": name,
-                "copy_of": copied,
-                "map_ms": SESSION_MAP_MS,
-                "notes": notes if keep_ms else None,
-            },
+            turn=turn,
+            reason=why,
+            keep_ms=keep_ms,
+            max_archived=keep,
+            stops_tasks=stops_tasks,
+            outcome_ms=OUTCOME_MS,
+            copy_name=name,
+            copy_of=copied,
+            map_ms=SESSION_MAP_MS,
+            notes=notes if keep_ms else None,
         )
         self.session_map.clear()
         if name and copied:
@@ -194,8 +184,9 @@ class Lease:
         """Return entries, each in its newest version: its sender may have edited it."""
         entries: list[RawEntry] = await self.scripts.run(
             "entries",
-            keys={"inbound": keys.inbound(self.sid)},
-            args={"after": after, "count": count},
+            sid=self.sid,
+            after=after,
+            count=count,
             deadline=self.stop_at,
         )
         return entries
@@ -203,11 +194,11 @@ class Lease:
     async def grant(self, digest: str, tools: Collection[str]) -> None:
         """Allow the agent whose token has this `digest`, and no other, to call `tools`."""
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
-        await self.run_fenced("grant", {}, {"grant": grant})
+        await self.run_fenced("grant", grant=grant)
 
     async def are_tools_missing(self) -> bool:
         """Whether the newest agent has not asked for its tools, and this turn is to report that."""
-        return bool(await self.run_fenced("tools_missing", {}, {}))
+        return bool(await self.run_fenced("tools_missing"))
 
     async def remember(self, name: str, conversation: str | None) -> None:
         """Store the CLI's `conversation` under `name`, a runtime and workspace; None removes it."""
@@ -217,8 +208,9 @@ class Lease:
         self.state = replace(self.state, has_remembered=conversation is not None)
         await self.run_fenced(
             "remember",
-            {"session_map": keys.session_map(self.sid)},
-            {"name": name, "conversation": conversation, "keep_ms": SESSION_MAP_MS},
+            name=name,
+            conversation=conversation,
+            keep_ms=SESSION_MAP_MS,
         )
 
     # -- holding it ----------------------------------------------------------------------------
@@ -261,15 +253,11 @@ class Lease:
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
         try:
-            stop, newest = await self.run_fenced(
-                "renew",
-                {"active": keys.ACTIVE},
-                {"sid": self.sid, "lease_ms": lease_ms, "grace_ms": GRACE_MS},
-            )
+            ids = await self.run_fenced("renew", lease_ms=lease_ms, grace_ms=GRACE_MS)
         except RedisUnavailable as error:
             raise LeaseLost(f"the lease could not be renewed: {error}") from None
         self.renewed_at = max(self.renewed_at, sent_at)
-        return stop.decode(), newest.decode()
+        return ids.stop_entry or "", ids.newest_message or ""
 
     async def stays_quiet(self, seconds: float) -> bool:
         """Wait for `seconds`; return False at once if an entry newer than `newest_read` arrives."""
@@ -359,13 +347,9 @@ class Lease:
 
         Returns False, and keeps the lease, if an entry is waiting.
         """
-        reply = await self.run_fenced(
-            "close",
-            {"inbound": keys.inbound(self.sid), "active": keys.ACTIVE},
-            {"sid": self.sid, "keep_ms": STATE_MS},
-        )
+        reply = await self.run_fenced("close", keep_ms=STATE_MS)
         self.state = replace(self.state, busy_since_ms=None)
-        return bool(reply == b"closed")
+        return bool(reply == "closed")
 
     async def release(self, *, delay_s: float = 0.0) -> None:
         """Release the lease while entries remain, and queue the session after the waiting ones.
@@ -374,23 +358,15 @@ class Lease:
         hint to the workers of all hosts.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
-        queue = await self.run_fenced(
-            "release",
-            {"active": keys.ACTIVE},
-            {"sid": self.sid, "delay_ms": delay_ms, "is_elsewhere": delay_s > 0},
-        )
+        queue = await self.run_fenced("release", delay_ms=delay_ms, is_elsewhere=delay_s > 0)
         if not delay_s:
-            await self.waker.hint(self.sid, str(self.session), queue=queue.decode())
+            await self.waker.hint(self.sid, str(self.session), queue=queue)
 
-    async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
+    async def run_fenced(self, name: str, /, **values: Value) -> Any:
         """Run the script `name`; raise `LeaseLost` if another worker holds the lease."""
         self.prefetched_entries = None
-        return await self.scripts.run(
-            name,
-            keys={"state": keys.state(self.sid), **names},
-            args={"epoch": self.epoch, **args},
-            deadline=self.stop_at,
-        )
+        own = {"sid": self.sid, "epoch": self.epoch}
+        return await self.scripts.run(name, deadline=self.stop_at, **{**values, **own})
 
 
 class Leases:
@@ -409,42 +385,33 @@ class Leases:
         """
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
-        reply = await self._scripts.run(
+        acquired = await self._scripts.run(
             "acquire",
-            keys={
-                "state": keys.state(sid),
-                "active": keys.ACTIVE,
-                "session_map": keys.session_map(sid),
-                "gateway": keys.gateway(host),
-                "inbound": keys.inbound(sid),
-            },
-            args={
-                "sid": sid,
-                "nonce": uuid.uuid4().hex,
-                "lease_ms": lease_ms,
-                "grace_ms": GRACE_MS,
-                "worker": worker,
-                "map_ms": SESSION_MAP_MS,
-                "host": host,
-                "max_entries": MAX_READ_ENTRIES,
-            },
+            sid=sid,
+            nonce=uuid.uuid4().hex,
+            lease_ms=lease_ms,
+            grace_ms=GRACE_MS,
+            worker=worker,
+            map_ms=SESSION_MAP_MS,
+            host=host,
+            max_entries=MAX_READ_ENTRIES,
+            gateway=keys.gateway(host),
             deadline=sent_at + ACQUIRE_S,
         )
-        if reply[0] != b"acquired":
+        if acquired.status != "acquired":
             return None
-        _, epoch, state, session_map, gateway, entries = reply
         return Lease(
             sid=sid,
-            epoch=epoch.decode(),
-            state=SessionState.decode(pairs(state)),
+            epoch=acquired.epoch,
+            state=SessionState.decode(pairs(acquired.state)),
             session_map={
-                name.decode(): value.decode() for name, value in pairs(session_map).items()
+                name.decode(): value.decode() for name, value in pairs(acquired.session_map).items()
             },
             host=host,
-            gateway=gateway.decode() or None,
+            gateway=acquired.gateway,
             lease_s=self.lease_s,
             renewed_at=sent_at,
-            prefetched_entries=[(entry_id, fields) for entry_id, fields in entries],
+            prefetched_entries=[(entry_id, fields) for entry_id, fields in acquired.entries],
             scripts=self._scripts,
             waker=self._waker,
         )

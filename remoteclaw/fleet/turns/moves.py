@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.lua import Argument
+from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.sessions.state import STATE_MS
-from remoteclaw.fleet.sessions.usage import Usage, usage_args, usage_keys
+from remoteclaw.fleet.sessions.usage import Usage, usage_args
 from remoteclaw.fleet.turns.inbound import GRACE_MS, encode_entry
 from remoteclaw.messages import Entry, MovedFrom, SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -30,20 +30,11 @@ class MovedEnd:
     """The note for the home's conversation, as JSON; None for a message that was stopped."""
 
 
-def home_end_args(moved: MovedEnd | None) -> tuple[dict[str, str | None], dict[str, Argument]]:
-    """Return the keys and arguments of the script `finish` that end a message in its home."""
-    sid = moved.session.sid if moved else ""
-    names = {
-        "home_record": keys.record(sid) if moved else None,
-        "home_notes": keys.aside_notes(sid) if moved else None,
-    }
-    args: dict[str, Argument] = {
-        "home_entry": moved.entry if moved else None,
-        "home_outcomes": keys.outcome_prefix(sid) if moved else None,
-        "home_channel": keys.outcome_channel(sid) if moved else None,
-        "home_note": moved.note if moved else None,
-    }
-    return names, args
+def home_end_args(moved: MovedEnd | None) -> Values:
+    """Return the arguments of the script `finish` that end a message in its home."""
+    if moved is None:
+        return {}
+    return {"home_sid": moved.session.sid, "home_entry": moved.entry, "home_note": moved.note}
 
 
 class Moves:
@@ -76,52 +67,35 @@ class Moves:
         """
         lease, files, place = self._lease, entry.message.attachments, entry.message.place
         branch_of, branch_limits = lease.state.launch_of
-        moved = encode_entry(
+        moved_entry = encode_entry(
             entry.message, entry.deliver, is_command=entry.is_command, moved=origin
         )
-        status, _, queue = await lease.run_fenced(
+        moving = await lease.run_fenced(
             "aside_move",
-            {
-                "inbound": keys.inbound(lease.sid),
-                "session_map": keys.session_map(lease.sid),
-                "record": keys.record(lease.sid),
-                "replies": keys.reply_stream(place.provider, place.account),
-                "new_state": keys.state(branch.sid),
-                "new_inbound": keys.inbound(branch.sid),
-                "new_map": keys.session_map(branch.sid),
-                "new_record": keys.record(branch.sid),
-                "active": keys.ACTIVE,
-                "sessions": keys.SESSIONS,
-                "children": keys.children(lease.sid),
-                **usage_keys(),
-                "blobs": [keys.blob(lease.sid, file.blob) for file in files],
-                "new_blobs": [keys.blob(branch.sid, file.blob) for file in files],
-            },
-            {
-                "entry_id": entry.id,
-                "outcomes": keys.outcome_prefix(lease.sid),
-                "sid": branch.sid,
-                "session_key": str(branch),
-                "entry": moved,
-                "grace_ms": GRACE_MS,
-                "new_outcomes": keys.outcome_prefix(branch.sid),
-                "parent": str(lease.session),
-                "limits": lease.state.limits.of_task.model_dump_json(),
-                "branch_of": str(branch_of),
-                "branch_limits": branch_limits.model_dump_json(),
-                "max_children": max_children,
-                "root": lease.sid,
-                "max_below": max_below,
-                "known_ms": STATE_MS,
-                "mark": FORK_OF,
-                "keep_ms": STATE_MS,
-                "acknowledgement": orjson.dumps(acknowledgement) if acknowledgement else None,
-                **usage_args(usage, lease.session.agent),
-                "names": names,
-            },
+            branch_sid=branch.sid,
+            provider=place.provider,
+            account=place.account,
+            entry_id=entry.id,
+            session_key=str(branch),
+            entry=moved_entry,
+            grace_ms=GRACE_MS,
+            parent=str(lease.session),
+            limits=lease.state.limits.of_task.model_dump_json(),
+            branch_of=str(branch_of),
+            branch_limits=branch_limits.model_dump_json(),
+            max_children=max_children,
+            max_below=max_below,
+            known_ms=STATE_MS,
+            mark=FORK_OF,
+            keep_ms=STATE_MS,
+            acknowledgement=orjson.dumps(acknowledgement) if acknowledgement else None,
+            names=names,
+            blobs=[keys.blob(lease.sid, file.blob) for file in files],
+            branch_blobs=[keys.blob(branch.sid, file.blob) for file in files],
+            **usage_args(usage, lease.session.agent),
         )
-        await lease.waker.try_hint(branch, queue.decode())
-        result: Literal["moved", "full", "gone"] = status.decode()
+        await lease.waker.try_hint(branch, moving.queue)
+        result: Literal["moved", "full", "gone"] = moving.status
         return result
 
     async def has_ended_above(self) -> bool:

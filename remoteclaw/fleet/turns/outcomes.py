@@ -95,7 +95,7 @@ class Outcomes:
     async def read(self, sid: str, entry_id: str) -> Outcome | None:
         """Return an entry's outcome; None if it has expired or never existed."""
         client = self._scripts.client
-        fields = await self._scripts.call(client.hgetall, keys.outcome_prefix(sid) + entry_id)
+        fields = await self._scripts.call(client.hgetall, keys.outcome(sid, entry_id))
         return _outcome(entry_id, fields) if fields else None
 
     async def follow(self, sid: str, entry_id: str) -> AsyncGenerator[Outcome, None]:

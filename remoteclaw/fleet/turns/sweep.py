@@ -45,25 +45,18 @@ class Sweeper:
         """Sweep once; return the number of sessions for which a hint was sent."""
         rows = await self._scripts.run(
             "sweep",
-            keys={"active": keys.ACTIVE, "sessions": keys.SESSIONS, "sweeper": keys.SWEEPER},
-            args={
-                "states": keys.STATE_PREFIX,
-                "retry_ms": GRACE_MS,
-                "max_count": MAX_BATCH,
-                "longest_ms": MAX_WAIT_MS,
-                "patient_checks": PATIENT_CHECKS,
-                "listed_ms": STATE_MS,
-                "alive_ms": ALIVE_MS,
-            },
+            retry_ms=GRACE_MS,
+            max_count=MAX_BATCH,
+            longest_ms=MAX_WAIT_MS,
+            patient_checks=PATIENT_CHECKS,
+            listed_ms=STATE_MS,
+            alive_ms=ALIVE_MS,
             deadline=boottime() + INTERVAL_S,
         )
-        values = iter(value.decode() for value in rows)
-        count = 0
-        for sid, why, session_key, queue in zip(values, values, values, values, strict=True):
-            log.info("session %s: hinted again, %s", sid[:8], why)
-            await self._waker.hint(sid, session_key, queue=queue)
-            count += 1
-        return count
+        for row in rows:
+            log.info("session %s: hinted again, %s", row.sid[:8], row.why)
+            await self._waker.hint(row.sid, row.session_key, queue=row.queue)
+        return len(rows)
 
     async def release_dead(
         self,
@@ -96,8 +89,9 @@ class Sweeper:
         for sid, epoch in dead:
             released += await self._scripts.run(
                 "expire",
-                keys={"state": keys.state(sid), "active": keys.ACTIVE},
-                args={"epoch": epoch, "sid": sid, "is_deliberate": is_deliberate},
+                sid=sid,
+                epoch=epoch,
+                is_deliberate=is_deliberate,
                 deadline=boottime() + INTERVAL_S,
             )
         return released

@@ -13,7 +13,7 @@ import orjson
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.sessions.usage import Usage, usage_args, usage_keys
+from remoteclaw.fleet.sessions.usage import Usage, usage_args
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
 from remoteclaw.fleet.turns.moves import MovedEnd, home_end_args
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
@@ -151,48 +151,40 @@ class Turns:
         postponed, the lease is released (`Lease.is_given_away`), and None returned.
         """
         nonce = uuid.uuid4().hex  # a repeated command with the same nonce is the same attempt
-        reply = await self._lease.run_fenced(
+        begun = await self._lease.run_fenced(
             "begin",
-            {"inbound": keys.inbound(self._lease.sid), "active": keys.ACTIVE},
-            {
-                "nonce": nonce,
-                "sid": self._lease.sid,
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "entry_ids": ",".join(entry_ids),
-                "phase": phase,
-                "detail": detail,
-                "left_out": ",".join(left_out),
-            },
+            nonce=nonce,
+            entry_ids=",".join(entry_ids),
+            phase=phase,
+            detail=detail,
+            left_out=",".join(left_out),
         )
-        if reply[0] in (b"missing", b"postponed"):
-            self._lease.is_given_away = reply[0] == b"postponed"
+        if begun.verdict in ("missing", "postponed"):
+            self._lease.is_given_away = begun.verdict == "postponed"
             return None
-        verdict, turn, attempt, phase_before, entries, forgiven, recorded_left_out = reply[:7]
-        busy_since, queue, resumed, tries, last_notice, model, project = reply[7:14]
-        has_tasks, has_notes, has_denials, spent = reply[14:]
         self._lease.state = replace(
             self._lease.state,
-            busy_since_ms=int(busy_since),
-            queue=_queue(queue),
-            model=model.decode() or None,
-            turn_project=project.decode() or None,
+            busy_since_ms=int(begun.busy_since_ms),
+            queue=_queue(begun.queue_settings),
+            model=begun.model,
+            turn_project=begun.turn_project,
         )
         self._batch = Batch(
-            turn=turn.decode(),
-            attempt=int(attempt),
-            failures=int(attempt) - 1 - int(forgiven),
-            furthest_phase_before=phase_before.decode(),
-            is_stopped=verdict == b"stopped",
-            is_dropped=verdict == b"dropped",
-            entries=tuple(decode(entry, self._lease.session) for entry in entries),
-            left_out=frozenset(filter(None, recorded_left_out.decode().split(","))),
-            is_resumed=resumed == b"1",
-            tries=int(tries),
-            last_notice=last_notice.decode(),
-            has_tasks=bool(has_tasks),
-            has_aside_notes=bool(has_notes),
-            has_denials=bool(has_denials),
-            spent=Usage.decode(spent),
+            turn=begun.turn,
+            attempt=begun.attempt,
+            failures=begun.attempt - 1 - begun.forgiven_attempts,
+            furthest_phase_before=begun.phase_before,
+            is_stopped=begun.verdict == "stopped",
+            is_dropped=begun.verdict == "dropped",
+            entries=tuple(decode(entry, self._lease.session) for entry in begun.entries),
+            left_out=frozenset(filter(None, begun.left_out.split(","))),
+            is_resumed=begun.is_resumed == "1",
+            tries=int(begun.tries or 0),
+            last_notice=begun.last_notice or "",
+            has_tasks=bool(begun.has_tasks),
+            has_aside_notes=bool(begun.has_aside_notes),
+            has_denials=bool(begun.has_denials),
+            spent=Usage.decode(begun.spent),
         )
         self._place = place_of(self._batch.entries)
         return self._batch
@@ -204,13 +196,7 @@ class Turns:
         turn includes all of them. Returns nothing if the turn is being stopped.
         """
         entries: list[RawEntry] = await self._lease.run_fenced(
-            "steer",
-            {"inbound": keys.inbound(self._lease.sid)},
-            {
-                "turn": self._running.turn,
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "entry_ids": entry_ids,
-            },
+            "steer", turn=self._running.turn, entry_ids=entry_ids
         )
         return entries
 
@@ -224,27 +210,21 @@ class Turns:
         """
         await self._lease.run_fenced(
             "phase",
-            {},
-            {
-                "turn": self._running.turn,
-                "phase": phase,
-                "detail": detail,
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "agent_process": _json(agent_process),
-            },
+            turn=self._running.turn,
+            phase=phase,
+            detail=detail,
+            agent_process=_json(agent_process),
         )
 
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
         """Append a message of the running turn to the reply stream, once per index."""
         await self._lease.run_fenced(
             "publish",
-            {"replies": self._reply_stream},
-            {
-                "turn": self._running.turn,
-                "attempt": self._running.attempt,
-                "index": index,
-                "payload": _json(payload),
-            },
+            turn=self._running.turn,
+            attempt=self._running.attempt,
+            index=index,
+            payload=_json(payload),
+            replies=self._reply_stream,
         )
 
     async def publish_live_text(
@@ -263,15 +243,13 @@ class Turns:
         account = keys.live_of(place.provider, place.account) if for_chat else None
         await self._lease.run_fenced(
             "live",
-            {"live": keys.live(self._lease.sid), "account": account},
-            {
-                "turn": self._running.turn,
-                "attempt": self._running.attempt,
-                "text": _json(payload),
-                "keep_ms": LIVE_MS,
-                "usage": usage.encode() if usage else None,
-                "for_chat": _json(for_chat),
-            },
+            turn=self._running.turn,
+            attempt=self._running.attempt,
+            text=_json(payload),
+            keep_ms=LIVE_MS,
+            usage=usage.encode() if usage else None,
+            for_chat=_json(for_chat),
+            live_of=account,
         )
 
     async def postpone(
@@ -284,30 +262,20 @@ class Turns:
         the session has an entry after `newest`, the last entry that the caller knows. A terminal
         that waits opens meanwhile.
         """
-        result, queue = await self._lease.run_fenced(
+        postponed = await self._lease.run_fenced(
             "postpone",
-            {
-                "active": keys.ACTIVE,
-                "live": keys.live(self._lease.sid),
-                "inbound": keys.inbound(self._lease.sid),
-                "replies": self._reply_stream,
-            },
-            {
-                "sid": self._lease.sid,
-                "newest": newest,
-                "until_ms": postponement.until_ms,
-                "reason": postponement.why,
-                "tries": postponement.tries,
-                "told": postponement.last_notice,
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "done_channel": keys.outcome_channel(self._lease.sid),
-                "detail": postponement.detail,
-                "usage": usage.encode() if usage else None,
-                "notice": _json(postponement.notice),
-            },
+            newest=newest,
+            until_ms=postponement.until_ms,
+            reason=postponement.why,
+            tries=postponement.tries,
+            last_notice=postponement.last_notice,
+            detail=postponement.detail,
+            usage=usage.encode() if usage else None,
+            notice=_json(postponement.notice),
+            replies=self._reply_stream,
         )
-        await self._lease.waker.try_hint(self._lease.session, queue.decode())
-        verdict: Literal["postponed", "stopped", "news"] = result.decode()
+        await self._lease.waker.try_hint(self._lease.session, postponed.queue)
+        verdict: Literal["postponed", "stopped", "news"] = postponed.verdict
         return verdict
 
     async def finish(
@@ -346,64 +314,45 @@ class Turns:
         - `moved` ends the entry also in the session from which it was moved.
         """
         recipients = await self._lease.progress.recipients()
-        home_keys, home_args = home_end_args(moved)
-        left, hints, now, queue, hint = await self._lease.run_fenced(
+        finished = await self._lease.run_fenced(
             "finish",
-            {
-                "inbound": keys.inbound(self._lease.sid),
-                "replies": self._reply_stream,
-                "dead_letters": keys.DEAD_LETTERS,
-                "record": keys.record(self._lease.sid),
-                "side_effects": keys.side_effects(self._lease.sid),
-                "result_inbound": keys.inbound(task_result.to.sid) if task_result else None,
-                "result_state": keys.state(task_result.to.sid) if task_result else None,
-                "active": keys.ACTIVE,
-                "sessions": keys.SESSIONS,
-                **usage_keys(),
-                "live": keys.live(self._lease.sid),
-                "account": recipients.account,
-                "aside_notes": keys.aside_notes(self._lease.sid),
-                **home_keys,
-                "queues": keys.competing(self._lease.state.lane, self._lease.host),
-                "blobs": [keys.blob(self._lease.sid, name) for name in blobs],
-            },
-            {
-                "turn": self._running.turn,
-                "attempt": self._running.attempt,
-                "status": status,
-                **home_args,
-                "outcome_ms": OUTCOME_MS,
-                "outcomes": keys.outcome_prefix(self._lease.sid),
-                "done_channel": keys.outcome_channel(self._lease.sid),
-                "reply": _json(reply),
-                "error": _json(error),
-                "agent_process": _json(agent_process),
-                "sid": self._lease.sid,
-                "first_index": first_index,
-                "steered": ",".join(taken_up),
-                "answered": ",".join(answered),
-                "record": record.lines if record else None,
-                "record_bytes": record.max_bytes if record else None,
-                "record_ms": record.keep_ms if record else None,
-                "result": task_result.entry if task_result else None,
-                "result_sid": task_result.to.sid if task_result else None,
-                "result_key": str(task_result.to) if task_result else None,
-                "result_outcomes": keys.outcome_prefix(task_result.to.sid) if task_result else None,
-                "grace_ms": GRACE_MS,
-                "is_about_person": is_about_person,
-                **usage_args(usage, self._lease.session.agent),
-                "above": recipients.above,
-                "hint": recipients.hint,
-                "last_note": last_aside_note,
-                "payloads": [orjson.dumps(payload) for payload in payloads],
-            },
+            turn=self._running.turn,
+            attempt=self._running.attempt,
+            status=status,
+            outcome_ms=OUTCOME_MS,
+            reply=_json(reply),
+            error=_json(error),
+            agent_process=_json(agent_process),
+            first_index=first_index,
+            steered=",".join(taken_up),
+            answered=",".join(answered),
+            record=record.lines if record else None,
+            record_bytes=record.max_bytes if record else None,
+            record_ms=record.keep_ms if record else None,
+            result=task_result.entry if task_result else None,
+            result_sid=task_result.to.sid if task_result else None,
+            result_key=str(task_result.to) if task_result else None,
+            grace_ms=GRACE_MS,
+            is_about_person=is_about_person,
+            above=recipients.above,
+            hint=recipients.hint,
+            last_note=last_aside_note,
+            payloads=[orjson.dumps(payload) for payload in payloads],
+            replies=self._reply_stream,
+            live_of=recipients.account,
+            queues=keys.competing(self._lease.state.lane, self._lease.host),
+            blobs=[keys.blob(self._lease.sid, name) for name in blobs],
+            **home_end_args(moved),
+            **usage_args(usage, self._lease.session.agent),
         )
         self._batch = None
-        heard_ms = int(now) if is_about_person else self._lease.state.last_heard_ms
-        self._lease.state = replace(self._lease.state, last_heard_ms=heard_ms, queue=_queue(queue))
+        heard_ms = finished.now_ms if is_about_person else self._lease.state.last_heard_ms
+        self._lease.state = replace(
+            self._lease.state, last_heard_ms=heard_ms, queue=_queue(finished.queue_settings)
+        )
         if task_result:
-            await self._lease.waker.try_hint(task_result.to, hint.decode())
-        return Finished(left=int(left), competing_hints=int(hints), at_ms=int(now))
+            await self._lease.waker.try_hint(task_result.to, finished.result_queue)
+        return Finished(left=finished.left, competing_hints=finished.hints, at_ms=finished.now_ms)
 
     async def side_effects(self) -> list[dict[str, Any]]:
         """Return the noted side effects of the running turn's tools, in all attempts, in order."""
@@ -428,7 +377,7 @@ class Turns:
 
     @property
     def _reply_stream(self) -> str:
-        return keys.reply_stream(self._running_place.provider, self._running_place.account)
+        return keys.replies(self._running_place.provider, self._running_place.account)
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
@@ -436,5 +385,5 @@ def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
     return orjson.dumps(value) if value else None
 
 
-def _queue(text: bytes) -> QueueOverride | None:
+def _queue(text: str | None) -> QueueOverride | None:
     return QueueOverride.model_validate_json(text) if text else None

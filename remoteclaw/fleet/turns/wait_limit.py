@@ -45,18 +45,14 @@ class WaitLimit:
         views = [view for view in await self._workers.list() if view.is_ours]
         of_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
         name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
-        result = await self._scripts.run(
+        verdict: Verdict = await self._scripts.run(
             "wait",
-            keys={"waits": keys.WAITS},
-            args={
-                "name": name,
-                "wait_ms": int(timeout_s * 1000),
-                "workers": len(of_host or views) or UNKNOWN_WORKERS,
-                "host": target.host if of_host else None,
-            },
+            name=name,
+            wait_ms=int(timeout_s * 1000),
+            workers=len(of_host or views) or UNKNOWN_WORKERS,
+            host=target.host if of_host else None,
             deadline=boottime() + WAIT_S,
         )
-        verdict: Verdict = result.decode()
         try:
             yield verdict
         finally:

@@ -68,7 +68,7 @@ class EventStreams:
         self._list_cache: dict[tuple[str, ...] | None, tuple[int, list[dict[str, Any]]]] = {}
         """The terminals by agent scope, each with `_announcements` at the time of its reading."""
         self._list_lock = asyncio.Lock()
-        gateway.feeds.add_listener(keys.TERMINAL, self._on_announcement)
+        gateway.feeds.add_listener(keys.TERMINAL_UPDATES, self._on_announcement)
 
     def _on_announcement(self, sid: bytes | None) -> None:
         """Wake the streams of a session and all overviews; None wakes all streams."""

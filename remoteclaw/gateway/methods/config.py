@@ -119,7 +119,7 @@ async def _apply_change(
     async with file.locked():
         content = file.read()
         if earlier := await call.fleet.calls.result_of(call.caller, call.id):
-            answer = contract.ConfigChanged(**orjson.loads(earlier[0]))
+            answer = contract.ConfigChanged(**orjson.loads(earlier["result"]))
             # Otherwise a gateway was killed before it wrote the file: write it now.
             if answer.status == "requested" or answer.hash == content.hash:
                 return answer

@@ -189,7 +189,8 @@ async def _operate(
     place = _operation_place(call, readers, chat)
     caller_name = call_name(call.caller, call.id)
     async with call.waiting():  # a call that may not wait is refused before it has an effect
-        message_ids = await call.fleet.calls.result_of(call.caller, call.id)
+        earlier = await call.fleet.calls.result_of(call.caller, call.id)
+        message_ids = earlier["names"] if earlier else None
         if message_ids is None:
             payload, note = _operation(call, readers, place, name, args)
             message_ids = await call.fleet.calls.send_messages(

@@ -70,7 +70,7 @@ class HostTerminals:
         """Why screens can't be shown on this host; empty if they can, None before the check."""
         self._wake = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
-        feeds.add_listener(keys.TERMINAL, lambda _sid: self._wake.set())
+        feeds.add_listener(keys.TERMINAL_UPDATES, lambda _sid: self._wake.set())
 
     async def run(self) -> None:
         """Maintain the terminals of this host, until cancelled."""

@@ -195,5 +195,5 @@ async def test_an_unreachable_approval_chat_is_reported_in_the_conversation(
     bot.say(f"/allow {request.id}", chat=BO)
     await eventually(lambda: f"{COMMAND} yes" in "".join(bot.texts(BO)))
     client: Any = stack.fleet.scripts.client
-    waiting = await client.xrange(keys.reply_stream("telegram", "default"))
+    waiting = await client.xrange(keys.replies("telegram", "default"))
     assert not [fields for _, fields in waiting if "card" in orjson.loads(fields[b"reply"])]

@@ -50,7 +50,7 @@ async def test_a_conversation_continues_in_the_supergroup_even_after_a_restart(
     client: Any = stack.fleet.scripts.client
 
     async def has_delivered_all() -> bool:
-        return not await client.xlen(keys.reply_stream("telegram", "default"))
+        return not await client.xlen(keys.replies("telegram", "default"))
 
     await eventually(has_delivered_all)
 

@@ -37,7 +37,7 @@ async def settled(stack: Stack) -> None:
     client: Any = stack.fleet.scripts.client
 
     async def is_empty() -> bool:
-        return not await client.xlen(keys.reply_stream("telegram", "default"))
+        return not await client.xlen(keys.replies("telegram", "default"))
 
     await eventually(is_empty)
 

@@ -143,7 +143,7 @@ async def test_a_burst_of_messages_is_sent_completely(stack: Stack) -> None:
         async with client.pipeline() as pipeline:
             for each in ids:
                 pipeline.xadd(keys.web(CHAT), {"kind": "message", "about": about}, id=each)
-            pipeline.publish(keys.WEB, f"{ids[-1]} {CHAT}")
+            pipeline.publish(keys.WEB_UPDATES, f"{ids[-1]} {CHAT}")
             await pipeline.execute()
         assert await received(page, ids[-1]) == ids
 

@@ -106,7 +106,7 @@ async def test_a_session_is_found_read_managed_and_written_in(
     assert view
     assert view.queue
     assert (view.label, view.queue.mode) == ("Plumbing", "steer")
-    stream: Any = await stack.fleet.scripts.client.xrange(keys.reply_stream("telegram", "default"))
+    stream: Any = await stack.fleet.scripts.client.xrange(keys.replies("telegram", "default"))
     replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
     assert {reply["origin"] for reply in replies} == {"", "ada on the page: “slow”"}
 
