@@ -362,8 +362,8 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated begin that counts another attempt",
-        before="if begun ~= args.nonce then\n  before",
-        after="if true then\n  before",
+        before="if attempt_nonce ~= args.nonce then\n  phase_before",
+        after="if true then\n  phase_before",
         test="test_a_lost_reply_to_begin_counts_one_attempt",
     ),
     Mutant(
@@ -413,8 +413,8 @@ MUTANTS = (
     ),
     Mutant(
         "a furthest phase that forgets earlier attempts",
-        before="before = later_phase(before or '', phase or '')",
-        after="before = phase or ''",
+        before="phase_before = later_phase(phase_before or '', phase or '')",
+        after="phase_before = phase or ''",
         test="test_the_furthest_phase_of_earlier_attempts_is_not_forgotten",
     ),
     Mutant(
@@ -525,7 +525,7 @@ MUTANTS = (
     Mutant(
         "a recorded turn that is dropped for later messages",
         before=(
-            "if batch and begun ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end"
+            "if batch and attempt_nonce ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end"
         ),
         after="",
         test="test_a_turn_that_was_cut_off_is_not_dropped_for_later_messages",

@@ -5,7 +5,7 @@
 -- keys: state, inbound
 local function is_untouched(keys, id)
   if not redis.call('XRANGE', keys.inbound, id, id)[1] then return false end
-  if id_at_most(id, redis.call('HGET', keys.state, 'singly_entry')) then return false end
+  if id_at_most(id, redis.call('HGET', keys.state, 'failed_batch_end')) then return false end
   for _, each in ipairs(taken_up(keys.state)) do
     if each == id then return false end
   end

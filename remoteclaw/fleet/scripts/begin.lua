@@ -8,7 +8,7 @@
 -- args: epoch, nonce, entry_ids, phase, detail, left_out, sid
 -- result: verdict, turn, attempt, phase_before, entries, forgiven_attempts, left_out, busy_since_ms, queue_settings,
 --   is_resumed, tries, last_notice, model, turn_project, has_tasks, has_aside_notes, has_denials, spent
---   verdict: begun|stopped|dropped|missing|postponed; phase_before: the furthest phase of the earlier attempts;
+--   verdict: running|stopped|dropped|missing|postponed; phase_before: the furthest phase of the earlier attempts;
 --   forgiven_attempts: the number of those that were cut off on purpose; is_resumed: 1 if the one before was postponed;
 --   has_…: 1 if the session has started others, and if there are notes and reasons of denials for the agent;
 --   spent: the usage of the earlier attempts; last_notice, model, …: as in the state
@@ -74,13 +74,14 @@ if redis.call('HEXISTS', keys.state, 'kept_batch') == 1 and redis.call('HEXISTS'
   end
 end
 local recorded = redis.call('HMGET', keys.state, 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before',
-  'stop_entry', 'forgiven_attempts', 'left_out', 'singly_entry', 'steered')
-local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly, steered = unpack(recorded)
+  'stop_entry', 'forgiven_attempts', 'left_out', 'failed_batch_end', 'steered')
+local batch, attempt, phase, attempt_nonce, phase_before, stop, forgiven, left_out, failed_batch_end, steered =
+  unpack(recorded)
 attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
 -- The recorded batch comes first; the entries that the caller wants to drop wait.
-if batch and begun ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end
-if begun ~= args.nonce then
-  before = later_phase(before or '', phase or '')
+if batch and attempt_nonce ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end
+if attempt_nonce ~= args.nonce then
+  phase_before = later_phase(phase_before or '', phase or '')
   if steered then
     -- The attempt before may have given these entries to its agent, so they are part of the batch now.
     if batch then batch = in_order(batch .. ',' .. steered) end
@@ -89,26 +90,26 @@ if begun ~= args.nonce then
   if not batch then
     local planned = on_stream(args.entry_ids)
     if planned == '' then return result{verdict = 'missing'} end
-    batch, mentioned = up_to_stop(planned, stop), on_stream(args.left_out)
+    batch, left_out = up_to_stop(planned, stop), on_stream(args.left_out)
     -- The turn is stopped, or no message is left that could mention the others.
-    if batch ~= planned or batch == mentioned then mentioned = '' end
+    if batch ~= planned or batch == left_out then left_out = '' end
     local head = split(batch)[1]
-    if wanted ~= 'dropped' and singly and batch ~= opening then
-      if id_at_most(head, singly) then
-        batch, mentioned, attempt = head, '', attempts_at(keys.outcome .. head)
+    if wanted ~= 'dropped' and failed_batch_end and batch ~= opening then
+      if id_at_most(head, failed_batch_end) then
+        batch, left_out, attempt = head, '', attempts_at(keys.outcome .. head)
         -- An entry that arrived between those of the failed batch was not part of any attempt.
-        before = attempt > 0 and 'output' or ''
+        phase_before = attempt > 0 and 'output' or ''
       else
-        redis.call('HDEL', keys.state, 'singly_entry')
+        redis.call('HDEL', keys.state, 'failed_batch_end')
         redis.call('UNLINK', 'rc:spawned:' .. string.match(keys.state, '{.-}'))
       end
     end
-  elseif attempt - forgiven >= 2 and before ~= 'dropped' and string.find(batch, ',') then
+  elseif attempt - forgiven >= 2 and phase_before ~= 'dropped' and string.find(batch, ',') then
     local ids = split(batch)
-    redis.call('HSET', keys.state, 'singly_entry', ids[#ids])
+    redis.call('HSET', keys.state, 'failed_batch_end', ids[#ids])
     -- The mentioned entries are dropped first, as they would have been with the batch.
-    if mentioned ~= '' then batch, before = mentioned, 'dropped' else batch = ids[1] end
-    mentioned = ''
+    if left_out ~= '' then batch, phase_before = left_out, 'dropped' else batch = ids[1] end
+    left_out = ''
   end
   attempt = attempt + 1
   -- An attempt that was cut off or postponed has left its usage.
@@ -124,7 +125,7 @@ if not entries[1] then  -- withdrawn, or removed by an operator's own XDEL or DE
   return result{verdict = 'missing'}
 end
 local turn = entries[1][1]
-if begun ~= args.nonce then
+if attempt_nonce ~= args.nonce then
   -- The agent of an attempt that was cut off may still run. Without the grant it can't call tools; a new grant names the
   -- new agent. The agent of a postponed attempt continues in this one, and keeps its grant.
   local is_resumed = redis.call('HDEL', keys.state, 'postponed_reason') == 1
@@ -141,7 +142,7 @@ if begun ~= args.nonce then
     end
   end
   redis.call('HSET', keys.state, 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', wanted,
-    'attempt_nonce', args.nonce, 'phase_before', before, 'published_count', 0, 'left_out', mentioned)
+    'attempt_nonce', args.nonce, 'phase_before', phase_before, 'published_count', 0, 'left_out', left_out)
   for _, entry in ipairs(entries) do
     local outcome = keys.outcome .. entry[1]
     redis.call('HSET', outcome, 'status', 'running', 'turn', turn, 'begun.' .. attempt, now)
@@ -151,8 +152,8 @@ if begun ~= args.nonce then
   end
 end
 announce_sessions()
-local verdict = 'begun'
-local is_dropped = before == 'dropped' or redis.call('HGET', keys.state, 'phase') == 'dropped'
+local verdict = 'running'
+local is_dropped = phase_before == 'dropped' or redis.call('HGET', keys.state, 'phase') == 'dropped'
 if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or not is_dropped) then
   verdict = 'stopped'
 elseif is_dropped then
@@ -162,8 +163,8 @@ local busy_since_ms, queue_settings, is_resumed, tries, last_notice, model, turn
   'HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'last_notice', 'model', 'turn_project',
   'spent'))
 local function exists(name) return redis.call('EXISTS', name .. string.match(keys.state, '{.-}')) end
-return result{verdict = verdict, turn = turn, attempt = attempt, phase_before = before, entries = entries,
-  forgiven_attempts = forgiven, left_out = mentioned, busy_since_ms = busy_since_ms, queue_settings = queue_settings,
+return result{verdict = verdict, turn = turn, attempt = attempt, phase_before = phase_before, entries = entries,
+  forgiven_attempts = forgiven, left_out = left_out, busy_since_ms = busy_since_ms, queue_settings = queue_settings,
   is_resumed = is_resumed, tries = tries, last_notice = last_notice, model = model, turn_project = turn_project,
   has_tasks = exists('rc:children:'), has_aside_notes = exists('rc:aside-notes:'),
   has_denials = exists('rc:unreported-denials:'), spent = spent}

@@ -12,7 +12,7 @@
 local over = begin_call(keys, args, 1)
 if over then return over end
 local run, retried, last, reported, unwanted, status, turn = unpack(redis.call('HMGET', keys.state, 'task_entry',
-  'retried_entry', 'told_entry', 'reported_entry', 'unwanted_entry', 'status', 'turn'))
+  'retried_entry', 'last_task_entry', 'reported_entry', 'unwanted_entry', 'status', 'turn'))
 if not run then return result{status = 'unknown'} end
 if id_at_most(last or run, unwanted) then return result{status = 'cancelled'} end
 if redis.call('HGET', keys.outcome .. (last or retried or run), 'status') == 'dead' then
@@ -31,10 +31,10 @@ if is_reported or not is_running then keys.bell = nil end
 local id, queue = accept(keys, args)
 if is_reported then
   redis.call('HSET', keys.state, 'task_entry', id)
-  redis.call('HDEL', keys.state, 'retried_entry', 'told_entry')
+  redis.call('HDEL', keys.state, 'retried_entry', 'last_task_entry')
   redis.call('ZADD', keys.parent_children, 'XX', now_ms(), args.sid)
   redis.call('PEXPIRE', keys.parent_children, args.known_ms)
   return end_call(keys, args, {place = 'continued', run = id, entry_id = id, queue = queue})
 end
-redis.call('HSET', keys.state, 'told_entry', id)
+redis.call('HSET', keys.state, 'last_task_entry', id)
 return end_call(keys, args, {place = is_running and 'running' or 'waiting', run = run, entry_id = id, queue = queue})

@@ -21,7 +21,7 @@ local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 local running = redis.call('HMGET', keys.state, 'turn', 'batch', 'published_count', 'finished_turn', 'left_out',
   'steered', 'lane', 'queue_settings')
-local turn, batch, published, finished, mentioned, steered, lane, queue = unpack(running)
+local turn, batch, published, finished, left_out, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
 -- While memory is short, outcomes expire sooner, and then nothing is added to the record.
 local keep_ms = is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms
@@ -35,7 +35,7 @@ if turn ~= args.turn then
 end
 local status = {}
 for _, id in ipairs(split(batch)) do status[id] = args.status end
-for _, id in ipairs(split(mentioned or '')) do status[id] = 'dropped' end
+for _, id in ipairs(split(left_out or '')) do status[id] = 'dropped' end
 local ending, answered = split(batch), {}
 for _, id in ipairs(split(args.answered)) do
   answered[id] = true
@@ -100,7 +100,7 @@ if args.result and is_over() then
       lane = 'background'})
   redis.call('HSET', keys.state, 'reported_entry', redis.call('HGET', keys.state, 'task_entry') or turn)
   redis.call('HDEL', keys.state, 'unreported')
-elseif args.result and redis.call('HEXISTS', keys.state, 'told_entry') == 1 then
+elseif args.result and redis.call('HEXISTS', keys.state, 'last_task_entry') == 1 then
   -- The task has a message that waits: this turn's answer becomes part of the later result.
   local before = redis.call('HGET', keys.state, 'unreported')
   redis.call('HSET', keys.state, 'unreported', before and before .. ',' .. turn or turn)
@@ -129,7 +129,7 @@ redis.call('HDEL', keys.state, 'spent', 'spent_now')
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
 -- Entries of a failed batch, which get one turn each, count as one turn for repeated requests to start tasks.
-if redis.call('HEXISTS', keys.state, 'singly_entry') == 0 then
+if redis.call('HEXISTS', keys.state, 'failed_batch_end') == 0 then
   redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')
 end
 if args.is_about_person == '1' then redis.call('HSET', keys.state, 'last_heard_ms', entry_clock_ms(keys.state)) end

@@ -47,7 +47,7 @@ if keys.request and redis.call('EXISTS', keys.request) == 1 then
     redis.call('PEXPIRE', keys.shown_requests, args.shown_ms)
   elseif here then
     redis.call('HSET', keys.request, 'unshown', args.why)
-    redis.call('PUBLISH', 'rc:request-updates', args.request)
+    redis.call('PUBLISH', 'rc:request-updates', args.request_id)
   end
   if here and (state == 'open' or state == 'lapsed') then
     put_reply(here, args.category and unreached or shown_elsewhere)

@@ -16,8 +16,8 @@ args.entry, args.lane = fields.entry, fields.lane or 'agents'
 local id, queue = accept(keys, args)
 redis.call('XDEL', keys.dead_letters, args.letter)
 -- If the message was the one that names a task's run, or the last one of the run, the new entry takes its place.
-local run, retried, last = unpack(redis.call('HMGET', keys.state, 'task_entry', 'retried_entry', 'told_entry'))
-local field = fields.id == last and 'told_entry' or fields.id == (retried or run) and 'retried_entry'
+local run, retried, last = unpack(redis.call('HMGET', keys.state, 'task_entry', 'retried_entry', 'last_task_entry'))
+local field = fields.id == last and 'last_task_entry' or fields.id == (retried or run) and 'retried_entry'
 if field then
   redis.call('HSET', keys.state, field, id)
   redis.call('HDEL', keys.state, 'reported_entry')  -- the run will have another result

@@ -37,7 +37,7 @@ end
 -- The status of a task; nil if the session is forgotten, was cancelled and is ending, or ended too long ago.
 local function status_of(task)
   local status, turn, run, retried, last = unpack(redis.call('HMGET', task.state, 'status', 'turn', 'task_entry',
-    'retried_entry', 'told_entry'))
+    'retried_entry', 'last_task_entry'))
   if not run then return nil end
   task.since = tonumber(string.match(run, '^%d+'))
   if task.is_unfinished then return status == 'running' and turn and 'running' or 'waiting' end

@@ -116,7 +116,7 @@ class SessionState:
     after its last result."""
     retried_entry: str | None
     """The id of the entry as which `task_entry` was retried after it was a dead letter."""
-    told_entry: str | None
+    last_task_entry: str | None
     """The id of the last message to the task while its result was pending."""
 
     @property
@@ -204,7 +204,7 @@ class SessionState:
             branch_limits=_limits(text.get("branch_limits"), UNLIMITED),
             task_entry=text.get("task_entry"),
             retried_entry=text.get("retried_entry"),
-            told_entry=text.get("told_entry"),
+            last_task_entry=text.get("last_task_entry"),
             **more,
         )
 

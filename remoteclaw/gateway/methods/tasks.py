@@ -224,7 +224,7 @@ async def _subagent(
 ) -> contract.Subagent:
     """Return a session's current run. It is done when all messages to it are answered."""
     entry_id = view.task_entry or "0-0"
-    newest = view.told_entry or view.retried_entry or entry_id
+    newest = view.last_task_entry or view.retried_entry or entry_id
     outcome = await call.fleet.outcomes.read(view.sid, newest)
     run_id = f"{view.sid}-{entry_id}"
     result = None
