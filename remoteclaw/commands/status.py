@@ -104,11 +104,11 @@ async def queue(call: CommandCall) -> CommandReply:
             return CommandReply(f"There is no such mode: the modes are {', '.join(MODES)}.")
         if not call.is_owner:
             return CommandReply("Only owners of this installation can change the mode.")
-        before = (view and view.queue) or QueueOverride()
+        before = (view and view.queue_settings) or QueueOverride()
         override = before.model_copy(update={"mode": new_mode})
         await call.fleet.sessions.configure(call.session, override)
         return CommandReply(f"From now on: {MODES[new_mode]}.")
-    own = view.queue if view else None
+    own = view.queue_settings if view else None
     mode = call.config.queue_of(call.session, own).mode
     waiting = view.waiting if view else 0
     count = (

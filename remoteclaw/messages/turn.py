@@ -17,6 +17,7 @@ __all__ = [
     "Origin",
     "Provenance",
     "QuotedMessage",
+    "TerminalState",
     "TerminalWish",
     "Turn",
     "hops_of",
@@ -69,6 +70,10 @@ class MovedFrom(BaseModel):
     """The id of the message's entry in that session."""
     now: tuple[QuotedMessage, ...] = ()
     """The messages that the session's turn was answering at that time."""
+
+
+#: The states of a terminal (`tools.terminals.Terminal`).
+TerminalState = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
 
 
 class TerminalWish(BaseModel):

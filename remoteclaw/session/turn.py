@@ -77,7 +77,7 @@ class TurnRunner:
     @property
     def queue(self) -> QueueConfig:
         """The session's current queue settings."""
-        return self._config.queue_of(self._lease.session, self._lease.state.queue)
+        return self._config.queue_of(self._lease.session, self._lease.state.queue_settings)
 
     async def warm_up(self, waiting: Sequence[Entry]) -> None:
         """Begin to start the agent for `waiting` entries, unless they reset the conversation."""

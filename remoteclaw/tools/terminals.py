@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from remoteclaw.messages import TerminalState
 from remoteclaw.tools.base import Id, Limit, Method, Params, Result
 
 #: The minimum and the maximum number of a terminal's columns, and of its rows.
@@ -12,7 +13,6 @@ COLUMNS, ROWS = (20, 500), (5, 200)
 Columns = Annotated[int, Field(ge=COLUMNS[0], le=COLUMNS[1])]
 Rows = Annotated[int, Field(ge=ROWS[0], le=ROWS[1])]
 Sid = Annotated[Id, Field(description="The session: its id or the start of it, its key or label.")]
-TerminalState = Literal["starting", "live", "parked", "exited", "crashed", "lost"]
 
 
 class Terminal(Result):

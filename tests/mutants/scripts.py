@@ -524,10 +524,8 @@ MUTANTS = (
     ),
     Mutant(
         "a recorded turn that is dropped for later messages",
-        before=(
-            "if batch and attempt_nonce ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end"
-        ),
-        after="",
+        before="batch and attempt_nonce ~= args.nonce and wanted == 'dropped'",
+        after="false",
         test="test_a_turn_that_was_cut_off_is_not_dropped_for_later_messages",
     ),
     Mutant(

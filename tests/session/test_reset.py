@@ -97,7 +97,11 @@ async def test_a_reset_keeps_the_settings_of_the_session(agent: Stack) -> None:
 
     assert before is not None
     assert after is not None
-    assert (after.queue, after.lane, after.host) == (before.queue, before.lane, before.host)
+    assert (after.queue_settings, after.lane, after.host) == (
+        before.queue_settings,
+        before.lane,
+        before.host,
+    )
     assert before.session_ids
     assert after.session_ids == {}
 

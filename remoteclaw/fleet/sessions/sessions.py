@@ -284,7 +284,7 @@ class Sessions:
 
         With `is_reset`, the previous settings are removed first.
         """
-        own = None if is_reset else view.queue
+        own = None if is_reset else view.queue_settings
         if is_reset or wanted:
             before = own.model_dump(exclude_none=True) if own else {}
             own = QueueOverride(**{**before, **wanted}) if before or wanted else None

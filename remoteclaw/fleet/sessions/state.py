@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast
 
-import orjson
-
 from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.config.tool_policy import UNLIMITED, SessionLimits
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet import hashes
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
@@ -41,15 +40,15 @@ class SessionState:
     """The state of a session at one moment. Times are in milliseconds on Redis' clock."""
 
     key: SessionKey
-    status: Literal["idle", "scheduled", "running"]
-    lane: Lane
+    status: Literal["idle", "scheduled", "running"] = "idle"
+    lane: Lane = "agents"
     """The lane of the session's hints."""
     host: str | None
     """The host of the session's agent."""
     worker: str | None
     """The process that holds the lease, as text for people."""
-    epoch: str
-    queue: QueueOverride | None
+    epoch: str = ""
+    queue_settings: QueueOverride | None
     """The session's own queue settings."""
     model: str | None
     """The chosen model; None for the agent's model."""
@@ -57,20 +56,20 @@ class SessionState:
     """The project to which the session is bound; None for the agent's workspace."""
     turn_project: str | None
     """The value of `project` when the last turn began."""
-    is_quiet: bool
+    is_quiet: bool = False
     """Whether the session's chat shows only the answers of turns, without progress."""
     last_entry: str | None
     """The id of the last entry that was accepted."""
     busy_since_ms: int | None
     """The start of the first turn since the session was idle; None while it is idle."""
-    last_heard_ms: int
+    last_heard_ms: int = 0
     """The end of the last turn about a person's message; 0 if there was none."""
 
     turn: str | None
     """The id of the turn that was recorded and is not finished."""
     turn_entries: tuple[str, ...]
     """The ids of the entries of that turn, including those that joined it; empty without a turn."""
-    attempt: int
+    attempt: int = 0
     phase: str | None
     finished_turn: str | None
     """The id of the last turn that finished."""
@@ -89,7 +88,7 @@ class SessionState:
     terminal_entry: str | None
     """The id of the unfinished entry that opens, or opened, a terminal."""
 
-    has_remembered: bool
+    has_remembered: bool = False
     """Whether the conversation ever had a CLI's session id, which may have expired since."""
     agent_process: dict[str, Any] | None
     """The address of the agent's holder, and the secret for it."""
@@ -109,7 +108,7 @@ class SessionState:
     branch_of: SessionKey | None
     """The session whose launch the agents of a branch repeat, which is no branch itself; None if
     this session is no branch."""
-    branch_limits: SessionLimits
+    branch_limits: SessionLimits = UNLIMITED
     """The limits of `branch_of`."""
     task_entry: str | None
     """The id of the entry that began the current run: the task, or the first message to the task
@@ -153,58 +152,30 @@ class SessionState:
         return None if self.agent_process is None else self.agent_process["path"]
 
     @classmethod
-    def decode(cls, fields: Mapping[bytes, bytes], **more: Any) -> Self:
+    def decode(cls, stored: Mapping[bytes, bytes], **more: Any) -> Self:
         """Return the state from its hash in Redis; `more` are the fields of a subclass.
 
         Raises ValueError or KeyError if the hash is damaged.
         """
-        text = {name.decode(): value.decode() for name, value in fields.items()}
-        key = SessionKey.parse(text["key"])
-        until_ms = _ms(text.get("postponed_until_ms") or text.get("kept_postponed_until_ms"))
-        agent_process, queue, parent = map(text.get, ("agent_process", QUEUE, "parent"))
-        branch_of = text.get("branch_of")
-        return cls(
+        batch, steered, kept, kept_steered, until_ms, kept_until_ms, reason, kept_reason = [
+            stored.get(name, b"").decode()
+            for name in (
+                *(b"batch", b"steered", b"kept_batch", b"kept_steered", b"postponed_until_ms"),
+                *(b"kept_postponed_until_ms", b"postponed_reason", b"kept_postponed_reason"),
+            )
+        ]
+        resumes = until_ms or kept_until_ms
+        key = SessionKey.parse(stored[b"key"].decode())
+        unknown = OF_UNKNOWN_TASK if key.task else UNLIMITED
+        return hashes.decode(
+            cls,
+            stored,
             key=key,
-            status=cast(Literal["scheduled", "running"] | None, text.get("status")) or "idle",
-            lane="background" if text.get("lane") == "background" else "agents",
-            host=text.get("host"),
-            worker=text.get("worker"),
-            epoch=text.get("epoch", ""),
-            queue=QueueOverride.model_validate_json(queue) if queue else None,
-            model=text.get(MODEL),
-            project=text.get(PROJECT),
-            turn_project=text.get("turn_project"),
-            is_quiet=IS_QUIET in text,
-            last_entry=text.get("last_entry"),
-            busy_since_ms=_ms(text.get("busy_since_ms")),
-            last_heard_ms=_ms(text.get("last_heard_ms")) or 0,
-            turn=text.get("turn"),
-            turn_entries=_ids(text.get("batch")) + _ids(text.get("steered")),
-            attempt=int(text.get("attempt", 0)),
-            phase=text.get("phase"),
-            finished_turn=text.get("finished_turn"),
-            postponed=text.get("postponed_reason") or text.get("kept_postponed_reason")
-            if until_ms
-            else None,
-            postponed_until_ms=until_ms,
-            kept_size=len(_ids(text.get("kept_batch"))) + len(_ids(text.get("kept_steered"))),
-            terminal=orjson.loads(text["terminal"]) if "terminal" in text else None,
-            held=text.get("held"),
-            terminal_entry=text.get("terminal_entry"),
-            has_remembered="has_remembered" in text,
-            agent_process=orjson.loads(agent_process) if agent_process else None,
-            grant=text.get("grant"),
-            reset_turn=text.get("reset_turn"),
-            reset_reason=text.get("reset_reason"),
-            label=text.get("label"),
-            title=text.get("title"),
-            parent=SessionKey.parse(parent) if parent else None,
-            limits=_limits(text.get("limits"), OF_UNKNOWN_TASK if key.task else UNLIMITED),
-            branch_of=SessionKey.parse(branch_of) if branch_of else None,
-            branch_limits=_limits(text.get("branch_limits"), UNLIMITED),
-            task_entry=text.get("task_entry"),
-            retried_entry=text.get("retried_entry"),
-            last_task_entry=text.get("last_task_entry"),
+            turn_entries=_ids(batch) + _ids(steered),
+            postponed=(reason or kept_reason or None) if resumes else None,
+            postponed_until_ms=int(resumes) if resumes else None,
+            kept_size=len(_ids(kept)) + len(_ids(kept_steered)),
+            **({} if stored.get(b"limits") else {"limits": unknown}),
             **more,
         )
 
@@ -214,13 +185,5 @@ def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _limits(text: str | None, unknown: SessionLimits) -> SessionLimits:
-    return SessionLimits.model_validate_json(text) if text else unknown
-
-
-def _ids(text: str | None) -> tuple[str, ...]:
+def _ids(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
-
-
-def _ms(text: str | None) -> int | None:
-    return int(text) if text else None

@@ -2,17 +2,17 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
+from remoteclaw.fleet import hashes
 from remoteclaw.fleet.turns.inbound import GRACE_MS
-from remoteclaw.messages import SessionKey, stream_order
+from remoteclaw.messages import SessionKey, TerminalState, stream_order
 
 if TYPE_CHECKING:
     from remoteclaw.fleet.turns.lease import Lease
-    from remoteclaw.tools.terminals import TerminalState
 
 #: The states of an open terminal.
 OPEN: frozenset[str] = frozenset(("starting", "live"))
@@ -67,34 +67,34 @@ class TerminalRecord:
 
     sid: str
     key: SessionKey
-    name: str
-    host: str
-    state: "TerminalState"
-    reason: str
+    name: str = ""
+    host: str = ""
+    state: TerminalState
+    reason: str = ""
     """The reason of a crash; else empty."""
-    needs: str
+    needs: str = ""
     """The condition for which the start waits, as a sentence; empty if there is none."""
-    activity: str
-    waiting_for: str
-    title: str
-    draft: str
-    by: str
-    writer: str
-    viewers: int
-    cols: int
-    rows: int
+    activity: str = "unknown"
+    waiting_for: str = ""
+    title: str = ""
+    draft: str = ""
+    by: str = ""
+    writer: str = ""
+    viewers: int = 0
+    cols: int = 0
+    rows: int = 0
     conversation: str | None
-    resumable: bool
-    since_ms: int
-    opened_ms: int
+    resumable: bool = False
+    since_ms: int = 0
+    opened_ms: int = 0
     exit: int | None
-    entry: str
+    entry: str = ""
     """The id of the entry that opened the terminal."""
-    position: str
+    position: str = ""
     """The position in the open conversation's transcript up to which items are published."""
-    where: str
+    where: str = ""
     """The location of the CLI's conversations (`TerminalPlace.where`); empty before the start."""
-    earlier: Mapping[str, str]
+    earlier: Mapping[str, str] = field(default_factory=dict)
     """The same positions of the conversations that were open in this terminal before, by id."""
 
     @property
@@ -108,36 +108,9 @@ class TerminalRecord:
         return self.state in OPEN
 
     @classmethod
-    def decode(cls, sid: str, fields: Mapping[bytes, bytes]) -> Self:
+    def decode(cls, sid: str, stored: Mapping[bytes, bytes]) -> Self:
         """Return a terminal from its hash. Raises KeyError or ValueError if that is damaged."""
-        text = {name.decode(): value.decode() for name, value in fields.items()}
-        return cls(
-            sid=sid,
-            key=SessionKey.parse(text["key"]),
-            name=text.get("name", ""),
-            host=text.get("host", ""),
-            state=cast("TerminalState", text["state"]),
-            reason=text.get("reason", ""),
-            needs=text.get("needs", ""),
-            activity=text.get("activity", "unknown"),
-            waiting_for=text.get("waiting_for", ""),
-            title=text.get("title", ""),
-            draft=text.get("draft", ""),
-            by=text.get("by", ""),
-            writer=text.get("writer", ""),
-            viewers=int(text.get("viewers", 0)),
-            cols=int(text.get("cols", 0)),
-            rows=int(text.get("rows", 0)),
-            conversation=text.get("conversation") or None,
-            resumable=text.get("resumable") == "1",
-            since_ms=int(text.get("since_ms", 0)),
-            opened_ms=int(text.get("opened_ms", 0)),
-            exit=int(text["exit"]) if text.get("exit") else None,
-            entry=text.get("entry", ""),
-            position=text.get("position", ""),
-            where=text.get("where", ""),
-            earlier=orjson.loads(text.get("earlier") or "{}"),
-        )
+        return hashes.decode(cls, stored, sid=sid)
 
 
 @dataclass(frozen=True, slots=True)

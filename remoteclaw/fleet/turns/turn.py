@@ -165,7 +165,7 @@ class Turns:
         self._lease.state = replace(
             self._lease.state,
             busy_since_ms=int(begun.busy_since_ms),
-            queue=_queue(begun.queue_settings),
+            queue_settings=_queue(begun.queue_settings),
             model=begun.model,
             turn_project=begun.turn_project,
         )
@@ -348,7 +348,9 @@ class Turns:
         self._batch = None
         heard_ms = finished.now_ms if is_about_person else self._lease.state.last_heard_ms
         self._lease.state = replace(
-            self._lease.state, last_heard_ms=heard_ms, queue=_queue(finished.queue_settings)
+            self._lease.state,
+            last_heard_ms=heard_ms,
+            queue_settings=_queue(finished.queue_settings),
         )
         if task_result:
             await self._lease.waker.try_hint(task_result.to, finished.result_queue)

@@ -150,7 +150,7 @@ async def _show(call: Call, params: contract.ShowParams) -> contract.SessionDeta
         ),
         worker=_worker(view.worker),
         conversations=dict(view.session_ids),
-        queue=_queue_settings(call, view, view.queue),
+        queue=_queue_settings(call, view, view.queue_settings),
         usage=used.plain() if used else None,
     )
 

@@ -104,8 +104,8 @@ async def test_a_session_is_found_read_managed_and_written_in(
             assert width <= PHONE["width"], name
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view
-    assert view.queue
-    assert (view.label, view.queue.mode) == ("Plumbing", "steer")
+    assert view.queue_settings
+    assert (view.label, view.queue_settings.mode) == ("Plumbing", "steer")
     stream: Any = await stack.fleet.scripts.client.xrange(keys.replies("telegram", "default"))
     replies = [orjson.loads(fields[b"reply"]) for _, fields in stream]
     assert {reply["origin"] for reply in replies} == {"", "ada on the page: “slow”"}
