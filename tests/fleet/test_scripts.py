@@ -94,7 +94,15 @@ def test_a_script_is_given_exactly_its_names() -> None:
 
 def test_keys_of_another_session_are_filled_from_its_id() -> None:
     names, _ = Script.named("fork").pack(
-        {"sid": "a", "new_sid": "b", "session_key": "k", "keep_ms": 1, "mark": "", "names": ()}
+        {
+            "sid": "a",
+            "new_sid": "b",
+            "session_key": "k",
+            "limits": "{}",
+            "keep_ms": 1,
+            "mark": "",
+            "names": (),
+        }
     )
 
     assert names[:3] == [keys.state("a"), keys.session_map("a"), keys.record("a")]
