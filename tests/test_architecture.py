@@ -400,3 +400,43 @@ def is_key(node: ast.expr, names: Collection[str]) -> bool:
 
 def is_function(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+#: The modules that may hold the whole `Fleet`, and why. All others take the parts that they use, so
+#: that a signature says what a function reads and writes.
+HOLDS_THE_FLEET = {
+    "cli/": "each command is a program",
+    "fleet/": "makes it",
+    "up/": "starts the parts of a machine, and checks them",
+    "session/drain.py": "gives each part of a turn what it uses",
+    "channels/process.py": "starts the adapters",
+    "channels/report.py": "is what all reports of an account share",
+    "commands/call.py": "is what all chat commands share",
+    "gateway/gateway.py": "makes the parts of the gateway",
+    "gateway/server.py": "starts the gateway",
+    "gateway/dispatch.py": "makes the calls",
+    "gateway/call.py": "is what all methods share",
+    "gateway/methods/": "pass on parts of the fleet of their call",
+    "gateway/agent_scope.py": "is what the checks of a call share",
+    "gateway/conversations.py": "is what the operations on a person's conversations share",
+    "gateway/chats.py": "starts the page's adapter",
+    "gateway/feeds.py": "reads all that a session's followers see",
+    "gateway/metrics.py": "counts everything",
+    "gateway/page/notifier.py": "reads what a notification shows",
+    "gateway/terminals/": "runs the terminals of a host, with all that they write",
+    "gateway/traces.py": "follows a message through the whole fleet",
+}
+
+
+def test_only_the_named_modules_hold_the_whole_fleet() -> None:
+    found = [
+        f"{module}:{node.lineno}"
+        for module, tree in product_modules().items()
+        if not any(module.startswith(name) for name in HOLDS_THE_FLEET)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "remoteclaw.fleet"
+        and any(alias.name == "Fleet" for alias in node.names)
+    ]
+
+    assert found == []

@@ -7,7 +7,8 @@ from enum import StrEnum
 from remoteclaw.config.model import AccountConfig, Config
 from remoteclaw.config.tool_lists import most_specific
 from remoteclaw.config.tool_policy import Subject, is_owner
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.accounts import Accounts
+from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.protocols import Incoming
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ class Access:
     """The access rules of one account under the current configuration."""
 
     config: Config
-    fleet: Fleet
+    accounts: Accounts
+    pairings: Pairings
     provider: str
     account: str
 
@@ -87,7 +89,7 @@ class Access:
         first_id, new_id = incoming.chat, incoming.moved_to
         if new_id is None or not await self._has_access(first_id):
             return
-        await self.fleet.accounts.move(self.provider, self.account, chat=first_id, to=new_id)
+        await self.accounts.move(self.provider, self.account, chat=first_id, to=new_id)
         log.warning(
             "the group %s of %s now has the id %s; RemoteClaw keeps using the first id",
             first_id,
@@ -103,11 +105,11 @@ class Access:
         chat = incoming.chat
         if not incoming.is_group:
             return chat
-        first_id = await self.fleet.accounts.first_id(self.provider, self.account, chat)
+        first_id = await self.accounts.first_id(self.provider, self.account, chat)
         return chat if first_id == chat or await self._has_access(chat) else first_id
 
     async def _has_access(self, group: str) -> bool:
         return group in self.config.channel(self.provider).groups or await self._is_paired(group)
 
     async def _is_paired(self, id_: str) -> bool:
-        return await self.fleet.pairings.has(self.provider, self.account, id_)
+        return await self.pairings.has(self.provider, self.account, id_)

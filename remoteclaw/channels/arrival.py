@@ -94,7 +94,8 @@ class Arrival(Report):
     async def _under_first_id(self) -> tuple["Arrival", Access]:
         """Return the report under the first id of its chat, and the access rules."""
         context, incoming = self.context, self.incoming
-        access = Access(context.config(), context.fleet, context.provider, context.account)
+        accounts, pairings = context.fleet.accounts, context.fleet.pairings
+        access = Access(context.config(), accounts, pairings, context.provider, context.account)
         first_id = await access.first_id(incoming)
         if first_id == incoming.chat:
             return self, access

@@ -67,7 +67,7 @@ class Response(Report):
         if not is_here:
             return AnswerOutcome(ELSEWHERE)
         return await answer_request(
-            context.fleet,
+            context.fleet.requests,
             context.home,
             access.config,
             request,

@@ -204,7 +204,7 @@ async def _submit(
     if not call.can_answer:
         return CommandReply(NEEDS_ADMIN)
     outcome = await answer_request(
-        call.fleet,
+        call.fleet.requests,
         call.home,
         call.config,
         request,

@@ -10,8 +10,8 @@ from remoteclaw.commands.config_change import carry_out
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.requests import OPERATOR, may_answer, new_holders, request_settings
-from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.requests.request import Request, RequestAnswer, State, Verdict
+from remoteclaw.fleet.requests.requests import Requests
 from remoteclaw.host.terminal import one_line
 
 #: A message that only has numbers of choices.
@@ -86,7 +86,7 @@ class AnswerOutcome:
 
 
 async def answer_request(
-    fleet: Fleet,
+    requests: Requests,
     home: Home,
     config: Config,
     request: Request,
@@ -121,7 +121,7 @@ async def answer_request(
     if request.is_plan:
         go_on = CHANGE_PLAN if verdict == "words" else GO_ON_WITH_PLAN
     message_to_agent = go_on.format(**about, tool=request.tool, before=request.before)
-    is_done, state, answer = await fleet.requests.answer(
+    is_done, state, answer = await requests.answer(
         request,
         answered,
         holders=new_holders(request.session, request.people, is_owner=is_owner or by == OPERATOR),
@@ -130,7 +130,9 @@ async def answer_request(
         message_id=message,
     )
     if request.change and answer:
-        return await _apply_change(fleet, home, request, _report(request, answer), is_first=is_done)
+        return await _apply_change(
+            requests, home, request, _report(request, answer), is_first=is_done
+        )
     if answer is None or state == "void":
         return AnswerOutcome(ENDED.get(state, GONE))
     report = _report(request, answer)
@@ -160,13 +162,13 @@ def _instructions(request: Request, verdict: Verdict, words: str) -> str | None:
 
 
 async def _apply_change(
-    fleet: Fleet, home: Home, request: Request, answer: str, *, is_first: bool
+    requests: Requests, home: Home, request: Request, answer: str, *, is_first: bool
 ) -> AnswerOutcome:
     """Carry out a configuration change that was answered, and return the outcome."""
-    current = await fleet.requests.find(request.id)
+    current = await requests.find(request.id)
     if current and current.state == "answered":
-        await carry_out(fleet, home, current, answer)
-        current = await fleet.requests.find(request.id)
+        await carry_out(requests, home, current, answer)
+        current = await requests.find(request.id)
     if current is None or current.change is None:
         return AnswerOutcome(GONE)
     result = current.became or SOON.format(answer=answer, host=current.change.host)
@@ -176,11 +178,11 @@ async def _apply_change(
     return AnswerOutcome(result, counts=current.state != "void", is_shown=is_shown)
 
 
-async def carry_out_changes(fleet: Fleet, home: Home) -> None:
+async def carry_out_changes(requests: Requests, home: Home) -> None:
     """Carry out changes that were answered on another host, or by a process that was killed."""
-    for request in await fleet.requests.answered_changes():
+    for request in await requests.answered_changes():
         if request.answer:
-            await carry_out(fleet, home, request, _report(request, request.answer))
+            await carry_out(requests, home, request, _report(request, request.answer))
 
 
 def verdict_of_keys(request: Request, *keys: str, words: str = "") -> tuple[Verdict, str] | None:

@@ -11,8 +11,8 @@ from typing import Literal
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.requests.request import Change, Request
+from remoteclaw.fleet.requests.requests import Requests
 
 IS_DONE = "{decided} {changed} changed.{restart}"
 RESTART = " It takes effect after a restart: {needs}."
@@ -25,7 +25,7 @@ MOVED = (
 RESULT = "Your request {id} to change the configuration is decided. {became}\n\n{what}"
 
 
-async def carry_out(fleet: Fleet, home: Home, request: Request, decided: str) -> None:
+async def carry_out(requests: Requests, home: Home, request: Request, decided: str) -> None:
     """Carry out the answer to a change request, unless that is done or needs another host.
 
     `decided` is a sentence that says who answered what, and when.
@@ -34,25 +34,25 @@ async def carry_out(fleet: Fleet, home: Home, request: Request, decided: str) ->
     assert change, "only called for configuration changes"
     assert answer, "only called for answered requests"
     if answer.verdict == "deny":
-        await _close(fleet, request, "denied", decided)
+        await _close(requests, request, "denied", decided)
     elif change.host == home.host_id:
         # If another process has the lock, it or the gateway's next check carries the change out.
         with contextlib.suppress(ConfigError):
             async with (file := ConfigFile(home.config_file)).locked():
-                await _carry_out(fleet, file, request, decided)
+                await _carry_out(requests, file, request, decided)
 
 
-async def _carry_out(fleet: Fleet, file: ConfigFile, request: Request, decided: str) -> None:
+async def _carry_out(requests: Requests, file: ConfigFile, request: Request, decided: str) -> None:
     """Apply a change. The caller holds the lock of `file`."""
-    current = await fleet.requests.find(request.id)
+    current = await requests.find(request.id)
     if current is None or current.state != "answered" or current.change is None:
         return
     try:
         await _apply(file, current.change)
     except (CallRefused, ConfigError) as error:
-        await _close(fleet, current, "void", NOT_DONE.format(decided=decided, problem=error))
+        await _close(requests, current, "void", NOT_DONE.format(decided=decided, problem=error))
     else:
-        await _close(fleet, current, "used", _success(current.change, decided))
+        await _close(requests, current, "used", _success(current.change, decided))
 
 
 async def _apply(file: ConfigFile, change: Change) -> None:
@@ -78,8 +78,8 @@ def _success(change: Change, decided: str) -> str:
 
 
 async def _close(
-    fleet: Fleet, request: Request, state: Literal["used", "denied", "void"], became: str
+    requests: Requests, request: Request, state: Literal["used", "denied", "void"], became: str
 ) -> None:
     """Close the request with `state`, and report `became` to people and to the agent."""
     result = RESULT.format(id=request.id, became=became, what=request.what)
-    await fleet.requests.close_change(request, state, closing_text=became, entry_text=result)
+    await requests.close_change(request, state, closing_text=became, entry_text=result)

@@ -2,8 +2,8 @@
 
 from remoteclaw.clock import format_duration, now_ms
 from remoteclaw.commands.call import CommandCall, CommandReply
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.pairings import PairingRequest
+from remoteclaw.fleet.pairings import PairingRequest, Pairings
+from remoteclaw.fleet.turns.calls import ToolCalls
 from remoteclaw.messages import ChatPlace
 
 #: How many pairing requests `/pair` shows, the newest ones.
@@ -18,7 +18,7 @@ async def pair(call: CommandCall) -> CommandReply:
     """Approve a pairing code, grant access to the group, or list the pairing requests."""
     place, pairings = call.place, call.fleet.pairings
     if call.arguments:
-        request = await approve(call.fleet, call.arguments, by=call.person)
+        request = await approve(pairings, call.fleet.calls, call.arguments, by=call.person)
         if request is None:
             return CommandReply(UNKNOWN)
         return CommandReply(f"`{_plain(request.name)}` (`{request.id}`) may write from now on.")
@@ -53,17 +53,19 @@ async def pair(call: CommandCall) -> CommandReply:
     )
 
 
-async def approve(fleet: Fleet, code: str, *, by: str) -> PairingRequest | None:
+async def approve(
+    pairings: Pairings, calls: ToolCalls, code: str, *, by: str
+) -> PairingRequest | None:
     """Grant access to the person with `code` on behalf of `by`, and notify that person.
 
     Return None if the code is unknown or has expired.
     """
-    request = await fleet.pairings.approve(code, by=by)
+    request = await pairings.approve(code, by=by)
     if request is None:
         return None
     place = ChatPlace(request.provider, request.account, request.chat)
     name = f"paired\0{request.provider}\0{request.account}\0{request.id}\0{request.message}"
-    await fleet.calls.send_notice(place, WELCOME, name=name)
+    await calls.send_notice(place, WELCOME, name=name)
     return request
 
 

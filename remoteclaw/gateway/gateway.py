@@ -87,7 +87,9 @@ class Gateway:
                 chats=self.chats,
             ),
         )
-        self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path), config)
+        self.authenticator = Authenticator(
+            fleet.tokens, self.dispatcher, token_files(home.path), config
+        )
         self._auditor = Auditor(fleet.audit)
         self.clients: set[GatewayClient] = set()
         self._has_no_clients = asyncio.Event()
@@ -143,7 +145,7 @@ class Gateway:
         """Write the changes of this host's configuration that were allowed and not written yet."""
         while True:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await carry_out_changes(self.fleet, self.home)
+                await carry_out_changes(self.fleet.requests, self.home)
             await asyncio.sleep(CHANGES_CHECK_S)
 
     @contextlib.contextmanager

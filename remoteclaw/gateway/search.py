@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.sessions.records import Records
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.session.record import read_lines
 from remoteclaw.tools.sessions import Excerpt
@@ -34,10 +34,10 @@ class RecordMatches:
 
 
 async def search_records(
-    fleet: Fleet, views: Sequence[SessionView], query: str, *, limit: int
+    records: Records, views: Sequence[SessionView], query: str, *, limit: int
 ) -> RecordMatches:
     """Search the records of some sessions for `query`, in their order, until `limit` have it."""
-    sizes = await fleet.records.sizes([view.sid for view in views])
+    sizes = await records.sizes([view.sid for view in views])
     bytes_left, searchable = MAX_SEARCHED_BYTES, len(views)
     for index, size in enumerate(sizes):
         if (bytes_left := bytes_left - size) < 0:
@@ -48,10 +48,10 @@ async def search_records(
         if len(excerpts) >= limit:
             break
         sids = [view.sid for view in views[first : min(first + BATCH, searchable)]]
-        records = await fleet.records.of_all(sids)
+        contents = await records.of_all(sids)
         # Searching is slow, so it runs in a thread and does not block the event loop.
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(_EXECUTOR, _excerpts, records, query)
+        found = await loop.run_in_executor(_EXECUTOR, _excerpts, contents, query)
         excerpts |= {sid: excerpt for sid, excerpt in zip(sids, found, strict=True) if excerpt}
     is_cut = searchable < len(views) and len(excerpts) < limit
     return RecordMatches(excerpts, searchable if is_cut else None)

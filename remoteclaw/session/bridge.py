@@ -11,8 +11,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.blobs import SessionFiles
+from remoteclaw.fleet.blobs import Blobs, SessionFiles
 from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.protocols import AgentSpec, conversation_name
@@ -68,19 +67,19 @@ class SessionBridge:
 
 
 def open_bridge(
-    fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
+    blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
 ) -> SessionBridge:
     """Return the bridge to a session's agent; if it can't be built, one with a `problem`."""
     try:
-        return _bridge(fleet, lease, config, home, hooks)
+        return _bridge(blobs, lease, config, home, hooks)
     except RemoteClawError as problem:
         log.error("session %s: %s", lease.sid[:8], problem)
         access = ToolAccess(lease, transport="http")
         keeper = _keeper(lease, config, home, access, warm_s=0)
-        return SessionBridge(keeper, SessionFiles(fleet.blobs, lease), problem=str(problem))
+        return SessionBridge(keeper, SessionFiles(blobs, lease), problem=str(problem))
 
 
-def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks) -> SessionBridge:
+def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks) -> SessionBridge:
     agent, settings = config.agent(lease.session.agent)
     runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
     workspace = str(home.workspace(agent, settings))
@@ -103,7 +102,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         own_server=home.server_name(lease.state.launch_of[0].sid),
         branch=settings.branches if lease.state.is_branch else "",
     )
-    files = SessionFiles(fleet.blobs, lease)
+    files = SessionFiles(blobs, lease)
     secrets = frozenset(secrets_of(config))
     bridge = ChannelBridge(
         spec,

@@ -75,7 +75,7 @@ class Drain:
         lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
         if lease is None:
             return
-        bridge = open_bridge(self._fleet, lease, self._config, self._home, self._hooks)
+        bridge = open_bridge(self._fleet.blobs, lease, self._config, self._home, self._hooks)
         try:
             try:
                 left_terminal = await end_left_terminal(lease)

@@ -20,7 +20,7 @@ All lines but `user` have the id of their turn as `turn`.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -28,14 +28,13 @@ from remoteclaw.clock import local_time
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PlanStep
+from remoteclaw.fleet.sessions.records import Records
 from remoteclaw.fleet.terminals.state import TerminalEvent
+from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
 from remoteclaw.protocols import TranscriptItem
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
 
 #: At most this much of an open terminal is shown as recorded, in bytes.
 MAX_OPEN_BYTES = 1024 * 1024
@@ -137,13 +136,13 @@ def lines_of_terminal(
     return _newest_lines(map(line_of, reversed(items)), max_bytes)
 
 
-async def current_record(fleet: "Fleet", sid: str) -> bytes:
+async def current_record(records: Records, terminals: Terminals, sid: str) -> bytes:
     """Return the record of a session's current conversation, with that of its open terminal.
 
     A terminal is recorded when it ends; until then, its published items stand in for its record.
     """
-    unrecorded = await fleet.terminals.unrecorded(sid)  # first: it may be recorded just now
-    record = await fleet.records.of(sid)
+    unrecorded = await terminals.unrecorded(sid)  # first: it may be recorded just now
+    record = await records.of(sid)
     if unrecorded is None:
         return record
     terminal, events = unrecorded

@@ -14,10 +14,12 @@ from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.model import Config
 from remoteclaw.config.requests import can_be_asked, permission_holders, request_settings
 from remoteclaw.events import PermissionEvent
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.requests.card import make_card, other_chat_note, with_file
 from remoteclaw.fleet.requests.request import Request, id_of
+from remoteclaw.fleet.requests.requests import Requests
 from remoteclaw.fleet.terminals.state import HeldLease
+from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.protocols import Decision, TerminalWatch
 from remoteclaw.session.permission import denial_by, request_text, rule_of, tool_of
 
@@ -30,12 +32,20 @@ HOLD_MS = 30 * 86_400_000
 class TerminalRequests:
     """The requests of one terminal's program."""
 
-    def __init__(self, fleet: Fleet, held: HeldLease, config: Callable[[], Config]) -> None:
+    def __init__(
+        self,
+        terminals: Terminals,
+        requests: Requests,
+        blobs: Blobs,
+        held: HeldLease,
+        config: Callable[[], Config],
+    ) -> None:
         """`config` returns the current configuration."""
-        self._fleet = fleet
+        self._stored = requests
+        self._blobs = blobs
         self._held = held
         self._config = config
-        self._requests = fleet.terminals.requests(held)
+        self._requests = terminals.requests(held)
         self._open: set[str] | None = None
         """The ids of the requests that people can answer; None until they are read from Redis."""
 
@@ -46,7 +56,7 @@ class TerminalRequests:
         Raises `LeaseLost`.
         """
         if self._open is None:
-            requests = await self._fleet.requests.of_session(self._held.sid)
+            requests = await self._stored.of_session(self._held.sid)
             self._open = {each.id for each in requests if each.turn == self._held.place.turn}
         if watch.activity == "unknown":  # so are its dialogs
             return bool(self._open)
@@ -85,7 +95,7 @@ class TerminalRequests:
             chat=request_settings(config, session).chat,
             people=place.people,
         )
-        store = partial(self._fleet.blobs.put, session.sid, chat=session)
+        store = partial(self._blobs.put, session.sid, chat=session)
         request = await with_file(request, event.full_description, store)
         text = request_text(request, about=other_chat_note(request, ()), is_again=False)
         state, _ = await self._requests.ask(

@@ -10,17 +10,19 @@ from typing import Any
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import Sessions, SessionView
+from remoteclaw.fleet.sessions.task_tree import TaskTrees
 from remoteclaw.fleet.turns.caller import Caller
-from remoteclaw.fleet.turns.calls import ConversationCopy
+from remoteclaw.fleet.turns.calls import ConversationCopy, ToolCalls
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.branches import copyable
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
 
 async def spawn(
-    fleet: Fleet,
+    sessions: Sessions,
+    calls: ToolCalls,
+    trees: TaskTrees,
     config: Config,
     caller: Caller | None,
     call_id: str,
@@ -45,7 +47,7 @@ async def spawn(
     has `max_tree`, or if another session has the label.
     """
     sender = caller.session if caller else None
-    above = await fleet.sessions.ancestors(parent)
+    above = await sessions.ancestors(parent)
     is_own = replace(parent.key, task=None) == session
     is_branch = knows_conversation and is_own
     copied = None
@@ -53,7 +55,7 @@ async def spawn(
         is_busy = parent.status != "idle"
         names = copyable(parent.session_ids, is_busy=is_busy) if is_own else []
         copied = ConversationCopy(names, parent.launch_of if is_branch else None)
-    started = await fleet.calls.spawn(
+    started = await calls.spawn(
         caller,
         call_id,
         session,
@@ -71,7 +73,7 @@ async def spawn(
         max_below=config.sessions.max_tree,
         copied=copied,
     )
-    await fleet.task_trees.announce((parent.key, *above))
+    await trees.announce((parent.key, *above))
     return started
 
 

@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.sessions import Sessions, SessionView
 from remoteclaw.fleet.sessions.state import STATE_MS
+from remoteclaw.fleet.sessions.task_tree import TaskTrees
 from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.fleet.turns.calls import ToolCalls
 from remoteclaw.fleet.turns.inbound import encode_entry, entry_args
+from remoteclaw.fleet.turns.outcomes import Outcomes
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
@@ -49,7 +51,10 @@ class TellResult:
 
 
 async def tell(
-    fleet: Fleet,
+    sessions: Sessions,
+    calls: ToolCalls,
+    trees: TaskTrees,
+    outcomes: Outcomes,
     config: Config,
     caller: Caller | None,
     call_id: str,
@@ -73,10 +78,10 @@ async def tell(
     """
     sender = caller.session if caller else None
     message = message_between(sender, child.key, text, name=f"session-{call_id}")
-    above = await fleet.sessions.ancestors(parent)
+    above = await sessions.ancestors(parent)
     provenance = provenance_of_task(caller, parent.key, above, is_branch=child.is_branch)
     entry = encode_entry(message, "parent", "session", provenance, people)
-    status, made = await fleet.calls.perform(
+    status, made = await calls.perform(
         caller,
         call_id,
         side_effect,
@@ -95,19 +100,19 @@ async def tell(
             REFUSALS[status].format(made=made.get("number")),
         )
     run, entry_id = made["run"], made["entry_id"]
-    await fleet.calls.waker.accepted(child.key, entry_id, made.get("queue"), by="a call")
+    await calls.waker.accepted(child.key, entry_id, made.get("queue"), by="a call")
     if made["place"] == "continued":
-        await fleet.task_trees.announce((parent.key, *above))
+        await trees.announce((parent.key, *above))
         return TellResult(run, "continued")
-    has_joined = made["place"] == "running" and await _has_joined(fleet, child.key, entry_id)
+    has_joined = made["place"] == "running" and await _has_joined(outcomes, child.key, entry_id)
     return TellResult(run, "joined" if has_joined else "waiting")
 
 
-async def _has_joined(fleet: Fleet, session: SessionKey, entry_id: str) -> bool:
+async def _has_joined(outcomes: Outcomes, session: SessionKey, entry_id: str) -> bool:
     """Wait until the running turn takes up an entry, at most `JOIN_S`; return whether it did."""
     until = monotonic() + JOIN_S
     while True:
-        outcome = await fleet.outcomes.read(session.sid, entry_id)
+        outcome = await outcomes.read(session.sid, entry_id)
         if outcome is None or outcome.turn or outcome.is_final or monotonic() > until:
             return outcome is not None and outcome.turn not in (None, entry_id)
         await asyncio.sleep(POLL_S)

@@ -14,8 +14,10 @@ from remoteclaw.errors import RedisRefused, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
+from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.replies.replies import UnreadStream
+from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.terminal import one_line
@@ -144,8 +146,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
             yield Finding("redis", True, advice)
         for finding in _workers(home, await fleet.workers.list()):
             yield finding
-        yield await _gateway(fleet, home, config, pid)
-        async for finding in _tools(fleet, home, config):
+        yield await _gateway(fleet.gateways, home, config, pid)
+        async for finding in _tools(fleet.gateways, fleet.tokens, home, config):
             yield finding
         if page := _page(config.gateway):
             yield page
@@ -187,8 +189,8 @@ def _shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | Non
     return None
 
 
-async def _gateway(fleet: Fleet, home: Home, config: Config, pid: int | None) -> Finding:
-    address = await fleet.gateways.address(home.host_id)
+async def _gateway(gateways: Gateways, home: Home, config: Config, pid: int | None) -> Finding:
+    address = await gateways.address(home.host_id)
     port = _port(config) if address is None and pid is None else None
     if port is not None and not port.ok:
         return port
@@ -196,14 +198,16 @@ async def _gateway(fleet: Fleet, home: Home, config: Config, pid: int | None) ->
     return Finding("gateway", address is not None, address or absent)
 
 
-async def _tools(fleet: Fleet, home: Home, config: Config) -> AsyncIterator[Finding]:
+async def _tools(
+    gateways: Gateways, tokens: Tokens, home: Home, config: Config
+) -> AsyncIterator[Finding]:
     """Yield whether RemoteClaw's tools answer a call from the environment of each agent."""
-    address = await fleet.gateways.address(home.host_id)
+    address = await gateways.address(home.host_id)
     agents = {name: each for name, each in config.agents.items() if each.runtime != "demo"}
     if address is None or not agents:
         return
     try:
-        token, view = await fleet.tokens.create("doctor", "read", CALL_TOKEN_MS)
+        token, view = await tokens.create("doctor", "read", CALL_TOKEN_MS)
     except RedisRefused:  # it is full, which has been reported
         return
     try:
@@ -213,7 +217,7 @@ async def _tools(fleet: Fleet, home: Home, config: Config) -> AsyncIterator[Find
             text = f"{answer} answer" if is_ok else f"{address} can't be called: {answer}."
             yield Finding(f"tools of {name}", is_ok, text)
     finally:
-        await fleet.tokens.revoke(view.id)
+        await tokens.revoke(view.id)
 
 
 def _page(config: GatewayConfig) -> Finding | None:

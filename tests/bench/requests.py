@@ -191,7 +191,9 @@ async def _many(stack: Stack, rounds: int) -> tuple[list[RowParts], Figure]:
     async def one_answered() -> None:
         about: dict[str, Any] = {"by": "test:alice", "name": "Alice", "is_owner": True}
         assert (
-            await answer_request(fleet, stack.home, config, next(unanswered), "once", **about)
+            await answer_request(
+                fleet.requests, stack.home, config, next(unanswered), "once", **about
+            )
         ).counts
 
     async def swept() -> None:

@@ -38,7 +38,7 @@ async def next_request(stack: Stack) -> Request:
 
 async def answer(stack: Stack, request: Request, verdict: Verdict, words: str = "") -> str:
     reply = await answer_request(
-        stack.fleet,
+        stack.fleet.requests,
         stack.home,
         load_config(stack.home.config_file, {}),
         request,

@@ -418,7 +418,18 @@ async def test_a_lost_reply_to_call_tell_continues_the_task_once(
     lost = lose(proxy, "call_tell")
 
     result = await tell(
-        fleet, Config(), None, "c", text="x", parent=parent, child=view, people=(), side_effect={}
+        fleet.sessions,
+        fleet.calls,
+        fleet.task_trees,
+        fleet.outcomes,
+        Config(),
+        None,
+        "c",
+        text="x",
+        parent=parent,
+        child=view,
+        people=(),
+        side_effect={},
     )
 
     assert lost.reached.is_set()

@@ -145,7 +145,7 @@ async def test_an_approved_change_is_made_once(stack: Stack) -> None:
     stack.home.config_file.write_text(TEXT + REQUESTS)  # a person undoes the change
     again = await decide(stack, answer["requestId"])
     denied = await decide(stack, answer["requestId"], "deny")
-    await carry_out_changes(stack.fleet, stack.home)
+    await carry_out_changes(stack.fleet.requests, stack.home)
 
     assert again == done
     assert denied.startswith("It was answered before: Allowed once by olga")
@@ -204,7 +204,7 @@ async def test_a_process_killed_after_the_answer_leaves_the_change_to_the_gatewa
             await answered(stack, request, "once")
     assert mode(stack) == ("steer" if is_written else "collect")
     inode = stack.home.config_file.stat().st_ino
-    await carry_out_changes(stack.fleet, stack.home)
+    await carry_out_changes(stack.fleet.requests, stack.home)
     closed = [text async for text in shown(stack)][-1]
 
     assert (stack.home.config_file.stat().st_ino == inode) == is_written
@@ -226,10 +226,10 @@ async def allowed_but_not_made(stack: Stack) -> Request:
 
 async def test_two_processes_that_carry_out_a_change_make_it_once(stack: Stack) -> None:
     request = await allowed_but_not_made(stack)
-    await carry_out(stack.fleet, stack.home, request, "Allowed.")
+    await carry_out(stack.fleet.requests, stack.home, request, "Allowed.")
     assert mode(stack) == "steer"
     stack.home.config_file.write_text(TEXT + REQUESTS)  # a person edits it before the second call
-    await carry_out(stack.fleet, stack.home, request, "Allowed.")
+    await carry_out(stack.fleet.requests, stack.home, request, "Allowed.")
 
     assert mode(stack) == "collect"
 
@@ -378,12 +378,12 @@ async def test_a_change_is_made_by_the_host_of_its_configuration(
     answer, _ = await other.call(
         operator(), "requests.answer", {"id": request.id, "verdict": "once"}
     )
-    await carry_out_changes(stack.fleet, elsewhere)
+    await carry_out_changes(stack.fleet.requests, elsewhere)
     assert answer.model_dump()["detail"].endswith(
         f"{stack.home.host_id} makes the change in a moment."
     )
     assert mode(stack) == "collect"
-    await carry_out_changes(stack.fleet, stack.home)
+    await carry_out_changes(stack.fleet.requests, stack.home)
 
     assert mode(stack) == "steer"
 

@@ -524,7 +524,8 @@ async def test_a_message_to_a_task_is_in_one_result_if_its_worker_fails_at(
     text = f"second{word}"
     sending = asyncio.create_task(
         tell(
-            *(fleet, Config(), None, f"tell-{word}"),
+            *(fleet.sessions, fleet.calls, fleet.task_trees, fleet.outcomes),
+            *(Config(), None, f"tell-{word}"),
             text=text,
             parent=views[0],  # type: ignore[arg-type]
             child=views[1],  # type: ignore[arg-type]

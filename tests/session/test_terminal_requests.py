@@ -1,7 +1,7 @@
 """Requests of a terminal's program, which are shown in the chat and answered without keys."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.load import parse_config
-from remoteclaw.config.model import RecordConfig, TerminalsConfig
+from remoteclaw.config.model import Config, RecordConfig, TerminalsConfig
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.requests.request import Request, RequestAnswer, Verdict
@@ -27,6 +27,10 @@ from tests.support.waiting import eventually
 ALICE = parse_config(b'[requests]\nwho = "sender"', Path("remoteclaw.toml"), {})
 WEEK_MS = 7 * 86_400_000
 NO_APPROVERS = parse_config(b"", Path("remoteclaw.toml"), {})
+
+
+def requests_of(fleet: Fleet, held: HeldLease, config: Callable[[], Config]) -> TerminalRequests:
+    return TerminalRequests(fleet.terminals, fleet.requests, fleet.blobs, held, config)
 
 
 @pytest.fixture
@@ -95,13 +99,13 @@ async def answer(fleet: Fleet, request: Request, verdict: Verdict, words: str = 
 async def test_a_request_of_a_terminal_is_asked_once_and_answered_without_keys(
     fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
-    requests, watch = TerminalRequests(fleet, held, lambda: ALICE), program.watch
+    requests, watch = requests_of(fleet, held, lambda: ALICE), program.watch
     assert not await requests.sync(watch)
     await program.asks("per_1", "touch x")
 
     assert await requests.sync(watch)
     (first,) = await fleet.requests.of_session(held.sid)
-    restarted = TerminalRequests(fleet, held, lambda: ALICE)  # in a restarted gateway
+    restarted = requests_of(fleet, held, lambda: ALICE)  # in a restarted gateway
     assert await restarted.sync(watch)
     (request,) = await fleet.requests.of_session(held.sid)
     assert request.id == first.id
@@ -120,7 +124,7 @@ async def test_a_request_of_a_terminal_is_asked_once_and_answered_without_keys(
 async def test_a_terminal_gets_the_reason_of_a_denial_and_repeats_no_allowed_request(
     fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
-    requests, watch = TerminalRequests(fleet, held, lambda: ALICE), program.watch
+    requests, watch = requests_of(fleet, held, lambda: ALICE), program.watch
     await program.asks("per_1", "rm -r x")
     await program.asks("per_2", "touch x")
     assert await requests.sync(watch)
@@ -143,12 +147,12 @@ async def test_a_terminal_gets_the_reason_of_a_denial_and_repeats_no_allowed_req
 async def test_a_request_that_was_answered_by_keys_closes_even_after_a_restart(
     fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
-    requests, watch = TerminalRequests(fleet, held, lambda: ALICE), program.watch
+    requests, watch = requests_of(fleet, held, lambda: ALICE), program.watch
     await program.asks("per_1", "touch x")
     assert await requests.sync(watch)
     await program.asks_no_more("per_1")
 
-    assert not await TerminalRequests(fleet, held, lambda: ALICE).sync(watch)
+    assert not await requests_of(fleet, held, lambda: ALICE).sync(watch)
 
     assert await fleet.requests.of_session(held.sid) == []
     assert program.server.posted == []
@@ -160,7 +164,7 @@ async def test_a_request_of_a_terminal_stays_open_as_long_as_its_program_asks(
     """A viewer keeps the terminal open for longer than `waiting_s`."""
     sections = {"terminals": TerminalsConfig(waiting_s=60), "record": RecordConfig(keep_days=1)}
     config = ALICE.model_copy(update=sections)
-    requests = TerminalRequests(fleet, held, lambda: config)
+    requests = requests_of(fleet, held, lambda: config)
     await program.asks("per_1", "touch x")
     assert await requests.sync(program.watch)
     (request,) = await fleet.requests.of_session(held.sid)
@@ -179,12 +183,12 @@ async def test_requests_of_a_program_whose_state_is_unknown_stay_open(
     fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
     """A gateway that was just started does not know the program's requests yet."""
-    requests = TerminalRequests(fleet, held, lambda: ALICE)
+    requests = requests_of(fleet, held, lambda: ALICE)
     await program.asks("per_1", "touch x")
     assert await requests.sync(program.watch)
     unconnected = OpencodeWatch(program.notes, {"HOME": "/nowhere"}, MAIN)
 
-    assert await TerminalRequests(fleet, held, lambda: ALICE).sync(unconnected)
+    assert await requests_of(fleet, held, lambda: ALICE).sync(unconnected)
 
     assert len(await fleet.requests.of_session(held.sid)) == 1
 
@@ -193,10 +197,10 @@ async def test_no_request_is_made_if_no_person_may_answer_or_the_lease_is_lost(
     fleet: Fleet, held: HeldLease, program: Program
 ) -> None:
     await program.asks("per_1", "touch x")
-    assert not await TerminalRequests(fleet, held, lambda: NO_APPROVERS).sync(program.watch)
+    assert not await requests_of(fleet, held, lambda: NO_APPROVERS).sync(program.watch)
 
     with pytest.raises(LeaseLost):
-        await TerminalRequests(fleet, replace(held, epoch="1"), lambda: ALICE).sync(program.watch)
+        await requests_of(fleet, replace(held, epoch="1"), lambda: ALICE).sync(program.watch)
     assert await fleet.requests.of_session(held.sid) == []
 
 
@@ -205,7 +209,7 @@ async def test_a_long_request_of_a_program_is_complete_in_its_file(
 ) -> None:
     await program.asks("per_1", "touch " + "x " * 10_000 + "; end")
 
-    assert await TerminalRequests(fleet, held, lambda: ALICE).sync(program.watch)
+    assert await requests_of(fleet, held, lambda: ALICE).sync(program.watch)
 
     (request,) = await fleet.requests.of_session(held.sid)
     assert "characters …" in request.what

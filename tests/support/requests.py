@@ -179,7 +179,7 @@ async def answered(
 ) -> str:
     """Answer a request as a person in the chat, and return the reply to that person."""
     told = await answer_request(
-        stack.fleet,
+        stack.fleet.requests,
         stack.home,
         load_config(stack.home.config_file, {}),
         request,

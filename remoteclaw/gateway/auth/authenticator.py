@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 from remoteclaw.channels.web.settings import own_name
 from remoteclaw.config.model import Config
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.tokens import TokenView
+from remoteclaw.fleet.tokens import Tokens, TokenView
 from remoteclaw.gateway.auth.jwt import Jwt, looks_like_jwt
 from remoteclaw.gateway.auth.principals import Agent, Operator, Principal
 from remoteclaw.gateway.auth.token_file import TokenFile
@@ -26,15 +25,15 @@ class Authenticator:
 
     def __init__(
         self,
-        fleet: Fleet,
+        tokens: Tokens,
         dispatcher: Dispatcher,
         files: Sequence[TokenFile],
         config: Callable[[], Config],
     ) -> None:
-        self._fleet = fleet
+        self._tokens = tokens
         self._dispatcher = dispatcher
         self._config = config
-        self._jwt = Jwt(fleet.tokens, lambda: config().gateway)
+        self._jwt = Jwt(tokens, lambda: config().gateway)
         self.files = files
 
     async def principal(self, token: str) -> Principal | None:
@@ -50,7 +49,7 @@ class Authenticator:
             sid = sid_of(token)
             return await self._dispatcher.agent_of_token(sid, digest(token)) if sid else None
         if token.startswith(OPERATOR_PREFIX):
-            view = await self._fleet.tokens.find(token)
+            view = await self._tokens.find(token)
             return _operator(view) if view else None
         return self._operator_of_file(digest(token))
 
@@ -67,7 +66,7 @@ class Authenticator:
             return await self._jwt.operator_of(principal.claims) == principal
         token_id, _, _ = principal.credential.rpartition("/")
         if token_id:
-            view = await self._fleet.tokens.read(token_id)
+            view = await self._tokens.read(token_id)
             return view is not None and not view.is_expired and _operator(view) == principal
         return self._operator_of_file(principal.credential) == principal
 

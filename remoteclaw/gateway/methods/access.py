@@ -85,7 +85,9 @@ def _paired(paired: Paired) -> contract.Pairing:
 
 
 async def _approve(call: Call, params: contract.ApproveParams) -> contract.Pairing:
-    request = await approve(call.fleet, params.code, by="the command line")
+    request = await approve(
+        call.fleet.pairings, call.fleet.calls, params.code, by="the command line"
+    )
     if request is None:
         raise NotFound(UNKNOWN)
     account = f"{request.provider}/{request.account}"

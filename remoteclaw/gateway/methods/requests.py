@@ -30,7 +30,7 @@ async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerR
     if verdict == "words":  # numbers stand for the choices that they number
         verdict, words = verdict_of_numbers(request, words) or (verdict, words)
     outcome = await answer_request(
-        call.fleet,
+        call.fleet.requests,
         call.home,
         call.config,
         request,

@@ -52,7 +52,9 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.Session
     searched = max_views if is_narrowed and len(newest) == max_views else None
     excerpts: Mapping[str, contract.Excerpt] = {}
     if params.filter:
-        matches = await search_records(call.fleet, matching, params.filter, limit=params.limit + 1)
+        matches = await search_records(
+            call.fleet.records, matching, params.filter, limit=params.limit + 1
+        )
         excerpts = matches.excerpts
         named = params.filter
         matching = [view for view in matching if view.sid in excerpts or view.matches(named)]
@@ -175,7 +177,7 @@ def _queue_settings(
 async def _history(call: Call, params: contract.AnyHistoryParams) -> contract.HistoryResult:
     view = await find_session(call, params.session_key)
     if params.ended_ms is None:
-        record = await current_record(call.fleet, view.sid)
+        record = await current_record(call.fleet.records, call.fleet.terminals, view.sid)
     else:
         record = await _ended_record(call, view.sid, params.ended_ms)
     return _page_of(view, record, params, for_agent=call.caller is not None)
@@ -334,7 +336,7 @@ async def _fork(call: Call, params: contract.ForkParams) -> contract.Forked:
 async def _export(call: Call, params: contract.ExportParams) -> contract.Exported:
     sid = await call.fleet.sessions.find(params.session_key)
     if params.archived is None:
-        record = await current_record(call.fleet, sid)
+        record = await current_record(call.fleet.records, call.fleet.terminals, sid)
     else:
         ended = await call.fleet.records.ended(sid)
         if params.archived > len(ended):

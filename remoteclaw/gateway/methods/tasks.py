@@ -40,7 +40,9 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         "ts": now_ms(),
     }
     started, entry_id, knows = await spawn(
-        call.fleet,
+        call.fleet.sessions,
+        call.fleet.calls,
+        call.fleet.task_trees,
         call.config,
         call.caller,
         call.id,
@@ -177,7 +179,10 @@ async def _tell(
         "ts": now_ms(),
     }
     result = await tell(
-        call.fleet,
+        call.fleet.sessions,
+        call.fleet.calls,
+        call.fleet.task_trees,
+        call.fleet.outcomes,
         call.config,
         call.caller,
         call.id,

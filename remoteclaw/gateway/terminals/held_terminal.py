@@ -63,7 +63,9 @@ class HeldTerminal:
         """The attached terminal; None while this gateway is not attached."""
         self._fleet = fleet
         self._config = config
-        self._requests = TerminalRequests(fleet, held, config)
+        self._requests = TerminalRequests(
+            fleet.terminals, fleet.requests, fleet.blobs, held, config
+        )
         self._is_asked = False
         """Whether the program's question was sent to people in a chat."""
         self._saved: dict[str, Any] = {}
