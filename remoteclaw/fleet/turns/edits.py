@@ -134,7 +134,7 @@ class Edits:
         if edited.verdict in ("crowded", "incomplete"):
             raise MessageRefused(CROWDED if edited.verdict == "crowded" else INCOMPLETE)
         if edited.verdict == "accepted":
-            by = f"{session.provider}/{session.account}, edited"
+            by = f"{message.provider}/{message.account}, edited"
             await self._waker.accepted(session, edited.entry_id, edited.queue, by=by)
         else:
             await self._waker.try_hint(session, edited.queue)
