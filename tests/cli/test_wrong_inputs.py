@@ -16,7 +16,7 @@ TABLE = [
     ("worker --nope", 2, "No such option '--nope'."),
     ("chat", 2, NO_CHAT),
     ("chat --url https://host:18789", 2, NO_CHAT),
-    ("chat bob --agent main", 2, "Name a session or an agent, not both."),
+    ("chat bob --agent main", 2, "Name a session, or an agent or --new, not both."),
     ("up --agent nobody", 1, "There is no agent 'nobody': the configuration has 'main'."),
     ("up --workspace /nowhere", 2, "Directory '/nowhere' does not exist."),
     ("up --runtime nosuch", 1, "[agents.main] runtime is not valid: Input should be 'claude', "),
