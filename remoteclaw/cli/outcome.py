@@ -77,10 +77,10 @@ class OutcomeReport:
                 "reference": reference,
                 "status": self.status,
                 "reply": [
-                    {"text": part["text"], "is_error": part["isError"]} for part in self.reply
+                    {"text": part["text"], "isError": part["isError"]} for part in self.reply
                 ],
                 "files": [
-                    {"name": file["name"], "mime_type": file["mimeType"], "size": file["size"]}
+                    {"name": file["name"], "mimeType": file["mimeType"], "size": file["size"]}
                     for file in self.files
                 ],
                 "error": self.error,

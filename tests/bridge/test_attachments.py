@@ -144,8 +144,8 @@ async def test_files_can_be_sent_to_an_agent_and_saved_from_its_answer(
 
     assert "I have `notes.txt` (text/plain, 17 bytes)." in sent.stdout
     assert "Here you are.\n" in printed
-    assert outcome["reply"][0].keys() == {"text", "is_error"}
-    assert outcome["files"][0]["mime_type"] == "text/plain"
+    assert outcome["reply"][0].keys() == {"text", "isError"}
+    assert outcome["files"][0]["mimeType"] == "text/plain"
     file = tmp_path / "hello-from-the-demo.txt"
     assert file.read_text().startswith("The demo agent made")
     assert file.stat().st_mode & 0o777 == 0o600

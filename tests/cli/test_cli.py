@@ -65,7 +65,7 @@ async def test_send_prints_a_failure_and_the_command_that_traces_it(stack: Stack
     assert "fatal: the demo fails when asked to" in run(stack, *hint[1].split()).stdout
     assert (outcome["status"], outcome["duplicate"]) == ("failed", True)
     assert outcome["error"]["category"] == "fatal"
-    assert outcome["reply"][1]["is_error"] is True
+    assert outcome["reply"][1]["isError"] is True
 
 
 @pytest.mark.usefixtures("gateway")
