@@ -260,7 +260,7 @@ class ChatClient:
             self._target["after"] = events[-1]["id"]
         messages = []
         for event in events:
-            if event["kind"] == "message":
+            if event["kind"] == "message" and event["conversation"] == self.chat["conversation"]:
                 is_own = event["from"] == self.chat["person"]
                 text = str(event["text"]) if is_own else text_of(event)
                 messages.append({**event, "role": "user" if is_own else "agent", "text": text})
