@@ -39,7 +39,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True, path_ty
 @click.option("--runtime", metavar="NAME", help="The CLI that runs the agent; it is saved.")
 @click.option("--yes", is_flag=True, help="Let the agent work in this directory, without asking.")
 @click.option(
-    "--no-console",
+    "--no-chat",
     is_flag=True,
     help="Run without a chat; the default if this is no terminal that can move its cursor.",
 )
@@ -49,7 +49,7 @@ def up(
     agent: str | None,
     runtime: str | None,
     yes: bool,
-    no_console: bool,
+    no_chat: bool,
 ) -> None:
     """Run everything on this machine, with a chat in this terminal.
 
@@ -69,17 +69,17 @@ def up(
     home, config = load()
     home.create()
     can_draw = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
-    with_console = not no_console and can_draw and sys.stdin.isatty() and sys.stdout.isatty()
+    with_chat = not no_chat and can_draw and sys.stdin.isatty() and sys.stdout.isatty()
     name, settings = config.agent(agent)
     project = None if workspace or settings.workspace else _project(home)
-    if project and (yes or with_console):
+    if project and (yes or with_chat):
         is_accepted = yes or _confirm_project(name, project)
         workspace = project if is_accepted else home.workspace(name, settings)
         project = None
     if workspace or runtime:
         config = _save_choices(name, workspace, runtime)
-    log = home.logs / "up.log" if with_console else None
-    if with_console and (pid := running_pid(home)) is not None:
+    log = home.logs / "up.log" if with_chat else None
+    if with_chat and (pid := running_pid(home)) is not None:
         configure_logging(log)
         echo_wrapped(
             f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it."
@@ -94,7 +94,7 @@ def up(
                 raise StateDirectoryError(problem)
             supervisor.begin()
         configure_logging(log)
-        asyncio.run(_up(supervisor, home, config, name, project=project, with_console=with_console))
+        asyncio.run(_up(supervisor, home, config, name, project=project, with_chat=with_chat))
 
 
 def _project(home: "Home") -> Path | None:
@@ -145,7 +145,7 @@ async def _up(
     agent: str,
     *,
     project: Path | None,
-    with_console: bool,
+    with_chat: bool,
 ) -> None:
     from remoteclaw.channels.web.settings import own_name
     from remoteclaw.holder.runs import terminal_runs
@@ -193,7 +193,7 @@ async def _up(
         if problem := (await supervisor.fleet.scripts.memory()).problem:
             _print_row("problem", problem)
         echo(f"Ready in {ready.seconds:.1f} s.")
-        if with_console:
+        if with_chat:
             from remoteclaw.chat.app import ChatTarget
 
             await _chat(chat_with(home, ChatTarget(agent=agent)), shutdown)

@@ -143,7 +143,7 @@ class Home:
 
     @property
     def downloads(self) -> Path:
-        """The directory in which the console saves files that agents send."""
+        """The directory in which terminals save files that agents send."""
         return self.path / "downloads"
 
     @property

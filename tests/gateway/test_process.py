@@ -63,7 +63,7 @@ def test_a_port_in_use_is_reported_before_anything_is_started(home: Home) -> Non
     with listen(GatewayConfig(port=0)) as listening:
         port = str(listening.getsockname()[1])
 
-        result = remoteclaw(home, "up", "--no-console", REMOTECLAW__GATEWAY__PORT=port)
+        result = remoteclaw(home, "up", "--no-chat", REMOTECLAW__GATEWAY__PORT=port)
 
     assert result.returncode == 1
     assert result.stderr.startswith(

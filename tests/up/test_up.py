@@ -359,7 +359,7 @@ def test_killing_up_ends_every_process_and_a_damaged_redis_file_is_repaired(home
 def test_a_missing_hook_is_reported_before_anything_starts(home: Home) -> None:
     (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['nowhere:f']")
 
-    result = remoteclaw(home, "up", "--no-console")
+    result = remoteclaw(home, "up", "--no-chat")
 
     assert result.returncode == 1
     assert result.stderr.startswith("remoteclaw: [hooks] agent_end names 'nowhere:f'")
@@ -373,7 +373,7 @@ def test_a_worker_that_cannot_start_is_reported_with_the_reason(
         "import sys\nif 'workers.settings' not in sys.modules: f = print\n"
     )
 
-    result = remoteclaw(home, "up", "--no-console", PYTHONPATH=str(directory))
+    result = remoteclaw(home, "up", "--no-chat", PYTHONPATH=str(directory))
 
     assert result.returncode == 1
     assert "A worker ended at its start: [hooks] agent_end names 'picky:f'" in result.stderr

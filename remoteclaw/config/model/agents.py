@@ -9,12 +9,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from remoteclaw.config.model.requests import AskingSection, RequestsConfig
-from remoteclaw.config.model.section import MAX_S, Section, check_names, known_channel, zone_name
+from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions.permissions import PermissionRule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.locations import state_directory
-from remoteclaw.messages import OWN_SERVER, McpServerConfig
+from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
 
 class McpServerSettings(Section):
@@ -177,7 +177,7 @@ class AgentConfig(AskingSection):
             if entry != "*" and not (channel and colon and chat):
                 raise ValueError(f"has {entry!r}: write CHANNEL:CHAT, CHANNEL:* or *")
             if entry != "*":
-                known_channel(channel)
+                channel_name(channel)
         return value
 
     @model_validator(mode="after")

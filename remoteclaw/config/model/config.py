@@ -14,13 +14,13 @@ from remoteclaw.config.model.hooks import HooksConfig
 from remoteclaw.config.model.queue import QueueConfig, QueueOverride
 from remoteclaw.config.model.redis import RedisConfig
 from remoteclaw.config.model.requests import AskingSection, RequestsConfig
-from remoteclaw.config.model.section import check_names, known_channel
+from remoteclaw.config.model.section import check_names
 from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
 from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import ChatKind, SessionKey
+from remoteclaw.messages import ChatKind, SessionKey, channel_name
 from remoteclaw.profiles import profile_of, runs_in_gateway
 
 #: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
@@ -80,7 +80,7 @@ class Config(AskingSection):
     ) -> dict[str, ChannelConfig]:
         agents = info.data.get("agents", {})
         for name, channel in value.items():
-            known_channel(name)
+            channel_name(name)
             form = profile_of(name).id_form
             for id_ in sorted(channel.named_ids()):
                 if form and not re.fullmatch(form, id_):

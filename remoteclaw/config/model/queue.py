@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from remoteclaw.config.model.section import MAX_NUMBER, Section, known_channel
+from remoteclaw.config.model.section import MAX_NUMBER, Section
 from remoteclaw.config.rights import BY_AGENTS
+from remoteclaw.messages import channel_name
 
 QueueMode = Literal["aside", "collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
@@ -75,7 +76,7 @@ class QueueConfig(Section):
     @classmethod
     def _check_channels(cls, value: dict[str, QueueOverride]) -> dict[str, QueueOverride]:
         for name in value:
-            known_channel(name)
+            channel_name(name)
         return value
 
     def of(self, channel: str, session: QueueOverride | None = None) -> "QueueConfig":

@@ -8,7 +8,6 @@ from pydantic import ConfigDict
 from remoteclaw.clock import named_zone
 from remoteclaw.config.rights import by_people
 from remoteclaw.described import DescribedModel
-from remoteclaw.messages import channel_name
 
 _T = TypeVar("_T")
 
@@ -20,8 +19,6 @@ WITH_WORKERS = by_people(restart="the workers")
 #: The upper bound of counts and sizes. Every number has a bound, because JSON numbers have 64 bits
 #: and a larger value could not be shown.
 MAX_NUMBER = 1_000_000_000
-#: The channels of the terminal and of `send` before both became clients of `web`.
-MOVED_CHANNELS = frozenset(("cli", "console"))
 #: The upper bound of durations, in seconds: a year.
 MAX_S = 366 * 24 * 3600
 
@@ -37,16 +34,6 @@ def zone_name(value: str) -> str:
     if named_zone(value) is None:
         raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}")
     return value
-
-
-def known_channel(name: str) -> str:
-    """Return the name of a channel; raise ValueError if it is invalid, or of an earlier version."""
-    if name in MOVED_CHANNELS:
-        raise ValueError(
-            f"has the channel {name!r}, which is now the chat `web`, as on the page: move its "
-            f"settings to `web`, with the ids of its people, such as admin.ada for ada"
-        )
-    return channel_name(name)
 
 
 def check_names(value: dict[str, _T]) -> dict[str, _T]:

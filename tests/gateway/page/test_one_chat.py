@@ -1,4 +1,4 @@
-"""One chat: what a person writes in a terminal is on the page, and the other way round."""
+"""One chat: what a person writes in a terminal, or with `send`, is on the page, and vice versa."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def has(page: Page, *texts: str) -> None:
     assert places == sorted(places), found
 
 
-async def test_a_conversation_moves_between_the_terminal_and_the_page_across_restarts(
+async def test_the_terminal_the_page_and_send_are_one_conversation_across_restarts(
     browser: Browser, home: Home
 ) -> None:
     """The README says that the page has the same chat."""
@@ -60,7 +60,9 @@ async def test_a_conversation_moves_between_the_terminal_and_the_page_across_res
             screen.type("exit\r")
             assert screen.leave() == 0
 
-        await write(page, "memory")
+        with Terminal.running(REMOTECLAW, "send", "memory", env=env(home)) as sending:
+            await asyncio.to_thread(sending.see, "my name is Ada")
+            assert sending.leave() == 0
         await has(page, "You said before:")
         with Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen:
             shown = await asyncio.to_thread(screen.see, "• my name is Ada")
