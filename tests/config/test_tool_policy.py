@@ -327,7 +327,7 @@ def test_an_administrator_is_an_owner_in_their_chat() -> None:
 
     assert allowed_tools(Config(), subject, TOOLS) == ALL
     assert why(Config(), subject, "cron_add") == "+ the web is its owner's"
-    assert not allowed_tools(Config(), replace(subject, channel="cli"), TOOLS) & (CRON | GATEWAY)
+    assert not allowed_tools(Config(), replace(subject, channel="irc"), TOOLS) & (CRON | GATEWAY)
 
 
 @pytest.mark.parametrize(

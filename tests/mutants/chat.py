@@ -15,4 +15,10 @@ MUTANTS = (
         after="outcome = {}",
         test="test_an_answer_given_while_disconnected_is_shown_once",
     ),
+    Mutant(
+        "an answer that is shown twice because its final text comes late",
+        before="return position > earlier and (is_same_attempt or not is_same_turn)",
+        after="return False",
+        test="test_a_live_answer_whose_final_text_comes_after_the_next_one_has_begun_is_shown_once",
+    ),
 )

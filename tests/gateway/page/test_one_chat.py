@@ -68,7 +68,7 @@ async def test_the_terminal_the_page_and_send_are_one_conversation_across_restar
             shown = await asyncio.to_thread(screen.see, "• my name is Ada")
             assert shown.count("› memory") == 1
             assert re.search(r"• my colour is green\n• my size is 12\n• my name is Ada", shown)
-        sessions = json.loads(remoteclaw(home, "sessions", "list", "--json").stdout)
+        sessions = json.loads(remoteclaw(home, "sessions", "list", "--json").stdout)["sessions"]
         await context.close()
 
     assert len(sessions) == 1
