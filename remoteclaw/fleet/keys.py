@@ -295,18 +295,18 @@ def login(code_digest: str) -> str:
 
 
 def web(chat: str) -> str:
-    """Stream: the events in a chat of the page, oldest first; as long as a record."""
+    """Stream: the events in a person's chat, oldest first; as long as a record, at least a day."""
     return f"rc:web:{{{chat}}}"
 
 
 def web_event_ids(chat: str) -> str:
-    """Hash: the ids of the events in a chat of the page, by the name of their cause, so that each
-    is added once; as long as a record."""
+    """Hash: the ids of the events in a person's chat, by the name of their cause, so that each is
+    added once, and the chat's `agent`; as long as the chat."""
     return f"rc:web-event-ids:{{{chat}}}"
 
 
 def web_chats(person: str) -> str:
-    """Sorted set: a person's chats of the page, scored by the time of the person's last message
+    """Sorted set: a person's chats, scored by the time of the person's last message
     (ms); as long as a record."""
     return f"rc:web-chats:{person}"
 
