@@ -177,3 +177,19 @@ def test_such_a_channel_in_a_variable_is_refused_by_the_variables_name(home: Hom
 def test_the_persons_name_must_be_one_that_owners_can_list(home: Home, name: str) -> None:
     with pytest.raises(ConfigError, match=r"\[channels.web\] person is not valid: has .*: write"):
         load(home, f"[channels.web]\nperson = {json.dumps(name)}\n")
+
+
+@for_each(
+    ("sender", "is_admitted"),
+    [("admin.ada", True), ("user.ada", False), ("admin.bob", False), ("user.bob", True)],
+)
+def test_the_person_of_the_token_file_is_admitted_and_nobody_else(
+    home: Home, sender: str, is_admitted: bool
+) -> None:
+    config = load(
+        home, "[channels.web]\nperson = 'ada'\nowners = ['admin.x']\nallow = ['user.bob']"
+    )
+    account = config.account("web", "default")
+
+    assert account is not None
+    assert account.admits(sender) is is_admitted

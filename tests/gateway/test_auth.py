@@ -249,8 +249,9 @@ async def test_the_token_file_stands_for_its_user_who_may_write_as_after_a_login
             name = web.get("person", login_name())
             async with door.connected(own_token(stack)) as terminal:
                 sent = {"messageId": f"{web}", "text": "hello"}
-                person = (await terminal.call("web.open"))["person"]
-                await terminal.call("web.send", sent)
+                chat = await terminal.call("chat.open")
+                person = chat["person"]
+                await terminal.call("chat.send", {**sent, "sessionKey": chat["sessionKey"]})
 
             assert person == f"admin.{name}"
             key = SessionKey("main", "web", "default", person, person, None)
@@ -264,7 +265,7 @@ async def test_the_page_and_the_terminal_of_one_name_are_one_person(stack: Stack
     async with opened(stack) as door:
         page = await login(stack, door, name="ada")
         async with door.connected(own_token(stack)) as terminal, paged(door, page) as browser:
-            opened_chats = [await each.call("web.open") for each in (terminal, browser)]
+            opened_chats = [await each.call("chat.open") for each in (terminal, browser)]
 
     assert opened_chats[0]["sessionKey"] == opened_chats[1]["sessionKey"]
 

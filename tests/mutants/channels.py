@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "everybody on the page is admitted as the person of the token file",
+        before="return super().admits(sender) or sender == own",
+        after="return True",
+        test="test_the_person_of_the_token_file_is_admitted_and_nobody_else",
+    ),
+    Mutant(
         "a bot's token that a proxy sees",
         before='"trust_env": url.startswith("https:")',
         after='"trust_env": True',

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a message that somebody waits for, answered together with others",
+        before='return entry.deliver == "channel" and not entry.waits',
+        after='return entry.deliver == "channel"',
+        test="test_commands_and_entries_for_which_somebody_waits_have_their_own_batch",
+    ),
+    Mutant(
         "an answer for the conversation that holds in any directory",
         before='_digest("Bash", command.strip(), *_place_of(event), is_outside)',
         after='_digest("Bash", command.strip(), is_outside)',
