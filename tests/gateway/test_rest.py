@@ -11,7 +11,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.doors.rest import MAX_INPUT_CHARS, MAX_PASTE_CHARS, REST_ROUTES
-from remoteclaw.gateway.methods.opening import GONE, NO_PLACE
+from remoteclaw.gateway.methods.terminals import GONE, NO_PLACE
 from remoteclaw.messages import TerminalWish
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, Terminals
