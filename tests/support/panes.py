@@ -160,12 +160,16 @@ class Pane:
         self.change(writer=call.operator.name)
         return self.told()
 
-    async def _type(self, call: Call, _params: contract.TypeParams) -> Result:
-        if self.typist is not call.events:
+    async def _type(self, call: Call, params: contract.TypeParams) -> Result:
+        # A text can be submitted while nobody has the keyboard.
+        if self.typist is not call.events and not (params.submit and self.typist is None):
             raise CallRefused("CONFLICT", "Another one types here now.")
         return self.told()
 
-    _resize = _type
+    async def _resize(self, call: Call, _params: contract.ResizeParams) -> Result:
+        if self.typist is not call.events:
+            raise CallRefused("CONFLICT", "Another one types here now.")
+        return self.told()
 
     async def _park(self, _call: Call, _params: contract.ParkParams) -> Result:
         self.change(state="parked", resumable=True, writer="")
