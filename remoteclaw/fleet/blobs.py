@@ -14,7 +14,7 @@ from remoteclaw.errors import MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.turns.inbound import APPEND_S
-from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey, file_name
 
@@ -55,7 +55,7 @@ class Blobs:
         content: bytes,
         *,
         keep_ms: int = UPLOAD_MS,
-        lease: Lease | None = None,
+        lease: LeasedSession | None = None,
         chat: SessionKey | None = None,
     ) -> Attachment:
         """Store a file of the session `sid`; return the attachment by which a message names it.
@@ -139,7 +139,7 @@ class Blobs:
 class SessionFiles:
     """Loads and stores the files of one session for its bridge, under the session's lease."""
 
-    def __init__(self, blobs: Blobs, lease: Lease) -> None:
+    def __init__(self, blobs: Blobs, lease: LeasedSession) -> None:
         self._blobs = blobs
         self._lease = lease
 

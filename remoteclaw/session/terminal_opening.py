@@ -18,7 +18,8 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import AgentUnavailable, ConfigError, ErrorCategory, StateDirectoryError
 from remoteclaw.fleet.terminals.state import TerminalPlace, TerminalTurn
 from remoteclaw.fleet.terminals.terminals import Terminals
-from remoteclaw.fleet.turns.lease import KILL_FRACTION, Lease
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.leased_session import KILL_FRACTION
 from remoteclaw.holder.runs import terminal_run_name
 from remoteclaw.holder.terminal_client import (
     ENDED_FILE,

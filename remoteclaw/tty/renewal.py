@@ -12,7 +12,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet.terminals.state import HeldLease, LeaseRenewal
 from remoteclaw.fleet.terminals.terminals import Terminals
-from remoteclaw.fleet.turns.lease import KILL_FRACTION
+from remoteclaw.fleet.turns.leased_session import KILL_FRACTION
 from remoteclaw.holder.runs import has_holder, terminal_runs
 from remoteclaw.holder.terminal_client import ENDED_FILE, beat_terminal, end_terminal
 from remoteclaw.host.process import end_orphans, is_alive

@@ -4,17 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.messages import SessionKey, TaskStatus
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet.turns.lease import Lease
 
 #: A tree lists at most this many tasks and branches, and counts the others.
 MAX_TASKS = 50
@@ -136,7 +134,7 @@ class TurnProgress:
     another worker holds the session.
     """
 
-    def __init__(self, lease: "Lease") -> None:
+    def __init__(self, lease: LeasedSession) -> None:
         self._lease = lease
         self._recipients: Recipients | None = None
 
@@ -201,7 +199,7 @@ def _task_status(row: Any, host: str | None, now_ms: int) -> TaskStatus:
 
 
 async def unreported_replies(
-    lease: "Lease",
+    lease: LeasedSession,
 ) -> tuple[str | None, Sequence[Sequence[dict[str, Any]]]]:
     """Return the id of the entry that began a task's run, and the replies not yet reported.
 

@@ -3,16 +3,14 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import orjson
 
 from remoteclaw.fleet import hashes
 from remoteclaw.fleet.turns.inbound import GRACE_MS
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.messages import SessionKey, TerminalState, stream_order
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet.turns.lease import Lease
 
 #: The states of an open terminal.
 OPEN: frozenset[str] = frozenset(("starting", "live"))
@@ -174,7 +172,7 @@ class TerminalEvent:
 class TerminalTurn:
     """The writes of a turn that opens a terminal; each raises `LeaseLost` without the lease."""
 
-    def __init__(self, lease: "Lease") -> None:
+    def __init__(self, lease: LeasedSession) -> None:
         self._lease = lease
 
     async def place(self, place: TerminalPlace) -> None:

@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.usage import Usage, usage_args
 from remoteclaw.fleet.turns.inbound import RawEntry
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.messages import AsideVerdict, ChatPlace
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet.turns.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Asides:
     Every method but `notes()` raises `LeaseLost` once another worker holds the session.
     """
 
-    def __init__(self, lease: "Lease") -> None:
+    def __init__(self, lease: LeasedSession) -> None:
         self._lease = lease
 
     async def ask(self, turn: str, entry_id: str) -> RawEntry | None:

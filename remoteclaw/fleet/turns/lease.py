@@ -17,19 +17,15 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
-from remoteclaw.fleet.lua import Value
 from remoteclaw.fleet.sessions.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turns.turn import Turns
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-#: The fractions of the lease after which the owner stops itself, and the holder kills the agent:
-#: the owner stops first, and both act before another worker can acquire the lease.
-STOP_FRACTION, KILL_FRACTION = 0.8, 0.9
 #: A CLI's session id is kept for this long after its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 #: The maximum time that one read waits for an entry, in milliseconds.
@@ -47,55 +43,18 @@ LISTEN_DELAY_S = 0.02
 
 
 @dataclass(slots=True)
-class Lease:
+class Lease(LeasedSession):
     """The lease of one session.
 
     Every method raises `LeaseLost` once another worker holds the lease.
     """
 
-    sid: str
-    epoch: str
-    state: SessionState
-    """The session's state when the lease was acquired, with the later changes of this owner."""
-    session_map: dict[str, str]
-    """The CLI's conversations by runtime and workspace, in the form of `LeasedSessionMap`."""
-    host: str
-    """The host that serves the session now."""
-    gateway: str | None
-    """The address of the host's gateway; None if it had none when the lease was acquired."""
-    lease_s: float
-    renewed_at: float
-    """The time at which the last successful renewal was sent, on `boottime()`."""
-    scripts: Scripts
-    waker: Waker
     turns: Turns = field(init=False)
     progress: TurnProgress = field(init=False)
-    newest_read: str = "0-0"
-    """The id of the newest entry that `entries()` has read."""
-    prefetched_entries: list[RawEntry] | None = None
-    """The oldest entries, as they were read with the lease or by `wait()`, for the next
-    `entries()`. A fenced write drops them, because it may have removed some of them."""
-    is_given_away: bool = False
-    """Whether the lease was released because the next batch is postponed, or given to the holder of
-    a terminal, or may have been."""
 
     def __post_init__(self) -> None:  # noqa: D105 - it only creates the parts of this lease
-        self.turns, self.progress = Turns(self), TurnProgress(self)
-
-    @property
-    def stop_at(self) -> float:
-        """The time at which this process has to stop using the lease, on `boottime()`."""
-        return self.renewed_at + STOP_FRACTION * self.lease_s
-
-    @property
-    def kill_at(self) -> float:
-        """The time at which the holder kills the agent, on `boottime()`."""
-        return self.renewed_at + KILL_FRACTION * self.lease_s
-
-    @property
-    def session(self) -> SessionKey:
-        """The session's key."""
-        return self.state.key
+        self.progress = TurnProgress(self)
+        self.turns = Turns(self, self.progress)
 
     def has_lost_conversation(self, names: Collection[str]) -> bool:
         """Whether the session had a conversation, but none under `names` of the session map.
@@ -361,12 +320,6 @@ class Lease:
         queue = await self.run_fenced("release", delay_ms=delay_ms, is_elsewhere=delay_s > 0)
         if not delay_s:
             await self.waker.hint(self.sid, str(self.session), queue=queue)
-
-    async def run_fenced(self, name: str, /, **values: Value) -> Any:
-        """Run the script `name`; raise `LeaseLost` if another worker holds the lease."""
-        self.prefetched_entries = None
-        own = {"sid": self.sid, "epoch": self.epoch}
-        return await self.scripts.run(name, deadline=self.stop_at, **{**values, **own})
 
 
 class Leases:

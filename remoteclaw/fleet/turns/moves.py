@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -11,11 +11,9 @@ from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.sessions.state import STATE_MS
 from remoteclaw.fleet.sessions.usage import Usage, usage_args
 from remoteclaw.fleet.turns.inbound import GRACE_MS, encode_entry
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.messages import Entry, MovedFrom, SessionKey
 from remoteclaw.protocols import FORK_OF
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet.turns.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Moves:
     Every method raises `LeaseLost` once another worker holds the session.
     """
 
-    def __init__(self, lease: "Lease") -> None:
+    def __init__(self, lease: LeasedSession) -> None:
         self._lease = lease
 
     async def move(

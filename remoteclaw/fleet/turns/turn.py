@@ -7,20 +7,19 @@ entries are written in one step.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.sessions.task_tree import TurnProgress
 from remoteclaw.fleet.sessions.usage import Usage, usage_args
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
+from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.moves import MovedEnd, home_end_args
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.messages import ChatPlace, Entry, SessionKey, place_of
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet.turns.lease import Lease
 
 #: Live text expires this long after the last write, in milliseconds.
 LIVE_MS = 60_000
@@ -126,8 +125,9 @@ class Turns:
     Every method raises `LeaseLost` once another worker holds the session.
     """
 
-    def __init__(self, lease: "Lease") -> None:
+    def __init__(self, lease: LeasedSession, progress: TurnProgress) -> None:
         self._lease = lease
+        self._progress = progress
         self._batch: Batch | None = None
         self._place: ChatPlace | None = None
         """The chat of the running turn (`Turn.place`)."""
@@ -148,7 +148,7 @@ class Turns:
         withdrawn them, or an operator has removed them.
 
         If a batch is kept, the session's terminal begins, else the kept batch. While that one is
-        postponed, the lease is released (`Lease.is_given_away`), and None returned.
+        postponed, the lease is released (`LeasedSession.is_given_away`), and None returned.
         """
         nonce = uuid.uuid4().hex  # a repeated command with the same nonce is the same attempt
         begun = await self._lease.run_fenced(
@@ -313,7 +313,7 @@ class Turns:
           are deleted.
         - `moved` ends the entry also in the session from which it was moved.
         """
-        recipients = await self._lease.progress.recipients()
+        recipients = await self._progress.recipients()
         finished = await self._lease.run_fenced(
             "finish",
             turn=self._running.turn,

@@ -1,0 +1,68 @@
+"""The session whose lease this process has: its state, and the writes that the lease allows.
+
+The parts of a turn share it: what begins, moves, reports and ends it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.lua import Value
+from remoteclaw.fleet.sessions.state import SessionState
+from remoteclaw.fleet.turns.inbound import RawEntry
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.messages import SessionKey
+
+#: The fractions of the lease after which the owner stops itself, and the holder kills the agent:
+#: the owner stops first, and both act before another worker can acquire the lease.
+STOP_FRACTION, KILL_FRACTION = 0.8, 0.9
+
+
+@dataclass(slots=True)
+class LeasedSession:
+    """A session whose lease this process has, until another worker acquires it."""
+
+    sid: str
+    epoch: str
+    state: SessionState
+    """The session's state when the lease was acquired, with the later changes of this owner."""
+    session_map: dict[str, str]
+    """The CLI's conversations by runtime and workspace, in the form of `LeasedSessionMap`."""
+    host: str
+    """The host that serves the session now."""
+    gateway: str | None
+    """The address of the host's gateway; None if it had none when the lease was acquired."""
+    lease_s: float
+    renewed_at: float
+    """The time at which the last successful renewal was sent, on `boottime()`."""
+    scripts: Scripts
+    waker: Waker
+    newest_read: str = "0-0"
+    """The id of the newest entry that `entries()` has read."""
+    prefetched_entries: list[RawEntry] | None = None
+    """The oldest entries, as they were read with the lease or by `wait()`, for the next
+    `entries()`. A fenced write drops them, because it may have removed some of them."""
+    is_given_away: bool = False
+    """Whether the lease was released because the next batch is postponed, or given to the holder of
+    a terminal, or may have been."""
+
+    @property
+    def stop_at(self) -> float:
+        """The time at which this process has to stop using the lease, on `boottime()`."""
+        return self.renewed_at + STOP_FRACTION * self.lease_s
+
+    @property
+    def kill_at(self) -> float:
+        """The time at which the holder kills the agent, on `boottime()`."""
+        return self.renewed_at + KILL_FRACTION * self.lease_s
+
+    @property
+    def session(self) -> SessionKey:
+        """The session's key."""
+        return self.state.key
+
+    async def run_fenced(self, name: str, /, **values: Value) -> Any:
+        """Run the script `name`; raise `LeaseLost` if another worker holds the lease."""
+        self.prefetched_entries = None
+        own = {"sid": self.sid, "epoch": self.epoch}
+        return await self.scripts.run(name, deadline=self.stop_at, **{**values, **own})
