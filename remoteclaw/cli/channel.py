@@ -112,7 +112,7 @@ async def list_channels(fleet: "Fleet", as_json: bool) -> None:
     from remoteclaw.fleet.account_states import configured_accounts
 
     print_list(
-        await configured_accounts(fleet, load()[1]),
+        await configured_accounts(fleet.accounts, fleet.replies, load()[1]),
         as_json=as_json,
         to_json=_to_json,
         headers=("ACCOUNT", "STATE", "NAME", "PROBLEM"),

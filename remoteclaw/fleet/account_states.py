@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from remoteclaw.config.model import Config
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.accounts import AdapterProcessState
+from remoteclaw.fleet.accounts import Accounts, AdapterProcessState
+from remoteclaw.fleet.replies.replies import Replies
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,23 @@ FRESH_MS = 90_000
 
 
 async def configured_accounts(
-    fleet: Fleet, config: Config, *, also: Collection[tuple[str, str]] = ()
+    accounts: Accounts,
+    replies: Replies,
+    config: Config,
+    *,
+    also: Collection[tuple[str, str]] = (),
 ) -> Sequence[AccountState]:
     """Return the states of the configured accounts, and of the accounts in `also` that run.
 
     Raises `RedisUnavailable` and `RedisRefused`.
     """
-    readers = await fleet.replies.readers()
+    readers = await replies.readers()
     states = []
     running = [key for key in also if readers.is_read(*key)]
     for provider, account in (*config.accounts(), *running):
-        view = await fleet.accounts.view(provider, account)
+        view = await accounts.view(provider, account)
         is_running = readers.is_read(provider, account)
-        by, standbys = await fleet.accounts.processes(provider, account, readers.now_ms)
+        by, standbys = await accounts.processes(provider, account, readers.now_ms)
         is_fresh = bool(view.problem) and view.at_ms > readers.now_ms - FRESH_MS
         problem = view.problem if is_running or is_fresh else NOT_RUN
         states.append(
@@ -77,7 +81,7 @@ async def configured_accounts(
                 state="runs" if is_running else "refused" if is_fresh else "stopped",
                 name=view.name,
                 problem=problem,
-                waiting=await fleet.replies.waiting(provider, account),
+                waiting=await replies.waiting(provider, account),
                 accepted=view.accepted,
                 skipped=view.skipped,
                 by=by,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remoteclaw.clock import boottime, now_ms
-from remoteclaw.fleet import keys
+from remoteclaw.fleet import hashes, keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.fleet.turns.inbound import APPEND_S
@@ -95,17 +95,10 @@ class Accounts:
 
     async def view(self, provider: str, account: str) -> AccountView:
         """Return the reported state of an account."""
-        raw_fields = await self._scripts.call(
+        stored = await self._scripts.call(
             self._scripts.client.hgetall, keys.account(provider, account)
         )
-        fields = {name.decode(): value.decode() for name, value in raw_fields.items()}
-        return AccountView(
-            name=fields.get("name", ""),
-            problem=fields.get("problem", ""),
-            at_ms=int(fields.get("at_ms", 0)),
-            accepted=int(fields.get("accepted", 0)),
-            skipped=int(fields.get("aside", 0)),
-        )
+        return hashes.decode(AccountView, stored)
 
 
 def _process_of(token: bytes) -> AdapterProcessState | None:

@@ -173,7 +173,7 @@ async def test_a_message_that_is_tried_alone_after_failures_cannot_be_moved(
 ) -> None:
     """Its earlier turn may have begun to answer it."""
     stack, lease, second = working
-    await _client(stack).hset(keys.state(lease.sid), "singly_entry", second.entry_id)
+    await _client(stack).hset(keys.state(lease.sid), "failed_batch_end", second.entry_id)
 
     assert await move(stack, lease, second) == "gone"
 

@@ -35,5 +35,5 @@ end
 redis.call('SET', keys.position, args.position)
 redis.call('HSET', keys.account, 'stored', #stored > 0 and table.concat(stored, ',') .. ',' or '')
 redis.call('HINCRBY', keys.account, 'accepted', args.accepted)
-redis.call('HINCRBY', keys.account, 'aside', args.skipped)
+redis.call('HINCRBY', keys.account, 'skipped', args.skipped)
 return stored

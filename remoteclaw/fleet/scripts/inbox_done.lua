@@ -4,5 +4,5 @@
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
 if redis.call('HDEL', keys.inbox, args.id) == 0 then return 0 end  -- a repeated call
-redis.call('HINCRBY', keys.account, args.is_accepted == '1' and 'accepted' or 'aside', 1)
+redis.call('HINCRBY', keys.account, args.is_accepted == '1' and 'accepted' or 'skipped', 1)
 return 1
