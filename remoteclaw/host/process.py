@@ -13,12 +13,9 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from remoteclaw.clock import boot_id, boottime
-
-if TYPE_CHECKING:
-    from remoteclaw.host.forking import ForkedProcess
 
 _PR_SET_PDEATHSIG = 1
 #: Looked up here, because between fork and exec no library should be loaded.
@@ -79,7 +76,21 @@ def open_log(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-async def stop(process: "asyncio.subprocess.Process | ForkedProcess", *, grace_s: float) -> None:
+class Child(Protocol):
+    """A child process, started or forked."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code; None while the process runs."""
+
+    def send_signal(self, signal: signal.Signals, /) -> None:
+        """Send a signal. Raises `ProcessLookupError`."""
+
+    async def wait(self) -> int:
+        """Wait for the end of the process; return its exit code."""
+
+
+async def stop(process: Child, *, grace_s: float) -> None:
     """Send a process SIGTERM, and SIGKILL if it hasn't ended after `grace_s` seconds."""
     for number, seconds in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10.0)):
         if process.returncode is not None:

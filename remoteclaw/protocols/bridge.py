@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from remoteclaw.events import AgentUsage, PermissionEvent, PlanStep, ToolActivity, ToolResultEvent
 from remoteclaw.messages import Attachment, Entry, ReplyPayload, TaskStatus, ToolCall
-from remoteclaw.protocols.agent import Decision
+from remoteclaw.protocols.launch import Decision
 
 __all__ = [
     "FORK_OF",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from remoteclaw.events import PermissionEvent
-from remoteclaw.protocols.agent import AgentSpec, Decision, Launch
+from remoteclaw.protocols.launch import AgentSpec, Decision, Launch
 
 __all__ = ["Activity", "TerminalProgram", "TerminalWatch", "Transcript", "TranscriptItem"]
 
