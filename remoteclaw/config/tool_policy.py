@@ -40,7 +40,8 @@ class SessionLimits(BaseModel):
     """The limits on the tools of one session, whoever writes in it.
 
     They are stored in the session's state (`fleet/sessions/state.py`), and its forks, branches and
-    tasks have them as well.
+    tasks have them as well. They end with that state, like the CLI's conversation, when the session
+    was idle for long (`STATE_MS`).
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may add a limit

@@ -352,7 +352,8 @@ async def test_a_copy_of_a_conversation_keeps_its_project(fleet: Fleet) -> None:
     await fleet.sessions.bind(accepted.session, "web")
     copy = replace(accepted.session, thread="t")
 
-    await fleet.sessions.fork(await view_of(fleet, accepted.session.sid), copy, ["claude|/web"])
+    view = await view_of(fleet, accepted.session.sid)
+    await fleet.sessions.fork(view, copy, ["claude|/web"], view.limits.of_fork)
 
     assert (await view_of(fleet, copy.sid)).project == "web"
 

@@ -169,7 +169,7 @@ async def test_a_full_server_refuses_to_fork_a_session(stack: Stack) -> None:
     await fill(stack, 1.1)
 
     with pytest.raises(RedisRefused, match="no memory left"):
-        await stack.fleet.sessions.fork(view, copy, ["claude|/web"])
+        await stack.fleet.sessions.fork(view, copy, ["claude|/web"], view.limits.of_fork)
     assert await stack.fleet.sessions.view(copy.sid) is None
 
 

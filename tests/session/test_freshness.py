@@ -316,7 +316,9 @@ async def test_a_copied_conversation_is_not_stale_at_its_start(agent: Stack) -> 
     first = await answered(agent, "one")
     view = await agent.fleet.sessions.view(first.session.sid)
     assert view is not None
-    await agent.fleet.sessions.fork(view, replace(first.session, thread="t"), [])
+    await agent.fleet.sessions.fork(
+        view, replace(first.session, thread="t"), [], view.limits.of_fork
+    )
 
     (reply,) = await talk(agent, "two", thread_id="t")
 

@@ -161,7 +161,7 @@ async def test_a_fork_begins_with_the_record_of_its_original(agent: Stack) -> No
     view = await agent.fleet.sessions.view(first.session.sid)
     assert view is not None
     copy = replace(first.session, thread="what if")
-    await agent.fleet.sessions.fork(view, copy, [])
+    await agent.fleet.sessions.fork(view, copy, [], view.limits.of_fork)
     second = await answered(agent, "go on", from_="alice", thread_id="what if")
     reply = said(await agent.outcome(second))
 
@@ -182,7 +182,7 @@ async def test_an_existing_session_cannot_become_a_fork(agent: Stack) -> None:
     assert view is not None
 
     with pytest.raises(NotFound, match="already exists"):
-        await agent.fleet.sessions.fork(view, other.session, [])
+        await agent.fleet.sessions.fork(view, other.session, [], view.limits.of_fork)
 
 
 async def test_a_session_in_its_first_turn_cannot_be_forked(stack: Stack) -> None:
@@ -193,9 +193,9 @@ async def test_a_session_in_its_first_turn_cannot_be_forked(stack: Stack) -> Non
     copy = replace(accepted.session, thread="what if")
 
     with pytest.raises(NotFound, match="has no conversation that could be copied"):
-        await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
+        await stack.fleet.sessions.fork(view, copy, [*view.session_ids], view.limits.of_fork)
     await lease.turns.finish("done", reply=[])
-    await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
+    await stack.fleet.sessions.fork(view, copy, [*view.session_ids], view.limits.of_fork)
 
 
 async def test_the_real_claude_continues_from_the_record_if_its_transcript_is_gone(

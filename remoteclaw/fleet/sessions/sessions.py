@@ -9,6 +9,7 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.config.model import QueueOverride
+from remoteclaw.config.tool_policy import SessionLimits
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -251,8 +252,14 @@ class Sessions:
             raise NotFound(f"The session {text!r} has expired: give its key instead.")
         return SessionKey.parse(text)
 
-    async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
-        """Begin the session `target` with a copy of the conversation of `source`, and its limits.
+    async def fork(
+        self,
+        source: SessionView,
+        target: SessionKey,
+        names: Sequence[str],
+        limits: SessionLimits,
+    ) -> None:
+        """Begin the session `target`, with `limits` and a copy of the conversation of `source`.
 
         `names` are the conversations, by their names in the session map, that their CLIs can copy.
         The CLI makes the copy in the first turn of `target`; without a copy, that turn begins with
@@ -263,7 +270,7 @@ class Sessions:
             new_sid=target.sid,
             sid=source.sid,
             session_key=str(target),
-            limits=source.limits.of_fork.model_dump_json(),
+            limits=limits.model_dump_json(),
             keep_ms=STATE_MS,
             mark=FORK_OF,
             names=names,

@@ -329,7 +329,7 @@ async def _fork(call: Call, params: contract.ForkParams) -> contract.Forked:
             "The new session needs its own key: give another thread or another user.",
         )
     names = copyable(view.session_ids, is_busy=view.status != "idle")
-    await call.fleet.sessions.fork(view, target, names)
+    await call.fleet.sessions.fork(view, target, names, view.limits.of_fork)
     return contract.Forked(session_key=str(target))
 
 
