@@ -225,8 +225,8 @@ class Arrival(Report):
         outcome = await self._run_command(access, session)
         if outcome.reply and outcome.reply.text:
             await replace(self, awaited=None).reply(outcome.reply.text)
-            if self.awaited:
-                self.awaited.answer = outcome.reply.text
+        if outcome.reply and self.awaited:
+            self.awaited.answer = outcome.reply.text
         if not outcome.text and not incoming.files:
             return False
         return await self._append(

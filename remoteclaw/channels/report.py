@@ -58,7 +58,7 @@ class Awaited:
 
     lane: Lane
     answer: str | None = None
-    """The answer to a command."""
+    """The answer to a command; empty if the chat shows its effect."""
     notices: list[str] = field(default_factory=list)
     """Why the message, or a file of it, is refused."""
 

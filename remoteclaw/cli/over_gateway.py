@@ -58,9 +58,18 @@ async def send_over_gateway(
 ) -> int:
     """Send a message, and print its reply or reference; return the exit status."""
 
+    asked = set[str]()
+
     def on_event(name: str, payload: dict[str, Any]) -> None:
         if name == "session.live" and stream:
             stream.live(payload)
+        if name != "session.request" or payload["state"] != "open" or payload["id"] in asked:
+            return
+        asked.add(payload["id"])
+        complain(
+            f"The agent waits for your answer: `remoteclaw requests show {payload['id']}` shows "
+            "what it asks. Answer in your chat, on the page or with `remoteclaw requests answer`."
+        )
 
     must_warn = True
 
@@ -71,7 +80,8 @@ async def send_over_gateway(
             complain(f"{text.rstrip('.')}; still trying to send. {order.repeat_hint}")
 
     send_s = max(order.wait_s, MIN_SEND_S)
-    opening = {**order.target, "follow": "session" if stream else "nothing"}
+    follow = "session" if stream or order.is_in_chat else "nothing"
+    opening = {**order.target, "follow": follow}
     files = await read_files(order.attach)
     opened = open_link(
         home,
@@ -91,10 +101,10 @@ async def send_over_gateway(
         for notice in sent["notices"]:
             complain(notice)
         if sent.get("entry") is None:
-            is_handled = sent.get("reply") or is_duplicate or not order.is_in_chat
-            if not is_handled and not sent["notices"]:
+            is_command = sent.get("reply") is not None or is_duplicate
+            if not is_command and not sent["notices"]:
                 complain("The message was withdrawn: a /stop has overtaken it.")
-            if not is_handled:
+            if not is_command:
                 return EXIT_ERROR
             return order.print_answer(str(sent.get("reply") or ""), as_json=as_json)
         reference = f"{chat['sid'][:8]}-{sent['entry']}"

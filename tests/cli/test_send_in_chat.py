@@ -20,12 +20,13 @@ from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.fleet.web import ChatEvent, chat_name
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
-from tests.support.bridges import script
+from tests.support.bridges import acp_script, script
 from tests.support.cli import run
 from tests.support.command import REMOTECLAW
 from tests.support.doors import RpcClient, gateway_process, opened, own_token
 from tests.support.kills import kill_all
 from tests.support.pages import login, paged
+from tests.support.requests import BODY
 from tests.support.stack import Stack
 from tests.support.terminal import Terminal
 from tests.support.waiting import HANG_S, eventually
@@ -405,3 +406,20 @@ async def test_one_person_has_one_conversation_in_a_terminal_on_the_page_and_wit
     assert [event["text"] for event in events] == ["hello"] * 2
     (view,) = await stack.fleet.sessions.list(limit=2)
     assert str(view.key) == KEY
+
+
+async def test_a_request_of_the_agent_is_reported_and_answered_with_another_send(
+    stack: Stack, directory: Path
+) -> None:
+    agent = {"runtime": "acp", "command": list(acp_script(directory, BODY)), "permissions": "ask"}
+    stack.configure(agent)
+    async with answering(stack):
+        with typed(stack, "touch x") as waiting:
+            await asyncio.to_thread(waiting.see_words, "The agent waits for your answer:")
+            with typed(stack, "/allow") as allowing:
+                assert await left(allowing) == 0, allowing.words()
+            assert await left(waiting) == 0, waiting.words()
+
+    assert "Done." in allowing.words()
+    assert waiting.words().count("The agent waits for your answer") == 1
+    assert "touch x yes" in waiting.words()
