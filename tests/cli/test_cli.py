@@ -155,8 +155,8 @@ async def test_a_sender_may_be_an_emoji(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "why"),
     [
-        (["send", ""], b"", "text is empty"),
-        (["send", "-"], b" \n", "text is empty"),
+        (["send", ""], b"", "The message is empty"),
+        (["send", "-"], b" \n", "The message is empty"),
         (["send", "-"], b"x" * 2**20, "text has 1,048,576 bytes; the limit is 524,288"),
         (["send", "hi", "--from", "a\nb"], b"", "sender.from contains a character that no id may"),
         (
