@@ -239,6 +239,8 @@ class ChatClient:
     async def _show_opened(self, chat: Mapping[str, Any]) -> None:
         """Show what a chat has when it is opened; after a reconnection, only its state."""
         newest, self._newest = self._newest, None
+        if newest is not None:
+            self._screen.begin()
         self._screen.indicator.resync(is_running=chat["state"] == "running")
         if newest is None:
             if chat["person"] is not None and chat["isAfresh"] and chat["hasEarlier"]:

@@ -93,6 +93,13 @@ class ChatScreen:
 
     # -- messages ------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """End the display of another conversation, whose turns may be newer than this one's."""
+        self._flush()
+        self._unfinished.clear()
+        self._last_shown, self._last_ended = None, ()
+        self.indicator.end_turn()
+
     def show_user_message(self, text: str) -> None:
         """Show a message of the person."""
         self._interrupt_live()

@@ -562,7 +562,7 @@ async def test_new_and_switch_begin_conversations_that_the_other_terminal_does_n
         with Terminal.running(REMOTECLAW, "chat", "--new", env=stack.env()) as second:
             second.see("›")
             second.type("my colour is red\r")
-            second.see("message 1 of our conversation")
+            second.see_words("what happens when an agent dies.")
             second.type("/switch my colour is green\r")
             second.see("This is my colour is green.")
             second.see_match(r"\(earlier: .*\)\n(.*\n)*› my colour is green")

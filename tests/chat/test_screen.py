@@ -126,6 +126,18 @@ def test_a_live_answer_whose_final_text_comes_after_the_next_one_has_begun_is_sh
     assert terminal.lines == ["main", "one", "main", "two and", "three or more"]
 
 
+def test_an_older_turn_of_another_conversation_is_shown_after_a_change(
+    terminal: Terminal,
+) -> None:
+    terminal.complete("one", turn="5-0", isFinal=True)
+    terminal.live("left behind", turn="6-0")
+    terminal.screen.begin()
+    terminal.live("two", turn="3-0")
+    terminal.complete("two", turn="3-0")
+
+    assert terminal.lines == ["main", "one", "main", "left behind", "main", "two"]
+
+
 def test_trailing_white_space_of_live_text_is_ignored(terminal: Terminal) -> None:
     terminal.live("one \n\n")
     terminal.complete("one")
