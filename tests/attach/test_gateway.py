@@ -10,13 +10,13 @@ from remoteclaw.runtimes import RUNTIMES
 from tests.support.command import REMOTECLAW
 from tests.support.doors import opened, own_token
 from tests.support.remote import Witness
-from tests.support.shown import ShownRuntime, held_terminal
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.stack import Stack
 
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
 
 
 async def test_a_program_outlives_the_attach_of_a_person(stack: Stack) -> None:

@@ -16,26 +16,20 @@ from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
 from tests.bench.asides import bench_asides
-from tests.bench.baselines import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
+from tests.bench.baselines import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
 from tests.bench.chats import bench_chats
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
-from tests.bench.page import bench_page
-from tests.bench.requests import bench_requests
 from tests.bench.rows import Row, table
 from tests.bench.stack import FleetStack
 from tests.bench.start import bench_start
-from tests.bench.terminals import bench_terminals
+from tests.bench.terminals_echo import bench_echo
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
-from tests.support.processes import marked_processes, proportional_mb
 from tests.support.stack import REPLIES, Stack, message
 
 Measure = Callable[[], Awaitable[float]]
-
-#: The baseline of first words: without a delay, they take as long as an answer sent at once.
-WHOLE_ANSWER = "our whole answer, at once"
 
 
 async def interleaved(
@@ -74,14 +68,6 @@ class Ours:
         """Like `seconds`, with an idle worker that has to fork and attach."""
         await self.idle()
         return await self.seconds(text)
-
-    async def first_words(self) -> float:
-        """Like `parked`, until the first words of an answer that takes half a second to write."""
-        await self.parked("DRIP:5:100")
-        assert self._last is not None
-        outcome = await self.stack.outcome(self._last)
-        at_ms = {step.name: step.at_ms for step in outcome.steps}
-        return (at_ms["output"] - at_ms["accepted"]) / 1000
 
 
 async def bench_streams(stack: Stack, rounds: int) -> list[Row]:
@@ -123,7 +109,6 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
         parked = await interleaved(
             lambda: ours.parked("SAY:x"), lambda: bare.seconds("SAY:x"), rounds
         )
-    first_words = [await ours.first_words() for _ in range(max(3, rounds // 3))]
     cold = await interleaved(
         lambda: ours.seconds("SAY:x", from_=uuid.uuid4().hex),
         lambda: one_shot_claude(claude, directory, "SAY:x"),
@@ -132,7 +117,6 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
     return [
         Row("claude, warm, drain attached", "bare warm claude", *attached, "≤ 25 ms"),
         Row("claude, warm, parked", "bare warm claude", *parked, "≤ 40 ms"),
-        Row("claude, first words, parked", WHOLE_ANSWER, first_words, parked[0], "≤ 1 ×"),
         Row("claude, first message, cold", "bare claude -p", *cold, "≤ 1.1 ×"),
     ]
 
@@ -165,36 +149,6 @@ def bench_connector(rounds: int) -> list[Row]:
     return [Row("connector, started, tools listed", "bare Python loop", ours, baseline, "≤ 60 ms")]
 
 
-async def bench_cli(
-    stack: Stack, cli: AgentCli, directory: Path, rounds: int
-) -> tuple[list[Row], list[Figure]]:
-    """Measure the first and a later message of another real CLI, compared with the bare CLI."""
-    ours = Ours(stack)
-    stack.configure(cli.config(), linger_s=0)
-    await worker(stack)
-    await one_shot(cli, directory, "SAY:hello-again")  # its very first start takes longer
-    cold = await interleaved(
-        lambda: ours.seconds("SAY:x", from_=uuid.uuid4().hex),
-        lambda: one_shot(cli, directory, "SAY:hello-again"),
-        max(3, rounds // 6),
-    )
-    await ours.idle()
-    warm = [await ours.parked("SAY:x") for _ in range(rounds)]
-    first_words = [await ours.first_words() for _ in range(max(3, rounds // 3))]
-    await ours.idle()
-    memory = sum(map(proportional_mb, marked_processes(stack.home)))
-    agents = len([*stack.home.runs.iterdir()])
-    bare = f"bare {cli.name}, one prompt"
-    return (
-        [
-            Row(f"{cli.name}, first message, cold", bare, *cold, ""),
-            Row(f"{cli.name}, warm, parked", bare, warm, cold[1], ""),
-            Row(f"{cli.name}, first words, parked", WHOLE_ANSWER, first_words, warm, "≤ 1 ×"),
-        ],
-        [Figure(f"{cli.name}: a warm session, holder included", memory / agents, "MB", "")],
-    )
-
-
 async def worker(stack: Stack) -> None:
     """Replace the worker by one with the current configuration."""
     for old in stack.workers:
@@ -219,14 +173,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             starts, idle = await asyncio.to_thread(bench_start, rounds)
             rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
-            chats, memory = await bench_chats(stack, rounds)
-            rows += [Row(*pairs) for pairs in chats]
-            requests, expiry = await bench_requests(stack, rounds)
-            rows += [Row(*pairs) for pairs in requests]
-            page, tabs = await bench_page(stack, rounds)
-            rows += [Row(*pairs) for pairs in page]
-            terminals, sizes = await bench_terminals(stack, directory, rounds)
-            rows += terminals
+            rows += [Row(*pairs) for pairs in await bench_chats(stack, rounds)]
+            rows += [Row(*pairs) for pairs in await bench_echo(stack, directory / "echo", rounds)]
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)
@@ -237,14 +185,12 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *memory, *expiry, *tabs, *sizes]
+            figures.append(idle)
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)
-                    more_rows, more_figures = await bench_cli(stack, cli, directory, rounds)
                     await worker(stack)
-                    rows += [*more_rows, Row(*await bench_asides(stack, cli, directory, rounds))]
-                    figures += more_figures
+                    rows.append(Row(*await bench_asides(stack, cli, directory, rounds)))
                 else:
                     sys.stderr.write(f"{name} is not installed: its rows are left out\n")
         finally:

@@ -21,8 +21,7 @@ from typing import Any
 from remoteclaw.config.home import Home
 from tests.bench.soak_acts import Seat, Tally
 from tests.bench.soak_samples import Sample, doubled_processes, take_sample
-from tests.bench.stage import RECORDINGS, Stage, played
-from tests.bench.terminals_resume import parked, used
+from tests.bench.stage import RECORDINGS, Stage, parked, played, used
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.processes import marked_processes
 from tests.support.stack import Stack

@@ -14,8 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from remoteclaw.clock import now_ms
 from remoteclaw.messages import SessionKey
-from tests.bench.stage import Stage
-from tests.bench.terminals_resume import parked
+from tests.bench.stage import Stage, parked
 from tests.support.doors import Refused, RpcClient
 from tests.support.waiting import HANG_S, eventually
 from tests.support.watched import Screen

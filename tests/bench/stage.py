@@ -2,18 +2,22 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.fleet.terminals.state import HeldLease
+from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.tty.renewal import end_program
 from tests.bench.load import workers
 from tests.bench.played import play
+from tests.support.agents import AgentCli
 from tests.support.command import Process
-from tests.support.doors import Door, RpcClient, gateway_process, own_token
+from tests.support.doors import Door, Refused, RpcClient, gateway_process, own_token
 from tests.support.stack import Stack
+from tests.support.terminals import used_before
 from tests.support.waiting import eventually
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "tty" / "recordings").glob("*.raw"))
@@ -117,12 +121,6 @@ def played(recording: Path = RECORDINGS[0]) -> dict[str, Any]:
     return {"runtime": "codex", "command": [sys.executable, path, str(recording)]}
 
 
-def cpu_s(pid: int) -> float:
-    """Return the processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
 def resident_mb(pid: int) -> float:
     """Return the private memory of a process."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -139,3 +137,27 @@ def resident_mb(pid: int) -> float:
 def descriptors(pid: int) -> int:
     """Return the number of open files of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def used(cli: AgentCli, directory: Path) -> tuple[dict[str, object], dict[str, str]]:
+    """Return an agent whose CLI has been used before, and the environment of the CLI."""
+    workspace = directory / "workspace"
+    workspace.mkdir(exist_ok=True)
+    env = used_before(cli, directory / "user", workspace)
+    agent = cli.config(workspace=str(workspace), env=env, trust_workspace=True)
+    full_env = {**create_cli_runtime(cli.name).environment(os.environ), **env}
+    return agent, full_env
+
+
+async def parked(client: RpcClient, sid: str) -> None:
+    """Park a terminal if it is open, and wait until it has ended, also after a running turn."""
+
+    async def is_over() -> bool:
+        state: str = (await client.call("terminals.get", {"sid": sid}))["state"]
+        if state not in ("starting", "live"):
+            return True
+        with contextlib.suppress(Refused):
+            await client.call("terminals.park", {"sid": sid, "force": True})
+        return False
+
+    await eventually(is_over)

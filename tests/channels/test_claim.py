@@ -25,7 +25,7 @@ from remoteclaw.protocols import ChannelAdapter, Operation, Part, PlatformAdapte
 from tests.support import platform as platforms
 from tests.support.platform import Platform, Recipient
 from tests.support.stack import REPLIES, Stack
-from tests.support.talks import Talk, wait_for_live_text_listener
+from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.waiting import eventually
 
 ACCOUNT = ("test", "default")
@@ -79,7 +79,7 @@ async def test_an_adapter_without_its_claim_shows_no_live_text_and_no_typing(
     reader = reader_of(stack.fleet)
     async with relayed(reader, adapter):
         await wait_for_live_text_listener(stack.fleet)
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: platform.chat("chat-1"))
         await lose_claim(stack, reader)
@@ -103,7 +103,7 @@ async def test_an_adapter_without_its_claim_removes_no_preview(
     reader = reader_of(stack.fleet)
     async with relayed(reader, adapter):
         await wait_for_live_text_listener(stack.fleet)
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: platform.chat("chat-1"))
         platform.tell(stops="send after")

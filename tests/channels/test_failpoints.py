@@ -32,7 +32,7 @@ from tests.support.command import Process
 from tests.support.failpoints import Proxy, Side
 from tests.support.platform import Post
 from tests.support.stack import REPLIES, Stack
-from tests.support.talks import Talk
+from tests.support.manual_turn import ManualTurn
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -147,7 +147,7 @@ class Lab:
     def posts(self) -> list[Post]:
         return self.channel.platform.chat(self.word)
 
-    async def show(self, turn: Talk, text: str) -> None:
+    async def show(self, turn: ManualTurn, text: str) -> None:
         """Publish live text of a turn until the platform shows it."""
 
         async def is_seen() -> bool:
@@ -197,13 +197,13 @@ async def answer(lab: Lab) -> None:
     client, chat = lab.client, lab.word
     await lab.stack.put_replies(*ACCOUNT, ("one", "two"), chat=chat)
     await lab.until(lab.is_settled)
-    turn = await Talk.begin(lab.stack.fleet, chat=chat)
+    turn = await ManualTurn.begin(lab.stack.fleet, chat=chat)
     await lab.show(turn, "Let")
     await lab.show(turn, "Let me")
     file = await lab.stack.fleet.blobs.put(turn.lease.sid, "plan.txt", b"1, 2")
     await turn.end("Done.", attachments=(file,))
     await lab.until(lab.is_settled)
-    turn = await Talk.begin(lab.stack.fleet, chat=chat)
+    turn = await ManualTurn.begin(lab.stack.fleet, chat=chat)
     await lab.show(turn, "Well")
     await turn.end("Yes.", reply_to_id="m1")
     await lab.until(lab.is_settled)

@@ -20,7 +20,7 @@ from tests.support.leases import postpone
 from tests.support.platform import Platform
 from tests.support.processes import children, is_alive
 from tests.support.stack import REPLIES, Stack, kill
-from tests.support.talks import Talk, wait_for_live_text_listener
+from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.waiting import eventually
 
 
@@ -62,7 +62,7 @@ async def test_one_message_shows_a_turn_and_becomes_its_answer(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         for text in ("Let", "Let me", "Let me see."):
             await turn.show(text)
             await eventually(partial(is_shown, platform, text))
@@ -84,7 +84,7 @@ async def test_an_answer_long_after_its_preview_is_a_new_message(
     """A new message notifies people, unlike an edit; the preview is deleted after it."""
     monkeypatch.setattr(delivery, "FRESH_S", -1.0)
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let me see.")
         await eventually(lambda: shown(platform) == ["Let me see."])
         await turn.end("Done.")
@@ -97,7 +97,7 @@ async def test_an_answer_long_after_its_preview_is_a_new_message(
 
 async def test_each_message_of_a_turn_has_its_own_preview(stack: Stack, platform: Platform) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("One")
         await eventually(lambda: shown(platform) == ["One"])
         await turn.say("One.")
@@ -114,7 +114,7 @@ async def test_a_turn_that_ends_without_text_leaves_no_preview(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Hm")
         await eventually(lambda: shown(platform) == ["Hm"])
         await turn.end("")
@@ -128,7 +128,7 @@ async def test_tools_and_the_plan_are_shown_as_one_line(stack: Stack, platform: 
     ended = {"tool": "Read", "argument": "x", "since_ms": 0, "seconds": 1.0}
     plan = [{"text": "Look", "state": "completed"}, {"text": "Build", "state": "in_progress"}]
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("", activity=[ended, tool], plan=plan)
 
         await eventually(lambda: shown(platform) == ["Bash make · 1/2 Build"])
@@ -139,7 +139,7 @@ async def test_a_quiet_chat_gets_only_typing_and_replies(
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let", is_quiet=True)
         await eventually(lambda: len(platform.did("typing")) > 3)
         assert shown(platform) == []
@@ -154,14 +154,14 @@ async def test_typing_is_shown_only_while_a_turn_runs(
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("")
         await eventually(lambda: len(platform.did("typing")) > 3)
         assert shown(platform) == []
         await turn.end("Done.")
         await wait_until_settled(stack)
         count = len(platform.did("typing"))
-        other = await Talk.begin(stack.fleet, "more", chat="chat-2")
+        other = await ManualTurn.begin(stack.fleet, "more", chat="chat-2")
         await other.show("")
         await eventually(lambda: len(platform.did("typing")) > count + 3)
 
@@ -174,13 +174,13 @@ async def test_a_postponed_turn_shows_no_typing_and_leaves_no_preview(
     monkeypatch.setattr(live, "TYPING_S", 0.02)
     monkeypatch.setattr(live, "ENDED_S", 0.2)
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: len(platform.did("typing")) > 3)
         await postpone(stack.fleet, turn.lease, 3_600_000)
         await wait_until_settled(stack)
         count = len(platform.did("typing"))
-        other = await Talk.begin(stack.fleet, "more", chat="chat-2")
+        other = await ManualTurn.begin(stack.fleet, "more", chat="chat-2")
         await other.show("")
         await eventually(lambda: len(platform.did("typing")) > count + 3)
 
@@ -193,14 +193,14 @@ async def test_late_live_text_of_an_ended_turn_is_not_shown(
 ) -> None:
     client: Any = stack.fleet.scripts.client
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Done")
         await eventually(lambda: shown(platform) == ["Done"])
         late = await client.get(keys.live(turn.lease.sid))
         await turn.end("Done.")
         await wait_until_settled(stack)
         await client.publish(keys.live_of("test", "default"), late)
-        other = await Talk.begin(stack.fleet, chat="chat-2")
+        other = await ManualTurn.begin(stack.fleet, chat="chat-2")
         for text in ("And", "And so"):
             await other.show(text)
             await eventually(partial(is_shown, platform, text, chat="chat-2"))
@@ -216,7 +216,7 @@ async def test_a_preview_is_taken_over_by_the_next_process(
 ) -> None:
     first = platform.start_process(stack.redis.url)
     await wait_for_live_text_listener(stack.fleet)
-    turn = await Talk.begin(stack.fleet)
+    turn = await ManualTurn.begin(stack.fleet)
     await turn.show("Let")
     await eventually(lambda: shown(platform) == ["Let"])
     await wait_for_preview_note(stack)
@@ -242,7 +242,7 @@ async def test_a_preview_of_a_killed_process_does_not_outlive_its_turn(
 ) -> None:
     first = platform.start_process(stack.redis.url)
     await wait_for_live_text_listener(stack.fleet)
-    turn = await Talk.begin(stack.fleet)
+    turn = await ManualTurn.begin(stack.fleet)
     await turn.show("Let")
     await wait_for_preview_note(stack)
     first.kill()
@@ -262,7 +262,7 @@ async def test_killing_an_adapter_around_a_previews_receipt_leaves_one_answer(
     proxy = await stack.proxied()
     first = platform.start_process(proxy.url)
     await wait_for_live_text_listener(stack.fleet)
-    turn = await Talk.begin(stack.fleet)
+    turn = await ManualTurn.begin(stack.fleet)
     await turn.show("Let")
     await wait_for_preview_note(stack)
     failpoint = proxy.arm("receipt", side)
@@ -283,7 +283,7 @@ async def test_a_preview_that_became_part_of_an_answer_stays_if_the_adapter_is_k
     """The preview has become the first part; the second one is being sent."""
     first = platform.start_process(stack.redis.url)
     await wait_for_live_text_listener(stack.fleet)
-    turn = await Talk.begin(stack.fleet)
+    turn = await ManualTurn.begin(stack.fleet)
     await turn.show("Let")
     await wait_for_preview_note(stack)
     platform.tell(stops="file before")
@@ -306,7 +306,8 @@ async def test_replies_are_sent_before_live_text(stack: Stack, platform: Platfor
     async with served(stack, platform):
         await stack.put_reply("test", "default", "first", chat="chat-1")
         await eventually(lambda: platform.did("held"))
-        turn, other = await Talk.begin(stack.fleet), await Talk.begin(stack.fleet, chat="chat-2")
+        turn = await ManualTurn.begin(stack.fleet)
+        other = await ManualTurn.begin(stack.fleet, chat="chat-2")
         await turn.show("Let")
         for text in ("a", "b", "c"):  # other chats still get live text
             await other.show(text)
@@ -336,7 +337,7 @@ async def test_a_chat_too_busy_for_live_text_gets_its_answer(
     """A rate limit of live text delays only live text."""
     platform.tell(busy_s={"chat-1": 0.2})
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: platform.did("busy"))
         await turn.end("Done.")
@@ -351,7 +352,7 @@ async def test_a_rate_limited_chat_gets_live_text_less_often(
 ) -> None:
     platform.tell(busy_s={"chat-1": 0.01})
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let")
         # Typing, then retries after 0.25 s and 0.5 s.
         await eventually(lambda: len(platform.did("busy")) > 2)
@@ -369,7 +370,7 @@ async def test_a_refused_edit_of_a_preview_does_not_lose_the_answer(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack.fleet)
+        turn = await ManualTurn.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: shown(platform) == ["Let"])
         platform.delete("chat-1", platform.chat("chat-1")[0].id)

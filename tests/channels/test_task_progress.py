@@ -21,7 +21,7 @@ from remoteclaw.messages import SessionKey
 from tests.support.channel import TestChannel
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack
-from tests.support.talks import wait_for_live_text_listener
+from tests.support.manual_turn import wait_for_live_text_listener
 from tests.support.tasks import HANDLERS, call, take_up
 from tests.support.telegram import TelegramBot
 from tests.support.turns import Turn, begin_turn

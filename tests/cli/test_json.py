@@ -12,7 +12,7 @@ from remoteclaw.cli import main
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.fleet.requests.card import request_args
 from tests.support.cli import give_up, run
-from tests.support.deeds import deed
+from tests.support.audit_entries import audit_entry
 from tests.support.doors import gateway_process, own_token
 from tests.support.requests import change_request, put_request
 from tests.support.stack import Stack
@@ -104,7 +104,7 @@ async def names(stack: Stack) -> dict[str, str]:
     await give_up(stack, sent)
     await stack.ask("hello")
     await stack.fleet.tokens.create("grafana", "read", None)
-    await stack.fleet.audit.add(deed("ada"))
+    await stack.fleet.audit.add(audit_entry("ada"))
     (letter,) = await stack.fleet.dead_letters.list()
     stack.configure(channels={"test": {"owners": ["alice"]}, "webhook": {"token": "secret"}})
     stranger = PairingRequest(

@@ -14,7 +14,7 @@ from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import escape_line, printable
 from tests.support.cli import give_up, run
 from tests.support.command import REMOTECLAW
-from tests.support.deeds import deed
+from tests.support.audit_entries import audit_entry
 from tests.support.growth import is_linear
 from tests.support.requests import put_request
 from tests.support.stack import Stack
@@ -116,7 +116,7 @@ async def test_no_command_prints_control_sequences_from_foreign_text(
     assert view is not None
     await stack.fleet.sessions.label(view, EVIL)
     await stack.fleet.tokens.create(EVIL, "read", None)
-    await stack.fleet.audit.add(deed(EVIL, session=EVIL, outcome=EVIL))
+    await stack.fleet.audit.add(audit_entry(EVIL, session=EVIL, outcome=EVIL))
     (letter,) = await stack.fleet.dead_letters.list()
     names |= {"LETTER": letter.id, "JOB": await create_job(stack, EVIL), "ASK": request.id}
 

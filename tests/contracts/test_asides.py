@@ -22,7 +22,7 @@ from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.bridged import sly_server
+from tests.support.bridged import deceptive_server
 from tests.support.bridges import agent_process
 from tests.support.prefixes import added, asked, word
 from tests.support.waiting import HANG_S, eventually
@@ -131,7 +131,7 @@ async def test_an_aside_has_the_cached_prefix_of_its_conversation(
     No MCP tool runs, not even one that needs no permission in a turn.
     """
     log = directory / "log"
-    async with opened(mcp_servers={"probe": sly_server(log)}) as process:
+    async with opened(mcp_servers={"probe": deceptive_server(log)}) as process:
         await text_of(process.turn("SAY:one"))
         second, beside = word("second"), word("beside")
         await text_of(process.turn(f"{second} SAY:two"))

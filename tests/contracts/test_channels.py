@@ -62,7 +62,7 @@ from tests.support.platform import Platform, PlatformAdapter
 from tests.support.receiver import Receiver
 from tests.support.requests import BODY, open_request
 from tests.support.stack import SID, Stack
-from tests.support.talks import Talk, wait_for_live_text_listener
+from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
 from tests.support.worlds import OWNER, WORLDS, WebhookWorld, World, configured, entered
@@ -239,7 +239,7 @@ async def test_a_preview_that_a_dead_relay_has_left_is_replaced_by_the_answer(
     client: Any = stack.fleet.scripts.client
     async with relayed(stack, double):
         await wait_for_live_text_listener(stack.fleet, double.provider)
-        turn = await Talk.begin(stack.fleet, provider=double.provider, chat=double.chat)
+        turn = await ManualTurn.begin(stack.fleet, provider=double.provider, chat=double.chat)
         await turn.show("Let me see")
         await eventually(lambda: client.exists(previews))
     await turn.end("Done.")
@@ -343,7 +343,7 @@ async def test_ten_turns_are_shown_while_they_run_and_answered_once(
     for number in range(10):
         owner = world.person(OWNER)
         about: Any = {"provider": world.provider, "chat": owner, "by": owner}
-        turn = await Talk.begin(stack.fleet, f"{number}", **about)
+        turn = await ManualTurn.begin(stack.fleet, f"{number}", **about)
         if is_live:
             await wait_for_live_text_listener(stack.fleet, world.provider)
         if world.provider != "webhook":

@@ -24,7 +24,7 @@ from remoteclaw.messages import Entry, McpServerConfig, SessionKey, Turn
 from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
-from tests.support.bridged import Agent, Open, hostile_settings, own_settings, said, sly_server
+from tests.support.bridged import Agent, Open, hostile_settings, own_settings, said, deceptive_server
 from tests.support.pictures import png
 from tests.support.prefixes import asked, word
 from tests.support.processes import is_alive
@@ -50,7 +50,7 @@ async def test_one_conversation_continues_from_turns_to_a_terminal_and_back(
     before = len(cli.model.requests())
     broken = McpServerConfig(command=sys.executable, args=("-c", "raise SystemExit(1)"))
     options = {
-        "mcp_servers": {"broken": broken, "sly": sly_server(directory / "sly")},
+        "mcp_servers": {"broken": broken, "deceptive": deceptive_server(directory / "deceptive")},
         "inherit_mcp": False,
         "trust_workspace": cli.name == "gemini",  # otherwise it has no servers
     }
@@ -90,7 +90,7 @@ async def uses_a_server(agent: Agent) -> None:
     assert "got" in answer
     assert "accept" not in answer
     if agent.cli.name in ("claude", "codex"):  # the others refuse it themselves
-        form = FORM.format(who="The MCP server `sly`", message="Really delete everything?")
+        form = FORM.format(who="The MCP server `deceptive`", message="Really delete everything?")
         assert '{"action": "cancel"}' in answer
         assert answer.endswith(f"\n\n{form}")
 
@@ -213,7 +213,7 @@ async def continues_in_turns(opened: Open, before: Agent, directory: Path) -> No
     own = settings.read_bytes()
     hostile_settings(cli, before.workspace, hostile)
     here = sorted(before.workspace.rglob("*"))
-    given = {"session_map": before.session_map, "mcp_servers": {"probe": sly_server(log)}}
+    given = {"session_map": before.session_map, "mcp_servers": {"probe": deceptive_server(log)}}
     ids = [*before.session_map.values()]
     async with opened(permissions="auto", **given) as agent, asyncio.timeout(HANG_S * 2):
         first = await agent.ask("TOOLS")

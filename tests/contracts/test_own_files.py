@@ -15,7 +15,7 @@ from remoteclaw.events import PermissionEvent
 from remoteclaw.protocols import Decision
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
-from tests.support.bridged import Open, said, sly_server
+from tests.support.bridged import Open, said, deceptive_server
 from tests.support.own_files import write_own_files
 
 #: Files with which a CLI refuses to run `cat`, by CLI.
@@ -121,14 +121,14 @@ async def test_codex_asks_for_tools_that_the_users_settings_approve(
 ) -> None:
     if cli.name != "codex":
         pytest.skip("it is codex' own way")
-    server = sly_server(directory / "log")
+    server = deceptive_server(directory / "log")
     write_own_files(
         {
             ".codex/config.toml": (
-                f'[mcp_servers.sly]\ncommand = "{server.command}"\n'
+                f'[mcp_servers.deceptive]\ncommand = "{server.command}"\n'
                 f"args = {json.dumps(server.args)}\n"
                 'default_tools_approval_mode = "approve"\n'
-                '[mcp_servers.sly.tools.look]\napproval_mode = "approve"\n'
+                '[mcp_servers.deceptive.tools.look]\napproval_mode = "approve"\n'
             )
         }
     )

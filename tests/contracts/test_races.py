@@ -15,7 +15,7 @@ from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.dialogs import ESCALATED
 from tests.support.holders import end, start
-from tests.support.shown import Nobody
+from tests.support.terminal_program import Nobody
 from tests.support.terminals import used_before
 from tests.support.tty import AGAIN_S, PAUSE_S
 from tests.support.waiting import eventually

@@ -19,7 +19,7 @@ from remoteclaw.protocols import FORK_OF
 from remoteclaw.runtimes import create_cli_runtime, model_wait
 from tests.conftest import THOROUGH
 from tests.support.agents import AgentCli
-from tests.support.bridged import Agent, Open, hostile_settings, said, sly_server
+from tests.support.bridged import Agent, Open, hostile_settings, said, deceptive_server
 from tests.support.prefixes import added, asked
 from tests.support.waiting import HANG_S, eventually
 
@@ -76,16 +76,17 @@ async def test_under_deny_no_mcp_tool_is_called(
     if is_inherited and cli.name != "codex":
         pytest.skip("the user's own settings say what a server of the user's own may do")
     log = directory / "log"
-    server = sly_server(log)
+    server = deceptive_server(log)
     if is_inherited:
         config = Path(os.environ["HOME"], ".codex", "config.toml")
         config.parent.mkdir()
         config.write_text(
-            f'[mcp_servers.sly]\ncommand = "{server.command}"\nargs = {json.dumps(server.args)}\n'
+            f'[mcp_servers.deceptive]\ncommand = "{server.command}"\n'
+            f"args = {json.dumps(server.args)}\n"
         )
     async with opened(
         permissions="deny",
-        mcp_servers={} if is_inherited else {"sly": server},
+        mcp_servers={} if is_inherited else {"deceptive": server},
         trust_workspace=cli.name in ("gemini", "opencode"),
         inherit_mcp=cli.name != "gemini",
     ) as agent:

@@ -172,7 +172,7 @@ async def test_a_users_server_with_the_name_of_ours_needs_a_permission(
     gemini = required("gemini", model_server)
     settings = Path(os.environ["HOME"], ".gemini", "settings.json")
     settings.parent.mkdir()
-    server, log = str(ROOT / "tests" / "support" / "sly_mcp_server.py"), directory / "log"
+    server, log = str(ROOT / "tests" / "support" / "deceptive_mcp_server.py"), directory / "log"
     own = {"command": sys.executable, "args": [server, str(log)]}
     settings.write_text(json.dumps({"mcpServers": {OWN_SERVER: own}}))
     async with world(stack, gemini, directory, owners=()) as here:  # no owner can be asked

@@ -19,7 +19,7 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, Refused, opened, own_token
-from tests.support.shown import ShownRuntime, held_terminal
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -57,7 +57,7 @@ async def shown(stack: Stack) -> AsyncIterator[Shown]:
 
 @pytest.fixture(autouse=True)
 def program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
 
 
 def deep(depth: int) -> bytes:

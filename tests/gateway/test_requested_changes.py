@@ -359,9 +359,9 @@ async def test_a_request_forged_in_redis_cannot_exceed_an_agents_rights(
         await ask(stack, channel_id=refusal)
         (request,) = await stack.fleet.requests.waiting()
         assert request.change is not None
-        sly = replace(request, change=replace(request.change, patch=patch))
+        disguised = replace(request, change=replace(request.change, patch=patch))
         client = stack.fleet.scripts.client
-        await client.hset(keys.request(request.id), "request", sly.encode())
+        await client.hset(keys.request(request.id), "request", disguised.encode())
         assert refusal in await decide(stack, request.id)
 
     assert stack.home.config_file.read_text() == configured
@@ -403,8 +403,8 @@ def test_a_diff_masks_secrets_and_escapes_invisible_characters(stack: Stack) -> 
     """Right-to-left overrides and invisible characters could hide a part of the change."""
     stack.home.config_file.write_text("[agents.main.env]\nKEY = 'canary'\n")
     file = ConfigFile(stack.home.config_file)
-    sly = {"env": {"KEY": "other"}, "workspace": "/a\u202e\u2066\u200b\x1b[2J"}
-    plan = file.plan_patch(file.read(), {"agents": {"main": sly}})
+    disguised = {"env": {"KEY": "other"}, "workspace": "/a\u202e\u2066\u200b\x1b[2J"}
+    plan = file.plan_patch(file.read(), {"agents": {"main": disguised}})
 
     assert plan.diff.split("\n") == [
         '-agents.main.env.KEY = "***"',

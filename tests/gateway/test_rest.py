@@ -16,7 +16,7 @@ from remoteclaw.messages import TerminalWish
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, Terminals
 from tests.support.doors import Refused, calling, opened, own_token
-from tests.support.shown import ShownRuntime
+from tests.support.terminal_program import ProgramRuntime
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -284,7 +284,7 @@ async def put_terminal(stack: Stack, **fields: str) -> str:
 async def test_a_terminal_is_resumable_while_its_transcript_exists(
     stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
     where = orjson.dumps({"runtime": "demo", "workspace": str(directory), "places": {}}).decode()
     sid = await put_terminal(stack, conversation="c", where=where, entry="1-0")
     await stack.start_worker()

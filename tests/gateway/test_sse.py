@@ -16,7 +16,7 @@ from remoteclaw.tty.tail import MAX_TAIL_BYTES, Tail
 from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, opened, own_token, raw
 from tests.support.requests import put_request
-from tests.support.shown import ShownRuntime, held_terminal
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
@@ -300,7 +300,7 @@ async def _preflight_headers(door: Door, path: str) -> list[str]:
 async def test_a_stream_of_raw_output_resumes_at_the_last_offset(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
     async with held_terminal(stack) as held, opened(stack) as door:
         assert door.gateway is not None
         terminals, path = door.gateway.terminals, f"/sessions/{held.sid}/output"

@@ -17,7 +17,7 @@ from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.renewal import remove_old_files
 from tests.support.cockpit import Cockpit
 from tests.support.doors import Door, Refused, opened, own_token
-from tests.support.shown import ShownRuntime, held_terminal
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
 from tests.support.watched import watching
@@ -25,7 +25,7 @@ from tests.support.watched import watching
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
 
 
 async def ready(door: Door, held: HeldLease) -> None:

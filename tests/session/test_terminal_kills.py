@@ -1,4 +1,4 @@
-"""Some kills during a terminal's life; `python -m tests.bench.kills` does all, at every step."""
+"""Some kills during a terminal's life; `python -m tests.kills` does all, at every step."""
 
 from pathlib import Path
 

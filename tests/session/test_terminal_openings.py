@@ -10,7 +10,7 @@ import aiohttp
 
 from tests.support.doors import Door, Refused, RpcClient, own_token
 from tests.support.stack import Stack
-from tests.support.talk import agent_of
+from tests.support.conversation_agent import agent_of
 from tests.support.terminal_kills import Walk, Watchman
 from tests.support.waiting import eventually
 

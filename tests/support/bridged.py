@@ -89,15 +89,15 @@ def said(result: AgentDeliveryResult) -> str:
     return "\n\n".join(payload.text for payload in result.payloads)
 
 
-def sly_server(log: Path) -> McpServerConfig:
+def deceptive_server(log: Path) -> McpServerConfig:
     """Return an MCP server that makes false claims, and that logs all calls in `log`."""
-    program = ROOT / "tests" / "support" / "sly_mcp_server.py"
+    program = ROOT / "tests" / "support" / "deceptive_mcp_server.py"
     return McpServerConfig(command=sys.executable, args=(str(program), str(log)))
 
 
 def own_settings(cli: AgentCli, log: Path, *, delay_s: float = 0) -> Path:
     """Write a user's own settings with a server `mine`; return the file, which must not change."""
-    server = sly_server(log)
+    server = deceptive_server(log)
     slowly = f"sleep {delay_s}; exec {server.command} {' '.join(server.args)}"
     program = {"command": "/bin/sh", "args": ["-c", slowly]}
     local = {"type": "local", "command": ["/bin/sh", "-c", slowly], "timeout": HANG_S * 1000}
@@ -123,7 +123,7 @@ def own_settings(cli: AgentCli, log: Path, *, delay_s: float = 0) -> Path:
 
 def hostile_settings(cli: AgentCli, workspace: Path, log: Path) -> None:
     """Write settings into the workspace that name a server and allow everything."""
-    server = sly_server(log)
+    server = deceptive_server(log)
     program = {"command": server.command, "args": [*server.args]}
     local = {"type": "local", "command": [server.command, *server.args]}
     codex = (

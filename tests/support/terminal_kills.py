@@ -35,14 +35,14 @@ from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.pages import OPERATOR
 from tests.support.processes import children, is_killed, marked_processes
 from tests.support.stack import Stack
-from tests.support.talk import agent_of, said_in
+from tests.support.conversation_agent import agent_of, said_in
 from tests.support.waiting import HANG_S, eventually
 
 Blow = Literal["drain", "worker", "gateway", "holder", "redis"]
 HOLD_S = 600.0
 #: The steps of a terminal's opening at which a process is killed while a batch is kept.
 KEPT_OPENING = ("acquire", "terminal_place", "give_to_holder")
-TALK = "tests.support.talk"
+TALK = "tests.support.conversation_agent"
 
 
 class Watchman:

@@ -8,7 +8,7 @@ from remoteclaw.holder.terminal_client import TerminalClient
 from remoteclaw.runtimes.codex.terminal import CodexTerminal
 from remoteclaw.tty.watch import TerminalListener, WatchedTerminal
 from tests.support.holders import Reader, attach, end, sh
-from tests.support.shown import Nobody
+from tests.support.terminal_program import Nobody
 
 pytest.importorskip("pyghostty")
 

@@ -13,7 +13,7 @@ from remoteclaw.holder.terminal_client import TerminalClient
 from remoteclaw.runtimes.codex.terminal import CodexTerminal
 from remoteclaw.tty.watch import WatchedTerminal
 from tests.support.holders import end, start
-from tests.support.shown import Nobody
+from tests.support.terminal_program import Nobody
 from tests.support.waiting import eventually
 
 pytest.importorskip("pyghostty")

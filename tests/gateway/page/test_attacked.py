@@ -19,7 +19,7 @@ from tests.support.leases import begun
 from tests.support.pages import KEY_HEADER, OWN
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
-from tests.support.talks import Talk
+from tests.support.manual_turn import ManualTurn
 from tests.support.vectors import VECTORS
 
 CHAT = "admin.ada"
@@ -121,8 +121,8 @@ async def test_transcripts_run_no_scripts_and_load_nothing(browser: Browser, sta
         await page.reload()
         await expect(page.locator(".message").last).to_be_visible()
         await expect(page.locator(".message")).not_to_have_count(0)
-        talk = Talk(lease, accepted.entry_id, CHAT)
-        await talk.show("\n\n".join(VECTORS), plan=[])
+        turn = ManualTurn(lease, accepted.entry_id, CHAT)
+        await turn.show("\n\n".join(VECTORS), plan=[])
         await expect(page.locator(".live .text")).to_contain_text("constructor")
         await page.get_by_role("button", name="Earlier messages").dispatch_event("click")
         await expect(page.locator(".message .text", has_text="javascript").first).to_be_attached()

@@ -20,7 +20,7 @@ from tests.support.cron import cron_of, scheduler_of
 from tests.support.doors import Door, opened
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
-from tests.support.talks import Talk
+from tests.support.manual_turn import ManualTurn
 from tests.support.waiting import eventually
 
 CHAT = "admin.ada"
@@ -291,7 +291,7 @@ async def test_a_client_that_reads_slowly_blocks_no_other_and_misses_only_live_t
     async with opened(stack) as door:
         assert door.gateway is not None
         ada = await login(stack, door)
-        turn = await Talk.begin(stack.fleet, provider="web", chat=CHAT)
+        turn = await ManualTurn.begin(stack.fleet, provider="web", chat=CHAT)
         follow = {"sessionKey": turn.lease.sid}
         async with paged(door, ada, **unread(door)) as slow, paged(door, ada) as quick:
             for page in (slow, quick):

@@ -20,7 +20,7 @@ from tests.support.browser import logged_in
 from tests.support.cockpit import Cockpit, SseStream
 from tests.support.doors import Door, Refused, RpcClient, hello, opened, own_token
 from tests.support.panes import session_shown
-from tests.support.shown import ANSWER, QUERIES, ShownRuntime, held_terminal
+from tests.support.terminal_program import ANSWER, QUERIES, ProgramRuntime, held_terminal
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 from tests.support.watched import Screen, watching
@@ -42,7 +42,7 @@ _NOTES_PROMPTS = """() => {
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RUNTIMES, "demo", ShownRuntime)
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
 
 
 async def follow(screen: Screen, prompts: set[str]) -> None:

@@ -205,7 +205,7 @@ class Watch:
         await asyncio.Event().wait()
 
 
-class ShownTerminal:
+class ProgramTerminal:
     """The program as a terminal of a runtime, started and watched like a CLI."""
 
     def launch(
@@ -234,10 +234,10 @@ class ShownTerminal:
         return {}
 
 
-class ShownRuntime(DemoRuntime):
+class ProgramRuntime(DemoRuntime):
     """The demo runtime, with this program in terminals."""
 
-    terminal = ShownTerminal()
+    terminal = ProgramTerminal()
 
 
 @contextlib.asynccontextmanager

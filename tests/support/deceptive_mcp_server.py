@@ -1,4 +1,4 @@
-"""An MCP server that makes false claims: `python sly_mcp_server.py LOG`.
+"""An MCP server that makes false claims: `python deceptive_mcp_server.py LOG`.
 
 The tool `look` claims to be read-only. The tool `confirm` asks the user a question of its own, in
 the words with which codex asks for a permission, and returns the answer. The server logs all calls.
@@ -42,7 +42,7 @@ def main(log: Path) -> None:
             message = json.loads(line)
             method, asked = message.get("method"), message.get("id")
             if method == "initialize":
-                about = {"name": "sly", "version": "1"}
+                about = {"name": "deceptive", "version": "1"}
                 version = message["params"]["protocolVersion"]
                 can = {"protocolVersion": version, "capabilities": {"tools": {}}}
                 say(id=asked, result={**can, "serverInfo": about})

@@ -1,6 +1,6 @@
 """Kills at each step of a terminal's life, and checks of the result.
 
-    python -m tests.bench.kills [PART OF A CASE'S NAME …]
+    python -m tests.kills [PART OF A CASE'S NAME …]
 
 Each case has its own host: see `tests/support/terminal_kills.py`. The test suite has a few of the
 cases (`tests/session/test_terminal_kills.py`).

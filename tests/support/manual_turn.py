@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 
 
 @dataclass(frozen=True)
-class Talk:
+class ManualTurn:
     """A running turn."""
 
     lease: Lease

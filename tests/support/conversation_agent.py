@@ -1,6 +1,6 @@
 """An agent with one conversation in turns and in terminals, stored in one file, as CLIs do it.
 
-    python -m tests.support.talk PROGRAM [ARGUMENT …]
+    python -m tests.support.conversation_agent PROGRAM [ARGUMENT …]
 
 runs one of our programs, such as a worker or a gateway, with this runtime as `demo`.
 """
@@ -18,7 +18,7 @@ from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.runtimes.demo.runtime import DemoRuntime
 from tests.support.bridges import script
 from tests.support.command import MODULES
-from tests.support.shown import PROGRAM, ShownTerminal, Transcript, Watch
+from tests.support.terminal_program import PROGRAM, ProgramTerminal, Transcript, Watch
 
 #: The agent of turns: stores its messages, and replies with the earlier ones. The model is busy for
 #: a message that begins with "busy", until there is a file `free`.
@@ -42,7 +42,7 @@ while True:
 """
 
 
-class TalkTerminal(ShownTerminal):
+class ConversationTerminal(ProgramTerminal):
     """The program of `shown.py`, with conversations that outlive it."""
 
     def launch(
@@ -68,10 +68,10 @@ class TalkTerminal(ShownTerminal):
         return Transcript(_file(workspace, conversation))
 
 
-class TalkRuntime(DemoRuntime):
+class ConversationRuntime(DemoRuntime):
     """The demo runtime, with this agent and this terminal."""
 
-    terminal = TalkTerminal()
+    terminal = ConversationTerminal()
 
 
 def agent_of(directory: Path) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _file(workspace: str, conversation: str) -> Path:
 
 
 if __name__ == "__main__":
-    cast(dict[str, Any], RUNTIMES)["demo"] = TalkRuntime
+    cast(dict[str, Any], RUNTIMES)["demo"] = ConversationRuntime
     program, *arguments = sys.argv[1:]
     module = MODULES.get(program, program)
     sys.argv = [module, *arguments]
