@@ -21,18 +21,22 @@ from remoteclaw.config.tool_policy import (
     SessionLimits,
     Subject,
     allowed_tools,
+    approval_rule,
+    is_owned_by,
     is_owner,
     listed_tools,
     rule_on_tools,
+    subject_of,
 )
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import CHANNELS, Channel, profile_of
 from remoteclaw.protocols import ChannelProfile
 from remoteclaw.tools import catalog
 from tests.support.agents import ROOT
 from tests.support.promised import PROMISED
 from tests.support.rows import for_each
+from tests.support.stack import message
 
 TOOLS = tuple(catalog.TOOLS.values())
 ALL = frozenset(catalog.TOOLS)
@@ -727,3 +731,91 @@ def test_the_tables_and_examples_in_tool_policy_md_are_correct() -> None:
     assert rows.keys() >= {name for tool in TOOLS for name in tool.group_names}
     for example in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
         check_tools(Config.model_validate(tomllib.loads(example)))
+
+
+# -- on whose behalf ------------------------------------------------------------------------------
+
+
+def said_by(sender: str, number: int = 1) -> Entry:
+    return Entry(f"{number}-0", message("hi", from_=sender, channel_id="4711", provider="telegram"))
+
+
+def test_a_turn_is_on_behalf_of_its_senders_and_of_the_people_of_its_jobs() -> None:
+    ada = said_by("4711")
+    session = SessionKey.of(ada.message, agent="main")
+    for_ada = replace(ada, origin="cron", people=("telegram:4711",))
+    for_nobody = replace(ada, origin="session")
+    subject = subject_of(session, [ada], depth=2)
+
+    assert subject == Subject(
+        "main", "telegram", "4711", False, ("4711",), user=session.user, depth=2
+    )
+    both = subject_of(session, [ada, said_by("666", 2)])
+    assert (both.is_group, both.senders, both.depth) == (True, ("4711", "666"), 0)
+    job = subject_of(session, [for_ada, for_ada])
+    assert (job.is_group, job.senders, job.people) == (False, (), ("telegram:4711",))
+    assert subject_of(session, [for_nobody]).senders == (None,)
+    # a person's message is on behalf of the person, whatever else it names
+    assert subject_of(session, [replace(ada, people=("telegram:666",))]).senders == ("4711",)
+
+
+@for_each(
+    ("senders", "people", "user", "expected"),
+    [
+        (("4711",), (), None, True),
+        (("4711", "666"), (), None, False),
+        (("4711", None), (), "4711", False),
+        ((), ("telegram:4711",), "4711", True),
+        ((), ("telegram:666",), "4711", False),
+        ((), ("telegram:4711", "telegram:666"), "4711", False),
+        ((), ("test:4711",), None, False),
+        (("4711",), ("telegram:666",), None, False),
+        ((), (), None, False),
+    ],
+)
+def test_a_turn_is_an_owners_only_if_each_of_its_people_is_one(
+    senders: tuple[str | None, ...], people: tuple[str, ...], user: str | None, expected: bool
+) -> None:
+    subject = replace(OWNER, senders=senders, people=people, user=user)
+
+    assert is_owner(configured(""), subject) is expected
+    assert is_owned_by(configured(""), "telegram", "4711")
+    assert not is_owned_by(configured(""), "telegram", "666")
+
+
+@for_each(
+    ("senders", "people", "user", "expected"),
+    [
+        (("666",), (), None, False),
+        ((), ("telegram:666",), None, False),
+        ((), ("test:666",), None, True),
+        ((), ("test:1",), "666", False),
+        ((None,), (), "666", False),
+        ((), (), "666", False),
+        ((None,), (), None, True),
+        (("1",), (), "666", True),
+    ],
+)
+def test_the_denials_for_a_person_hold_for_jobs_and_messages_on_their_behalf(
+    senders: tuple[str | None, ...], people: tuple[str, ...], user: str | None, expected: bool
+) -> None:
+    config = configured(at('channels.telegram.senders."666".tools', deny=["message_send"]))
+    subject = replace(OWNER, senders=senders, people=people, user=user)
+
+    assert ("message_send" in allowed_tools(config, subject, TOOLS)) is expected
+
+
+def test_the_narrowest_table_decides_whether_a_person_has_to_approve_a_call() -> None:
+    tool = next(tool for tool in TOOLS if tool.approvable)
+    other = next(tool for tool in TOOLS if not tool.approvable)
+
+    for place in PLACES:
+        config = configured(at(place, approve=[tool.tool]))
+        (ruling,) = rule_on_tools(config, OWNER, [tool])
+        assert ruling.approval == f'{place}.approve has "{tool.tool}"'
+        assert approval_rule(config, OWNER, other) is None
+    for place in PLACES[1:]:
+        both = configured(at("tools", approve=[tool.tool]) + at(place, approve=[]))
+        assert approval_rule(both, OWNER, tool) is None
+    denied = configured(at("tools", approve=[tool.tool], deny=[tool.tool]))
+    assert rule_on_tools(denied, OWNER, [tool])[0].approval is None

@@ -1,20 +1,23 @@
 """Breaks one promise at a time, and checks that the test of the promise fails.
 
     python -m tests.mutants [ROOM | NAME …]
+    python -m tests.mutants --pure [PART OF A CHANGE …]
 
 Each mutant is a small change to a copy of the product; several copies are tested at once.
 A test that passes although its promise is broken proves nothing, so that is a failure here; so is a
 test that fails without the mutant.
+With `--pure`, every small change to the pure modules is tested instead.
 """
 
 import compileall
+import contextlib
 import os
 import py_compile
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -30,6 +33,7 @@ from tests.mutants import (
     rooms,
     sources_of,
 )
+from tests.mutants._operators import EQUIVALENT, PURE, Change, changes
 
 #: The number of mutants tested at once: most tests wait for an event that the mutant prevents.
 COPIES = 3 * len(os.sched_getaffinity(0))
@@ -98,6 +102,23 @@ def copy_to(directory: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", directory)
 
 
+@contextlib.contextmanager
+def copied() -> Iterator[tuple[ThreadPoolExecutor, SimpleQueue[Path]]]:
+    """Make copies of the code, and as many threads."""
+    copies = SimpleQueue[Path]()
+    with (
+        tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as parent,
+        ThreadPoolExecutor(COPIES) as pool,
+    ):
+        copy_to(Path(parent, "0"))
+        for number in range(COPIES):
+            directory = Path(parent, str(number))
+            if number:
+                shutil.copytree(Path(parent, "0"), directory)
+            copies.put(directory)
+        yield pool, copies
+
+
 def is_noticed(room: str, mutant: Mutant, test: str, directory: Path) -> bool:
     """Whether a mutant's test fails in a copy with the mutant."""
     sources = sources_of(room, directory)
@@ -138,19 +159,11 @@ def main(names: Sequence[str]) -> int:
         if not any(name == room or name in mutant.name for mutant, room in wanted.items()):
             raise SystemExit(f"No room and no mutant has the name {name!r}: see tests/mutants.")
     tests = tests_of(wanted)
-    copies = SimpleQueue[Path]()
     survivors = []
-    with (
-        tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as parent,
-        ThreadPoolExecutor(COPIES) as pool,
-    ):
-        copy_to(Path(parent, "0"))
-        for number in range(COPIES):
-            directory = Path(parent, str(number))
-            if number:
-                shutil.copytree(Path(parent, "0"), directory)
-            copies.put(directory)
-        has_passed = unbroken(tests.values(), Path(parent, "0"))
+    with copied() as (pool, copies):
+        directory = copies.get()
+        has_passed = unbroken(tests.values(), directory)
+        copies.put(directory)
         for test in [test for test, passed in has_passed.items() if passed is False]:
             raise SystemExit(f"{test} fails without any mutant")
 
@@ -175,5 +188,39 @@ def main(names: Sequence[str]) -> int:
     return len(survivors)
 
 
+def main_pure(names: Sequence[str]) -> int:
+    """Test all changes to the pure modules, or those with a part of the name; return survivors."""
+    wanted = [
+        change
+        for file in PURE
+        for change in changes(file)
+        if str(change) not in EQUIVALENT and (not names or any(n in str(change) for n in names))
+    ]
+    with copied() as (pool, copies):
+
+        def is_noticed(change: Change) -> bool:
+            copy = copies.get()
+            file = copy / change.file
+            original = file.read_text()
+            file.write_text(change.applied(original))
+            try:
+                limits = ("-n", "0", "-x", f"--timeout={MAX_S}")
+                return pytest(copy, *limits, PURE[change.file]).returncode != 0
+            except SystemExit:  # the tests can't even be collected
+                return True
+            finally:
+                file.write_text(original)
+                copies.put(copy)
+
+        noticed = dict(zip(wanted, pool.map(is_noticed, wanted), strict=True))
+    for change in [change for change in wanted if not noticed[change]]:
+        sys.stdout.write(f"SURVIVED {change}\n")
+    survivors = [*noticed.values()].count(False)
+    sys.stdout.write(f"{len(wanted)} changes, {survivors} survived\n")
+    return survivors
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    survived = main_pure(arguments[1:]) if arguments[:1] == ["--pure"] else main(arguments)
+    sys.exit(min(survived, 1))

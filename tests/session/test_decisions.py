@@ -24,9 +24,11 @@ from remoteclaw.session.queue import (
     after_turn,
     batch_step,
     gathering_pause_s,
+    interrupts,
     may_be_postponed,
     next_batch,
     reaction,
+    settling_pause_s,
     typing_pause_s,
 )
 from tests.support.rows import for_each
@@ -427,6 +429,7 @@ def test_a_turn_can_be_postponed_unless_a_waiting_entry_ends_the_conversation(
         (0, 0, 1, 1.0, True, DrainStep.READ_WAITING),
         (2, 0, 99, 999.0, False, DrainStep.READ_WAITING),
         (2, 1, 1, 1.0, False, DrainStep.READ_WAITING),
+        (2, 1, 1, MAX_SECONDS, False, DrainStep.READ_WAITING),
         (2, 1, MAX_TURNS, 1.0, False, DrainStep.RELEASE),
         (2, 1, 1, MAX_SECONDS + 1, False, DrainStep.RELEASE),
         (2, 0, 1, 1.0, True, DrainStep.RELEASE),
@@ -440,3 +443,117 @@ def test_the_step_after_a_turn_depends_on_waiting_entries_hints_and_time(
     step = after_turn(ended, turns=turns, seconds=seconds, is_leaving=is_leaving)
 
     assert step is expected
+
+
+# -- tasks, results and several people ------------------------------------------------------------
+
+
+def parents(at_ms: int) -> Entry:
+    """Return a message of the parent to its task."""
+    return entry(at_ms, origin="session", deliver="parent")
+
+
+def of_bob(at_ms: int) -> Entry:
+    return Entry(f"{at_ms}-0", message("hi", from_="bob"))
+
+
+@for_each(
+    ("waiting", "mode", "expected"),
+    [
+        ([parents(1), parents(2), entry(3)], "collect", ("1-0", "2-0")),
+        ([entry(1), entry(2), result(3)], "interrupt", ("1-0", "2-0")),
+        ([result(1), result(2), entry(3)], "interrupt", ("1-0", "2-0")),
+        ([entry(1), result(2), entry(3)], "collect", ("1-0", "2-0", "3-0")),
+        ([result(1), result(2), entry(3)], "followup", ("1-0", "2-0")),
+        ([entry(1), entry(2), result(3)], "followup", ("1-0",)),
+        ([entry(1, deliver="parent", origin="result"), result(2)], "collect", ("1-0",)),
+    ],
+)
+def test_the_mode_and_the_origin_of_entries_decide_which_share_a_turn(
+    waiting: list[Entry], mode: str, expected: tuple[str, ...]
+) -> None:
+    queue = QueueConfig.model_validate({"mode": mode, "cap": 0})
+
+    assert next_batch(waiting, queue, busy_since_ms=0).batch == expected
+
+
+def test_a_flood_of_one_person_drops_no_message_of_another_person() -> None:
+    waiting = [of_bob(1), entry(2), entry(3), entry(4)]
+    queue = QueueConfig.model_validate({"mode": "collect", "cap": 2, "drop": "old"})
+
+    assert next_batch(waiting, queue, busy_since_ms=0) == NextBatch(("2-0", "3-0"), is_dropped=True)
+
+
+@for_each(
+    ("waiting", "now_ms", "expected"),
+    [
+        ([result(1000)], 1000, 0.5),
+        ([result(1000)], 1200, 0.3),
+        ([result(1000)], 1500, 0.0),
+        ([result(1000)], 9000, 0.0),
+        ([result(1000), result(2900)], 2900, 0.1),
+        ([result(1000), entry(1100)], 1100, 0.0),
+        ([entry(1000, origin="result", deliver="caller")], 1000, 0.0),
+    ],
+)
+def test_only_results_for_the_chat_wait_for_more_results_and_two_seconds_at_most(
+    waiting: list[Entry], now_ms: int, expected: float
+) -> None:
+    assert settling_pause_s(waiting, now_ms=now_ms) == expected
+
+
+@for_each(
+    ("running", "arrived", "is_owner", "expected"),
+    [
+        (turn(entry(5)), entry(9), False, True),
+        (turn(entry(5)), of_bob(9), False, False),
+        (turn(entry(5), of_bob(6)), entry(9), False, False),
+        (turn(entry(5)), of_bob(9), True, True),
+        (turn(entry(5)), result(9), True, False),
+    ],
+)
+def test_a_turn_is_interrupted_only_by_an_owner_or_by_its_only_person(
+    running: Turn, arrived: Entry, is_owner: bool, expected: bool
+) -> None:
+    assert interrupts(running, arrived, is_owner=is_owner) is expected
+
+
+@for_each(
+    ("running", "waiting", "arrived", "expected"),
+    [
+        (turn(parents(5)), [], parents(9), Fate.JOINS),
+        (turn(parents(5)), [parents(6)], parents(9), Fate.WAITS),
+        (turn(entry(5)), [], parents(9), Fate.WAITS),
+    ],
+)
+def test_a_message_to_a_running_task_joins_its_turn_in_every_mode(
+    running: Turn, waiting: list[Entry], arrived: Entry, expected: Fate
+) -> None:
+    queue = QueueConfig.model_validate({"mode": "collect"})
+
+    assert OpenTurn(running, queue, waiting, True, can_aside=True).fate(arrived) is expected
+    if arrived.is_from_parent and running.entries[0].is_from_parent:
+        assert (
+            reaction(running, queue, newest_known="6-0", stop="", newest="9-0") is TurnReaction.READ
+        )
+
+
+def test_nothing_joins_a_command_of_the_agents_cli_or_a_turn_that_takes_nothing() -> None:
+    command = Entry("5-0", message("/compact"), is_command=True)
+    aside, steer = (QueueConfig.model_validate({"mode": mode}) for mode in ("aside", "steer"))
+
+    def open_turn(entry: Entry, queue: QueueConfig, *, can: bool = True) -> OpenTurn:
+        return OpenTurn(turn(entry), queue, (), can_steer=can, can_aside=can)
+
+    assert open_turn(entry(5), aside).takes_asides
+    assert not open_turn(entry(5), aside, can=False).takes_asides
+    assert not open_turn(entry(5), steer).takes_asides
+    assert not open_turn(command, aside).takes_asides
+    assert open_turn(entry(5), steer).takes_messages
+    assert not open_turn(command, steer).takes_messages
+    assert open_turn(entry(5), aside).can_take_aside
+    assert not open_turn(entry(5), aside, can=False).can_take_aside
+    assert not open_turn(caller(5), aside).can_take_aside
+    assert not open_turn(command, aside).can_take_aside
+    assert next_batch([entry(1), command], steer, busy_since_ms=None).batch == ("1-0",)
+    assert next_batch([command, entry(6)], aside, busy_since_ms=None).batch == ("5-0",)
