@@ -10,8 +10,8 @@ from remoteclaw.runtimes import RUNTIMES
 from tests.support.command import REMOTECLAW
 from tests.support.doors import opened, own_token
 from tests.support.remote import Witness
-from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 
 
 @pytest.fixture(autouse=True)

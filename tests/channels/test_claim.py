@@ -23,9 +23,9 @@ from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.fleet.replies.reply import operation_payload
 from remoteclaw.protocols import ChannelAdapter, Operation, Part, PlatformAdapter, Reply, Sent
 from tests.support import platform as platforms
+from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.platform import Platform, Recipient
 from tests.support.stack import REPLIES, Stack
-from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.waiting import eventually
 
 ACCOUNT = ("test", "default")

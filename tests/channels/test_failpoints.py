@@ -30,9 +30,9 @@ from remoteclaw.protocols import Operation
 from tests.support.channel import TestChannel
 from tests.support.command import Process
 from tests.support.failpoints import Proxy, Side
+from tests.support.manual_turn import ManualTurn
 from tests.support.platform import Post
 from tests.support.stack import REPLIES, Stack
-from tests.support.manual_turn import ManualTurn
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

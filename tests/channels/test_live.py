@@ -17,10 +17,10 @@ from remoteclaw.host import process
 from remoteclaw.session.notices import SECOND_TRY
 from tests.support.bridges import script
 from tests.support.leases import postpone
+from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.platform import Platform
 from tests.support.processes import children, is_alive
 from tests.support.stack import REPLIES, Stack, kill
-from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.waiting import eventually
 
 

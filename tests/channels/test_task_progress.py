@@ -19,9 +19,9 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from tests.support.channel import TestChannel
+from tests.support.manual_turn import wait_for_live_text_listener
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack
-from tests.support.manual_turn import wait_for_live_text_listener
 from tests.support.tasks import HANDLERS, call, take_up
 from tests.support.telegram import TelegramBot
 from tests.support.turns import Turn, begin_turn

@@ -11,8 +11,8 @@ import pytest
 from remoteclaw.cli import main
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.fleet.requests.card import request_args
-from tests.support.cli import give_up, run
 from tests.support.audit_entries import audit_entry
+from tests.support.cli import give_up, run
 from tests.support.doors import gateway_process, own_token
 from tests.support.requests import change_request, put_request
 from tests.support.stack import Stack

@@ -12,9 +12,9 @@ from remoteclaw.cli.output import echo_wrapped
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import escape_line, printable
+from tests.support.audit_entries import audit_entry
 from tests.support.cli import give_up, run
 from tests.support.command import REMOTECLAW
-from tests.support.audit_entries import audit_entry
 from tests.support.growth import is_linear
 from tests.support.requests import put_request
 from tests.support.stack import Stack

@@ -745,13 +745,19 @@ def test_a_turn_is_on_behalf_of_its_senders_and_of_the_people_of_its_jobs() -> N
     session = SessionKey.of(ada.message, agent="main")
     for_ada = replace(ada, origin="cron", people=("telegram:4711",))
     for_nobody = replace(ada, origin="session")
-    subject = subject_of(session, [ada], depth=2)
+    subject = subject_of(session, [ada], limits=SessionLimits(depth=2))
 
     assert subject == Subject(
-        "main", "telegram", "4711", False, ("4711",), user=session.user, depth=2
+        "main",
+        "telegram",
+        "4711",
+        False,
+        ("4711",),
+        user=session.user,
+        limits=SessionLimits(depth=2),
     )
     both = subject_of(session, [ada, said_by("666", 2)])
-    assert (both.is_group, both.senders, both.depth) == (True, ("4711", "666"), 0)
+    assert (both.is_group, both.senders, both.limits.depth) == (True, ("4711", "666"), 0)
     job = subject_of(session, [for_ada, for_ada])
     assert (job.is_group, job.senders, job.people) == (False, (), ("telegram:4711",))
     assert subject_of(session, [for_nobody]).senders == (None,)

@@ -58,11 +58,11 @@ from remoteclaw.protocols import (
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.bridges import acp_script
+from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.receiver import Receiver
 from tests.support.requests import BODY, open_request
 from tests.support.stack import SID, Stack
-from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
 from tests.support.worlds import OWNER, WORLDS, WebhookWorld, World, configured, entered

@@ -24,7 +24,14 @@ from remoteclaw.messages import Entry, McpServerConfig, SessionKey, Turn
 from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
-from tests.support.bridged import Agent, Open, hostile_settings, own_settings, said, deceptive_server
+from tests.support.bridged import (
+    Agent,
+    Open,
+    deceptive_server,
+    hostile_settings,
+    own_settings,
+    said,
+)
 from tests.support.pictures import png
 from tests.support.prefixes import asked, word
 from tests.support.processes import is_alive

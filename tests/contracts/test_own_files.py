@@ -15,7 +15,7 @@ from remoteclaw.events import PermissionEvent
 from remoteclaw.protocols import Decision
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
-from tests.support.bridged import Open, said, deceptive_server
+from tests.support.bridged import Open, deceptive_server, said
 from tests.support.own_files import write_own_files
 
 #: Files with which a CLI refuses to run `cat`, by CLI.

@@ -19,7 +19,7 @@ from remoteclaw.protocols import FORK_OF
 from remoteclaw.runtimes import create_cli_runtime, model_wait
 from tests.conftest import THOROUGH
 from tests.support.agents import AgentCli
-from tests.support.bridged import Agent, Open, hostile_settings, said, deceptive_server
+from tests.support.bridged import Agent, Open, deceptive_server, hostile_settings, said
 from tests.support.prefixes import added, asked
 from tests.support.waiting import HANG_S, eventually
 

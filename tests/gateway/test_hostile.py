@@ -19,8 +19,8 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, Refused, opened, own_token
-from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.waiting import eventually
 
 BIG = 2**63

@@ -16,8 +16,8 @@ from remoteclaw.messages import TerminalWish
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.cockpit import Cockpit, Terminals
 from tests.support.doors import Refused, calling, opened, own_token
-from tests.support.terminal_program import ProgramRuntime
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime
 from tests.support.waiting import eventually
 
 SUBMITTED = {"keys": ["p:hello"], "submit": True, "clear": False}

@@ -16,9 +16,9 @@ from remoteclaw.tty.tail import MAX_TAIL_BYTES, Tail
 from tests.support.cockpit import Cockpit, tell
 from tests.support.doors import Door, opened, own_token, raw
 from tests.support.requests import put_request
-from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.signed import secret_file, signed
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.waiting import HANG_S, eventually
 
 

@@ -17,8 +17,8 @@ from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty.renewal import remove_old_files
 from tests.support.cockpit import Cockpit
 from tests.support.doors import Door, Refused, opened, own_token
-from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.waiting import HANG_S, eventually
 from tests.support.watched import watching
 

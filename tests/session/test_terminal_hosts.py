@@ -8,10 +8,10 @@ from pathlib import Path
 import aiohttp
 
 from remoteclaw.fleet import keys
+from tests.support.conversation_agent import said_in
 from tests.support.doors import Door, own_token
 from tests.support.processes import is_alive
 from tests.support.stack import Stack
-from tests.support.conversation_agent import said_in
 from tests.support.terminal_hosts import HOLD_S, host, opened, two_hosts
 from tests.support.terminal_kills import Watchman
 from tests.support.waiting import eventually

@@ -8,9 +8,9 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.conversation_agent import agent_of
 from tests.support.doors import Door, Refused, RpcClient, own_token
 from tests.support.stack import Stack
-from tests.support.conversation_agent import agent_of
 from tests.support.terminal_kills import Walk, Watchman
 from tests.support.waiting import eventually
 

@@ -12,9 +12,9 @@ from typing import Any
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.conversation_agent import agent_of, said_in
 from tests.support.processes import everything, is_killed, marked_processes
 from tests.support.stack import Stack
-from tests.support.conversation_agent import agent_of, said_in
 from tests.support.terminal_kills import TALK, Walk, Watchman
 from tests.support.waiting import eventually
 

@@ -30,12 +30,12 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.tty.renewal import LeaseRenewer, end_unknown_terminals
 from remoteclaw.up.supervisor import worker_command
 from tests.support.command import REMOTECLAW, RQ, Process, start_program
+from tests.support.conversation_agent import agent_of, said_in
 from tests.support.doors import own_token
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.pages import OPERATOR
 from tests.support.processes import children, is_killed, marked_processes
 from tests.support.stack import Stack
-from tests.support.conversation_agent import agent_of, said_in
 from tests.support.waiting import HANG_S, eventually
 
 Blow = Literal["drain", "worker", "gateway", "holder", "redis"]

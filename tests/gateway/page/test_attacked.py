@@ -16,10 +16,10 @@ from tests.support.browser import logged_in
 from tests.support.doors import Door, hello, opened
 from tests.support.escapes import ESCAPES
 from tests.support.leases import begun
+from tests.support.manual_turn import ManualTurn
 from tests.support.pages import KEY_HEADER, OWN
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
-from tests.support.manual_turn import ManualTurn
 from tests.support.vectors import VECTORS
 
 CHAT = "admin.ada"

@@ -18,9 +18,9 @@ from remoteclaw.messages import SessionKey
 from tests.support.browser import logged_in, write
 from tests.support.cron import cron_of, scheduler_of
 from tests.support.doors import Door, opened
+from tests.support.manual_turn import ManualTurn
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
-from tests.support.manual_turn import ManualTurn
 from tests.support.waiting import eventually
 
 CHAT = "admin.ada"

@@ -20,8 +20,8 @@ from tests.support.browser import logged_in
 from tests.support.cockpit import Cockpit, SseStream
 from tests.support.doors import Door, Refused, RpcClient, hello, opened, own_token
 from tests.support.panes import session_shown
-from tests.support.terminal_program import ANSWER, QUERIES, ProgramRuntime, held_terminal
 from tests.support.stack import Stack
+from tests.support.terminal_program import ANSWER, QUERIES, ProgramRuntime, held_terminal
 from tests.support.waiting import eventually
 from tests.support.watched import Screen, watching
 
