@@ -167,5 +167,7 @@ async def test_two_tabs_show_the_right_number_after_a_frozen_and_a_killed_gatewa
         stack.configure(gateway={"port": door.port})
         async with gateway_process(stack):
             await has_title(tabs, "(3) Chat")
-            await change(opened=0)
+            await change(opened=1)
+            await has_title(tabs, "(1) Chat")
+            await stack.fleet.sessions.stop(turn[1].session.sid)
             await has_title(tabs, "Chat")
