@@ -86,7 +86,7 @@ MUTANTS = (
         "a number that answers a request shown in another chat",
         before="shown = [*(each for each in own if each.chat is None), *others]",
         after="shown = [*own, *others]",
-        test="test_another_chat_answers_a_request_and_both_chats_see_the_result",
+        test="test_another_chat_answers_a_request_and_the_conversation_gets_one_sentence",
     ),
     Mutant(
         "a reply to another message that answers a request",

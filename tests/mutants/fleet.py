@@ -33,7 +33,7 @@ MUTANTS = (
         "a display name that poses as another person",
         before="_code(name)",
         after="name",
-        test="test_another_chat_answers_a_request_and_both_chats_see_the_result",
+        test="test_another_chat_answers_a_request_and_the_conversation_gets_one_sentence",
     ),
     Mutant(
         "a command in a message of another session's agent",
