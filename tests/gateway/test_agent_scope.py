@@ -229,6 +229,20 @@ async def test_a_token_for_one_agent_has_the_conversations_with_this_agent_only(
             assert await world.call_as_text(narrowed, name, params) == refusal
 
 
+async def test_a_token_for_one_agent_writes_in_no_chat(world: World) -> None:
+    own = (await world.session("alpha")).session
+    narrowed = await world.token("alpha")
+    sender = {"message": "hi", "channel": "test", "from": "bob"}
+    session = {"message": "hi", "sessionKey": str(own)}
+
+    for params in (sender, {**sender, "toCaller": True}, session):
+        answer = await world.call_as_text(narrowed, "sessions.write", params)
+        assert "runId" not in answer, params
+    assert "runId" in await world.call_as_text(
+        narrowed, "sessions.write", {**session, "toCaller": True}
+    )
+
+
 async def test_a_token_whose_agents_no_longer_exist_is_refused_everything(world: World) -> None:
     narrowed = await world.token("gone")
 

@@ -296,6 +296,19 @@ async def test_waits_are_shorter_than_the_tool_timeouts_of_agent_clis(
     assert (sent.status, sent.note) == ("accepted", writing.NO_ANSWER_YET)
 
 
+async def test_an_agent_has_none_of_the_parameters_of_operators(stack: Stack) -> None:
+    """It would read ended conversations, and search what was said in sessions."""
+    caller = await begin_turn(stack, HANDLERS)
+    own = str(caller.lease.session)
+
+    for tool, params in (
+        ("sessions_history", {"sessionKey": own, "endedMs": 10**12}),
+        ("sessions_list", {"state": "idle"}),
+    ):
+        code, why = await refused(stack, caller, tool, **params)
+        assert (code, "is no parameter" in why) == ("INVALID_REQUEST", True)
+
+
 async def test_a_session_cannot_send_to_itself(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     own = str(caller.lease.session)

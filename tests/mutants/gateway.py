@@ -460,6 +460,24 @@ MUTANTS = (
         test="test_two_clients_watch_a_terminal_and_one_types",
     ),
     Mutant(
+        "a token without admin that writes in a chat",
+        before='if not params.to_caller and not call.operator.has("admin"):',
+        after="if False:",
+        test="test_a_token_without_admin_gets_the_answer_for_itself_and_acts_for_nobody",
+    ),
+    Mutant(
+        "a token for some agents that writes in a chat",
+        before="if isinstance(params, WriteParams) and not params.to_caller:",
+        after="if False:",
+        test="test_a_token_for_one_agent_writes_in_no_chat",
+    ),
+    Mutant(
+        "an agent with the parameters of operators",
+        before="method.listed_params.model_validate(params)",
+        after="pass",
+        test="test_an_agent_has_none_of_the_parameters_of_operators",
+    ),
+    Mutant(
         "text input that is typed as a command",
         before="if problem := terminal_input.problem_of_input(text):",
         after="if problem := None:",
