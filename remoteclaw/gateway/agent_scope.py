@@ -147,6 +147,6 @@ class AgentScope:
             raise no_session(named)
         if in_chat and not is_known:
             person = person_of(self.operator)
-            is_known = await Conversations(self.fleet, person, self.full_config).has(key)
+            is_known = await Conversations(self.fleet.web, person, self.full_config).has(key)
         if not is_known:
             raise no_session(named)

@@ -146,7 +146,7 @@ class Call:
     def conversations(self) -> Conversations:
         """The conversations of the operator."""
         person = person_of(self.operator)
-        return Conversations(self.fleet, person, self.current_config(), self.config)
+        return Conversations(self.fleet.web, person, self.current_config(), self.config)
 
     def people(self, session: SessionKey) -> tuple[str, ...]:
         """Return the people on whose behalf `session` later does what the call asks for.

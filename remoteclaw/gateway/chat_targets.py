@@ -160,7 +160,7 @@ async def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ..
     agent_name = settings.agent if settings else None
     users = [place.chat, *([] if settings and settings.sessions == "person" else [EVERYONE])]
     if place.provider == CHANNEL:
-        conversations = Conversations(call.fleet, place.chat, call.config)
+        conversations = Conversations(call.fleet.web, place.chat, call.config)
         agent_name = await conversations.agent_of(place.thread)
         users = [place.chat]
     try:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from remoteclaw.channels.web.profile import CHANNEL, person_id
 from remoteclaw.config.model import Config
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.web import chat_name
+from remoteclaw.fleet.web import WebChats, chat_name
 from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.messages import DEFAULT_ACCOUNT, SessionKey
 
@@ -27,7 +26,7 @@ def person_of(operator: Operator) -> str:
 class Conversations:
     """The conversations of a person."""
 
-    fleet: Fleet
+    chats: WebChats
     person: str
     config: Config
     """The configuration with all agents."""
@@ -56,7 +55,7 @@ class Conversations:
 
     async def agent_of(self, id_: str | None) -> str:
         """Return the agent of a conversation, or the one with which it would begin."""
-        if stored := await self.fleet.web.agent_of(chat_name(self.person, id_)):
+        if stored := await self.chats.agent_of(chat_name(self.person, id_)):
             return stored
         named = (id_ or "").partition(".")[0]
         return named if named in self.config.agents else _first_agent(self.config)

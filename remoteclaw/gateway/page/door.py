@@ -160,7 +160,7 @@ class PageDoor:
         with contextlib.suppress(ConfigError):  # opening the chat reports the error
             if view.scope != "read":
                 fleet, config = self._gateway.fleet, self._gateway.config()
-                session = str(await Conversations(fleet, person, config).with_agent())
+                session = str(await Conversations(fleet.web, person, config).with_agent())
         about = {"name": view.name, "scope": view.scope, "session": session}
         return JSONResponse(about, headers=HEADERS)
 

@@ -120,7 +120,7 @@ class Notifier:
         event = await self._fleet.web.find(chat, event_id) if browsers else None
         if event is None or not event.about.get("notifies"):
             return
-        agent = await Conversations(self._fleet, person, self._config()).agent_of(conversation)
+        agent = await Conversations(self._fleet.web, person, self._config()).agent_of(conversation)
         content = orjson.dumps(await self._notification_of(chat, event))
         async with asyncio.TaskGroup() as tasks:
             for browser in (each for each in browsers if agent in (each.agents or (agent,))):
