@@ -89,7 +89,7 @@ class Arrival(Report):
         session = arrival.session_of(access, arrival.incoming)
         known = arrival.known(arrival.incoming)
         if any(await self.context.fleet.edits.note_handled(session, known, "-")):
-            await arrival.reply(why, call=(arrival.name, "failed"))
+            await arrival.reply(why, once=(arrival.name, "failed"))
 
     async def _under_first_id(self) -> tuple["Arrival", Access]:
         """Return the report under the first id of its chat, and the access rules."""
@@ -123,7 +123,7 @@ class Arrival(Report):
                 except (RedisUnavailable, RedisRefused):
                     raise
                 except Exception:
-                    await self.reply(FAILED, call=(incoming.id, "failed"))
+                    await self.reply(FAILED, once=(incoming.id, "failed"))
                     raise
             case Verdict.STRANGER if incoming.is_message:
                 await self._offer_pairing()
@@ -149,7 +149,7 @@ class Arrival(Report):
                 place,
             )
             if incoming.is_anonymous:
-                await self.reply(ANONYMOUS, call=(incoming.chat, "anonymous"))
+                await self.reply(ANONYMOUS, once=(incoming.chat, "anonymous"))
 
     @property
     def _response(self) -> Response:
@@ -319,7 +319,7 @@ class Arrival(Report):
             except MessageRefused as refusal:
                 received.problems.append(str(refusal))
         if received.problems:
-            await self.reply("\n".join(received.problems), call=(self.name, "problems"))
+            await self.reply("\n".join(received.problems), once=(self.name, "problems"))
         return is_accepted
 
     def _why_not_heard(self, session: SessionKey, access: Access) -> str:

@@ -48,7 +48,7 @@ class Change(Report):
         words = commands.unescaped(self.incoming.text)
         text = "\n\n".join(filter(None, (words, *received.prompt_texts)))
         if not text.strip() and not received.attachments:
-            await self.reply("\n".join(received.problems), call=(self.name, "problems"))
+            await self.reply("\n".join(received.problems), once=(self.name, "problems"))
             return
         try:
             quoted = await self.quoted(received.quoted_notes)
@@ -62,13 +62,13 @@ class Change(Report):
                 is_command=is_command,
             )
         except MessageRefused as refusal:
-            await self.reply(str(refusal), call=(self.name, "problems"))
+            await self.reply(str(refusal), once=(self.name, "problems"))
             return
         answers = {"late": EDIT_LATE, "command": EDITED_COMMAND, "refused": EDIT_REFUSED}
         if (answer := answers.get(verdict)) and self.incoming.is_for_us:
-            await self.reply(answer, call=(self.name, "edit"), is_silent=True)
+            await self.reply(answer, once=(self.name, "edit"), is_silent=True)
         elif received.problems and verdict in ("accepted", "replaced"):
-            await self.reply("\n".join(received.problems), call=(self.name, "problems"))
+            await self.reply("\n".join(received.problems), once=(self.name, "problems"))
 
     async def withdraw(self, access: Access, deleted_id: str) -> None:
         """Drop a message that its sender has deleted, unless a turn has taken it up."""

@@ -114,7 +114,7 @@ class Report:
         incoming = self.incoming
         if (minute := self.context.rate.count(incoming)) is None:
             return False
-        await self.reply(TOO_MANY, call=(incoming.sender, f"{incoming.thread} {minute}"))
+        await self.reply(TOO_MANY, once=(incoming.sender, f"{incoming.thread} {minute}"))
         return True
 
     async def record(self, session: SessionKey, config: Config) -> Sequence[Reaction]:
@@ -144,7 +144,7 @@ class Report:
         if received.transcripts:
             words = one_line(" ".join(received.transcripts), max_chars=MAX_ECHO_CHARS)
             echo = ECHO.format(words=words)
-            await self.reply(echo, call=(self.name, "said"), is_silent=True)
+            await self.reply(echo, once=(self.name, "said"), is_silent=True)
         return received
 
     async def quoted(self, notes: Sequence[str]) -> str:
@@ -192,19 +192,19 @@ class Report:
         )
 
     async def reply(
-        self, text: str, *, call: tuple[str, str] | None = None, is_silent: bool = False
+        self, text: str, *, once: tuple[str, str] | None = None, is_silent: bool = False
     ) -> None:
-        """Send `text` to the chat, once per message, or once per `call` if that is given.
+        """Send `text` to the chat, once per message, or once for each `once`.
 
-        With `call`, the text quotes the message also in a direct chat.
+        With `once`, the text quotes the message also in a direct chat.
         """
         context, incoming = self.context, self.incoming
         if self.awaited and not is_silent:
             self.awaited.notices.append(text)
         account = context.provider, context.account
-        name = "\0".join((*account, incoming.chat, *(call or (self.name, ""))))
+        name = "\0".join((*account, incoming.chat, *(once or (self.name, ""))))
         place = ChatPlace(*account, incoming.chat, incoming.thread)
-        answered = (incoming.replaces or incoming.id) if incoming.is_group or call else None
+        answered = (incoming.replaces or incoming.id) if incoming.is_group or once else None
         answered = answered if incoming.deletes is None else None
         try:
             await context.fleet.calls.send_notice(

@@ -28,7 +28,7 @@ class CronCalls:
         *,
         before: Job | None,
         after: Job | None,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
     ) -> Literal["done", "nothing", "changed"]:
         """Replace the cron job `before` with `after`, unless the stored job differs from `before`.
 
@@ -39,7 +39,7 @@ class CronCalls:
         status, made = await self._calls.perform(
             caller,
             call,
-            note,
+            effect,
             "call_job",
             job_id=job_id,
             before=before.stored if before else None,
@@ -61,7 +61,7 @@ class CronCalls:
         name: str,
         *,
         now_ms: int,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
     ) -> str | None:
         """Begin a manual run of a cron job; return the id of its entry.
 
@@ -77,7 +77,7 @@ class CronCalls:
         status, made = await self._calls.perform(
             caller,
             call,
-            note,
+            effect,
             "call_run",
             lane="background",
             job_id=job.id,

@@ -85,7 +85,7 @@ async def send(
             call.caller,
             call.id,
             _stream_messages(call, places, parts, message, files),
-            note=note,
+            effect=note,
             blobs=[file.blob for file in files],
             chat_note=_context_of(call, message),
             sessions=await _other_sessions_at(call, places),

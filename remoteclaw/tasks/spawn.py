@@ -60,7 +60,7 @@ async def spawn(
         call_id,
         session,
         message_between(sender, session, prompt, name=f"session-{call_id}"),
-        note=side_effect,
+        effect=side_effect,
         provenance=provenance_of_task(
             caller, parent.key, above, is_branch=is_branch, knows_conversation=knows_conversation
         ),

@@ -112,7 +112,7 @@ async def names(stack: Stack) -> dict[str, str]:
     )
     assert await stack.fleet.pairings.ask(stranger)
     arguments = request_args(change_request(sent.session), None, keep_ms=0)
-    await stack.fleet.calls.record_change(None, "requests", "", note=None, request_args=arguments)
+    await stack.fleet.calls.record_change(None, "requests", "", effect=None, request_args=arguments)
     sid = sent.session.sid
     options = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
     job = run(stack, "cron", "add", *options).stdout.strip()

@@ -201,7 +201,7 @@ async def manual(fleet: Fleet, job: Job, call: str = "c1") -> str | None:
     found = await kept(fleet, job)
     now_ms = await fleet.scripts.now_ms()
     return await calls_of(fleet).run(
-        None, call, found, f"{job.id}:{call}", now_ms=now_ms, note=None
+        None, call, found, f"{job.id}:{call}", now_ms=now_ms, effect=None
     )
 
 

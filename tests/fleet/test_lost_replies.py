@@ -458,7 +458,7 @@ async def test_a_lost_reply_to_call_change_makes_one_request(lossy: tuple[Fleet,
     card = make_card(request, attempt=1, text="?")
 
     args = request_args(request, card, keep_ms=0)
-    await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
+    await fleet.calls.record_change(None, "c", "made", effect=None, request_args=args)
 
     assert lost.reached.is_set()
     assert await fleet.calls.result_of(None, "c") == {"result": "made"}
@@ -471,7 +471,7 @@ async def test_a_lost_reply_to_made_reports_the_change_once(lossy: tuple[Fleet, 
     fleet, proxy = lossy
     request = change_request(SESSION)
     args = request_args(request, None, keep_ms=0)
-    await fleet.calls.record_change(None, "c", "made", note=None, request_args=args)
+    await fleet.calls.record_change(None, "c", "made", effect=None, request_args=args)
     answer = RequestAnswer(verdict="once", by="operator", name="", at_ms=1)
     await fleet.requests.answer(
         request, answer, holders=["*"], closing_text="", entry_text="Go on."

@@ -118,7 +118,9 @@ async def test_a_message_that_was_not_sent_counts_towards_no_limit(stack: Stack)
     payload = ("test", "default", {"x": 1})
     for number in range(2):
         with pytest.raises(CallRefused, match="not stored any more"):
-            await effects.send_messages(caller, f"c{number}", [payload], note=None, blobs=["gone"])
+            await effects.send_messages(
+                caller, f"c{number}", [payload], effect=None, blobs=["gone"]
+            )
 
     await turn.call("message_send", target="chat-2", message="x")
 

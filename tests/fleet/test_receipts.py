@@ -18,7 +18,7 @@ async def request_operation(fleet: Fleet, call: str) -> str:
     """Request an operation in a chat; return its id on the reply stream."""
     operation = Operation("pin", "chat-1", None, {"messageId": "m1"}, expires_ms=2**50)
     (reply_id,) = await fleet.calls.send_messages(
-        None, call, [("test", "default", operation_payload(call, operation))], note=None
+        None, call, [("test", "default", operation_payload(call, operation))], effect=None
     )
     return reply_id
 

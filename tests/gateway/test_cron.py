@@ -430,7 +430,7 @@ async def test_a_job_that_changes_during_a_call_runs_as_changed(stack: Stack) ->
     before = await jobs.job_of(stack.fleet, job.id)
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 
-    stale = await calls_of(stack.fleet).run(None, "c1", before, "r", now_ms=0, note=None)
+    stale = await calls_of(stack.fleet).run(None, "c1", before, "r", now_ms=0, effect=None)
     await call(stack, ADMIN, "cron_run", jobId=job.id)
 
     assert stale is None
@@ -557,7 +557,7 @@ async def test_a_turn_that_another_worker_took_over_adds_no_job(stack: Stack) ->
 
     async def write(caller: Any) -> str:
         return await calls_of(stack.fleet).job(
-            caller, "c", job.id, before=None, after=job, note=None
+            caller, "c", job.id, before=None, after=job, effect=None
         )
 
     assert stale is not None

@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "a command whose repetition is answered again",
-        before='*(call or (self.name, ""))',
+        before='*(once or (self.name, ""))',
         after="str(id(self))",
         test="test_a_process_or_redis_killed_at_any_command_loses_nothing[advance-before-kill]",
     ),
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "a failed message that is not reported to its sender",
-        before='await self.reply(FAILED, call=(incoming.id, "failed"))',
+        before='await self.reply(FAILED, once=(incoming.id, "failed"))',
         after="",
         test="test_a_message_that_fails_here_is_reported_to_its_sender_and_blocks_no_other",
     ),

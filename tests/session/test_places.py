@@ -19,7 +19,7 @@ async def test_a_turn_is_answered_in_the_chat_of_its_message(agent: Stack) -> No
 
     elsewhere = message("and here?", account="phone", channel_id="chat-2", thread_id="t")
     entry_id, _ = await agent.fleet.calls.put_entry(
-        None, "1", first.session, elsewhere, note=None, provenance=None, deliver="channel"
+        None, "1", first.session, elsewhere, effect=None, provenance=None, deliver="channel"
     )
     await drain(agent, Accepted(first.session, entry_id, True))
 

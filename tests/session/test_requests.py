@@ -861,7 +861,7 @@ async def test_a_number_does_not_answer_a_request_once_newer_text_follows_its_ca
         caller = await stack.fleet.calls.caller(sid)
         assert caller is not None
         messages = [("test", "default", newer_text)]
-        await stack.fleet.calls.send_messages(caller, "c", messages, note=None)
+        await stack.fleet.calls.send_messages(caller, "c", messages, effect=None)
     else:
         await lease.turns.publish(0, newer_text)
     assert await write("1") == f"Say which: `{request.id}`."

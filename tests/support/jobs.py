@@ -59,7 +59,7 @@ async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
     job = after or before
     assert job is not None
     return await calls_of(fleet).job(
-        None, os.urandom(8).hex(), job.id, before=before, after=after, note=None
+        None, os.urandom(8).hex(), job.id, before=before, after=after, effect=None
     )
 
 

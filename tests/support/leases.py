@@ -68,7 +68,7 @@ async def started_task(
         call,
         parent,
         task,
-        note=None,
+        effect=None,
         provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
         parent=parent,
         limits=SessionLimits(depth=1),

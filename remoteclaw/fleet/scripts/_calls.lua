@@ -2,8 +2,8 @@
 -- add a side effect to the turn. All of them have these keys and arguments:
 -- keys: caller_state?, call, caller_side_effects?, sent?: the caller's state, the result of the call, the side effects of the turn,
 --   and the counts of what the chat's tools have sent within the hour; an operator gives only the call
--- args: epoch?, turn?, call_ms, note?, note_ms: call_ms is how long the result is kept, note the side effect as JSON,
---   and note_ms how long it is kept
+-- args: epoch?, turn?, call_ms, effect?, effect_ms: call_ms is how long the result is kept, effect the side effect as JSON,
+--   and effect_ms how long it is kept
 -- result: status, values
 --   status: done|again, or why nothing was done; values: by name, as JSON
 --   no room: the server is too full; too much: `unit` is messages|bytes, `number` would have been sent, `max` may be
@@ -58,9 +58,9 @@ local function end_call(keys, args, values)
   if args.sends and redis.call('PTTL', keys.sent) < 0 then redis.call('PEXPIRE', keys.sent, HOUR_MS) end
   if args.sends and args.sends.sent_messages > 0 then redis.call('HSET', keys.caller_state, 'said_ms', now_ms()) end
   redis.call('SET', keys.call, json, 'PX', args.call_ms)
-  if args.note then
-    redis.call('RPUSH', keys.caller_side_effects, args.note)
-    redis.call('PEXPIRE', keys.caller_side_effects, args.note_ms)
+  if args.effect then
+    redis.call('RPUSH', keys.caller_side_effects, args.effect)
+    redis.call('PEXPIRE', keys.caller_side_effects, args.effect_ms)
   end
   return result{status = 'done', values = json}
 end

@@ -1,7 +1,7 @@
 -- Record a call that changes RemoteClaw itself, before it does so; or make a request to people for that change.
 -- uses: replies, requests, calls
 -- keys: caller_state?, call, caller_side_effects?, sent?, request?, requests?, session_requests?, replies?, file?, here?
--- args: epoch?, turn?, call_ms, note?, note_ms, result, request_id?, sid?, request?, valid_ms?, keep_ms?, max_open?,
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, result, request_id?, sid?, request?, valid_ms?, keep_ms?, max_open?,
 --   max_total?, card?, closing?, shown_elsewhere?, unreached?
 -- result: status, values
 --   request_id and what follows it: of the request, if people are asked

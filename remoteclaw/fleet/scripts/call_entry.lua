@@ -2,7 +2,7 @@
 -- none, and that one is its result.
 -- uses: entries, calls
 -- keys: caller_state?, call, caller_side_effects?, sent?, inbound, state, active, sessions, outcome
--- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, session_key, lane, sender?, text?
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, sid, entry, grace_ms, session_key, lane, sender?, text?
 -- result: status, values
 --   values: entry_id, queue for the hint that is due, if any, is_earlier if no entry was put
 local over = answer_call(keys, args)
@@ -12,7 +12,7 @@ for _, each in ipairs(args.sender and redis.call('XRANGE', keys.inbound, '-', '+
   if string.find(entry, args.sender, 1, true) then
     local message = cjson.decode(entry).message
     if message.from == args.sender and message.text == args.text then
-      args.note = nil
+      args.effect = nil
       return end_call(keys, args, {entry_id = id, is_earlier = true})
     end
   end

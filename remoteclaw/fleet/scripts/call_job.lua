@@ -1,7 +1,7 @@
 -- Add, change or remove a cron job.
 -- uses: calls, cron
 -- keys: caller_state?, call, caller_side_effects?, sent?, cron_jobs, cron_due
--- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before?, job?, due_ms?, max_jobs
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, job_id, before?, job?, due_ms?, max_jobs
 -- result: status, values
 --   before, job: the job before and after, as JSON; left out if there is none
 --   values: is_done: false if there was no job to remove; changed: the job isn't the same as `before`; full: there are too

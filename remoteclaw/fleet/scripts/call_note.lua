@@ -1,7 +1,7 @@
 -- Add a side effect to the turn.
 -- uses: calls
 -- keys: caller_state?, call, caller_side_effects?, sent?
--- args: epoch?, turn?, call_ms, note?, note_ms
+-- args: epoch?, turn?, call_ms, effect?, effect_ms
 -- result: status, values
 local answered = answer_call(keys, args)
 if answered then return answered end

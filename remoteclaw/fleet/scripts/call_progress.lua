@@ -1,7 +1,7 @@
 -- Store the agent's own report of a task's progress, until the turn ends, and announce it.
 -- uses: calls, work
 -- keys: caller_state?, call, caller_side_effects?, sent?, live_of?
--- args: epoch?, turn?, call_ms, note?, note_ms, progress, above?, hint?
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, progress, above?, hint?
 -- result: status, values
 local answered = answer_call(keys, args)
 if answered then return answered end

@@ -2,7 +2,7 @@
 -- uses: entries, calls, cron
 -- keys: caller_state?, call, caller_side_effects?, sent?, cron_jobs, cron_open, inbound, state, active, sessions,
 --   outcome
--- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms, session_key,
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, job_id, before, job, run_name, run, sid, entry, grace_ms, session_key,
 --   lane
 -- result: status, values
 --   before, job: the job before and after, as JSON

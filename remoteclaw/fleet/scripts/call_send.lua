@@ -1,7 +1,7 @@
 -- Put messages on reply streams, keep their files, and add a note to the conversations of the chats that get them.
 -- uses: replies, calls, asides
 -- keys: caller_state?, call, caller_side_effects?, sent?, replies*, blobs*, aside_notes*, states*
--- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, chat_note?, payloads*
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, blob_ms, chat_note?, payloads*
 -- result: status, values
 --   aside_notes, states: of the sessions that may have such a chat; chat_note: the note for those that exist
 --   values: names, each "STREAM ID"; incomplete: a file is no longer stored

@@ -3,7 +3,7 @@
 -- uses: entries, sessions, calls, copies
 -- keys: caller_state?, call, caller_side_effects?, sent?, inbound, state, active, sessions, parent_children, labels,
 --   caller_spawned, parent_state, parent_session_map, parent_record, session_map, record, outcome
--- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, session_key, lane, parent, max_children, root,
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, sid, entry, grace_ms, session_key, lane, parent, max_children, root,
 --   max_below, limits, label?, known_ms, digest, asker, knows, branch_of?, branch_limits?, mark, keep_ms, names*
 -- result: status, values
 --   root: the session at the head of the tree; digest: of the request; asker: the agent process that makes it

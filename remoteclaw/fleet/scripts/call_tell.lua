@@ -2,7 +2,7 @@
 -- result covers this message, too. Otherwise the message begins another run of the task, with a result of its own.
 -- uses: entries, sessions, calls
 -- keys: caller_state?, call, caller_side_effects?, sent?, inbound, state, active, sessions, parent_children, outcome, bell?
--- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, session_key, lane, max_children, root, max_below,
+-- args: epoch?, turn?, call_ms, effect?, effect_ms, sid, entry, grace_ms, session_key, lane, max_children, root, max_below,
 --   known_ms
 -- result: status, values
 --   values: place: running|waiting|continued; run: the entry that names it; entry_id; queue for the hint that is due, if

@@ -102,7 +102,7 @@ class ToolCalls:
         call: str,
         messages: Sequence[tuple[str, str, Mapping[str, Any]]],
         *,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
         blobs: Sequence[str] = (),
         chat_note: Mapping[str, Any] | None = None,
         sessions: Sequence[SessionKey] = (),
@@ -119,7 +119,7 @@ class ToolCalls:
         status, sent = await self.perform(
             caller,
             call,
-            note,
+            effect,
             "call_send",
             blob_ms=REPLY_MS,
             chat_note=orjson.dumps(chat_note) if chat_note else None,
@@ -157,12 +157,14 @@ class ToolCalls:
             is_silent=is_silent,
             asked_by=asked_by,
         )
-        await self.send_messages(None, name, [(place.provider, place.account, payload)], note=None)
+        await self.send_messages(
+            None, name, [(place.provider, place.account, payload)], effect=None
+        )
 
     async def note_failure(self, caller: Caller, call: str) -> None:
         """Add a side effect which records that the messages of `call` were not delivered."""
-        note = {"type": "message_failed", "failedCallId": call}
-        await self.perform(caller, f"{call}\0failed", note, "call_note")
+        effect = {"type": "message_failed", "failedCallId": call}
+        await self.perform(caller, f"{call}\0failed", effect, "call_note")
 
     async def put_entry(
         self,
@@ -171,7 +173,7 @@ class ToolCalls:
         target: SessionKey,
         message: ChannelMessage,
         *,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
         provenance: Provenance | None,
         deliver: Literal["channel", "caller"] = "caller",
         people: Sequence[str] = (),
@@ -187,7 +189,7 @@ class ToolCalls:
         _, put = await self.perform(
             caller,
             call,
-            note,
+            effect,
             "call_entry",
             lane="agents",
             sender=message.from_ if caller else None,
@@ -204,7 +206,7 @@ class ToolCalls:
         place: SessionKey,
         message: ChannelMessage,
         *,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
         provenance: Provenance,
         parent: SessionKey,
         limits: SessionLimits,
@@ -241,7 +243,7 @@ class ToolCalls:
         status, made = await self.perform(
             caller,
             call,
-            note,
+            effect,
             "call_spawn",
             parent_sid=parent.sid,
             lane="background",
@@ -292,7 +294,7 @@ class ToolCalls:
         call: str,
         result: str,
         *,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
         request_args: Values | None = None,
     ) -> None:
         """Record a call that changes RemoteClaw itself, and its result, before the change is made.
@@ -303,7 +305,7 @@ class ToolCalls:
         status, _ = await self.perform(
             caller,
             call,
-            note,
+            effect,
             "call_change",
             result=result,
             valid_ms=CHANGE_MS,
@@ -338,7 +340,7 @@ class ToolCalls:
         self,
         caller: Caller | None,
         call: str,
-        note: Mapping[str, Any] | None,
+        effect: Mapping[str, Any] | None,
         script: str,
         *,
         process: str = "",
@@ -347,17 +349,18 @@ class ToolCalls:
         """Run the script of a call; return its status and its values.
 
         `call` is unique for its caller, or, with `process`, for that agent process in its session.
+        The side `effect` is recorded with the turn.
         Raises `CallRefused` if the turn is over, or if the call can't be performed.
         """
         key = keys.call(call_name(caller, f"{process}\0{call}" if process else call))
-        line = orjson.dumps({**note, "callId": call}) if note and caller else None
+        line = orjson.dumps({**effect, "callId": call}) if effect and caller else None
         try:
             status, json = await self._scripts.run(
                 script,
                 call=key,
                 call_ms=CALL_MS,
-                note=line,
-                note_ms=OUTCOME_MS,
+                effect=line,
+                effect_ms=OUTCOME_MS,
                 **_caller_args(caller),
                 **values,
             )

@@ -168,7 +168,7 @@ async def _apply_change(
             call.caller,
             call.id,
             answer.model_dump_json(by_alias=False),
-            note={**note, "tool": call.method.tool},
+            effect={**note, "tool": call.method.tool},
             request_args=new_request,
         )
         if not new_request:
@@ -181,7 +181,7 @@ async def _restart(call: Call, params: NoParams) -> contract.GatewayRestarting:
     if await call.fleet.calls.result_of(call.caller, call.id) is None:
         await _check_start(call)
         note = {"type": "gateway_restarted", "tool": call.method.tool}
-        await call.fleet.calls.record_change(call.caller, call.id, "restarting", note=note)
+        await call.fleet.calls.record_change(call.caller, call.id, "restarting", effect=note)
         call.restart.set()
     return contract.GatewayRestarting(
         status="restarting",

@@ -86,7 +86,7 @@ async def _write(
     since it was read.
     """
     status = await CronCalls(call.fleet.calls).job(
-        call.caller, call.id, job_id, before=before, after=after, note=note
+        call.caller, call.id, job_id, before=before, after=after, effect=note
     )
     if status == "changed":
         raise _changed_refusal(job_id)
@@ -108,7 +108,7 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
             )
     note = _change_note(call, job.id)
     entry_id = await CronCalls(call.fleet.calls).run(
-        call.caller, call.id, job, name, now_ms=await call.fleet.scripts.now_ms(), note=note
+        call.caller, call.id, job, name, now_ms=await call.fleet.scripts.now_ms(), effect=note
     )
     if entry_id is None:
         raise _changed_refusal(job.id)

@@ -194,7 +194,7 @@ async def _operate(
         if message_ids is None:
             payload, note = _operation(call, readers, place, name, args)
             message_ids = await call.fleet.calls.send_messages(
-                call.caller, call.id, [(place.provider, place.account, payload)], note=note
+                call.caller, call.id, [(place.provider, place.account, payload)], effect=note
             )
         receipts = await call.fleet.receipts.wait(caller_name, message_ids, timeout_s=OPERATION_S)
     if (receipt := receipts.get(message_ids[0])) is None:

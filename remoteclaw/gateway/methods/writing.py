@@ -53,7 +53,7 @@ async def send_to_session(call: Call, params: contract.SendToSessionParams) -> c
             call.id,
             target,
             message,
-            note=note,
+            effect=note,
             provenance=provenance_of_message(call.caller),
         )
         if is_new:
@@ -154,7 +154,7 @@ async def write(call: Call, params: contract.WriteParams) -> contract.Written:
         call.id,
         target,
         message,
-        note=None,
+        effect=None,
         provenance=None,
         deliver="caller" if params.to_caller else "channel",
         people=call.people(target),

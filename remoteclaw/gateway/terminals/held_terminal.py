@@ -368,6 +368,6 @@ class HeldTerminal:
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         with contextlib.suppress(CallRefused):
             await self._fleet.calls.send_messages(
-                None, digest, [(session.provider, session.account, payload)], note=None
+                None, digest, [(session.provider, session.account, payload)], effect=None
             )
             self._noted_about = about
