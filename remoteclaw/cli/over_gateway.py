@@ -21,7 +21,7 @@ from remoteclaw.client.own import open_link, own_gateway
 from remoteclaw.errors import PerhapsSent
 
 if TYPE_CHECKING:
-    from remoteclaw.cli.send import Order
+    from remoteclaw.cli.order import Order
     from remoteclaw.cli.stream import AnswerStream
     from remoteclaw.config.home import Home
 

@@ -16,8 +16,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remoteclaw.cli.order import Order
 from remoteclaw.cli.over_gateway import send_over_gateway
-from remoteclaw.cli.send import Order
 from remoteclaw.cli.stream import AnswerStream
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused

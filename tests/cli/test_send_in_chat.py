@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.web.profile import person_id
+from remoteclaw.cli.order import Order
 from remoteclaw.cli.over_gateway import send_over_gateway
-from remoteclaw.cli.send import Order
 from remoteclaw.fleet.turns.outcomes import Outcome
 from remoteclaw.fleet.web import ChatEvent, chat_name
 from remoteclaw.host.terminal import login_name
