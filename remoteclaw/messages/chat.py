@@ -203,7 +203,7 @@ class Reaction(BaseModel):
 class ChannelMessage(BaseModel):
     """One message of a chat, in the same form for every platform.
 
-    `provider` is the kind of channel (console, telegram), `account` the bot or login that received
+    `provider` is the kind of channel (web, telegram), `account` the bot or login that received
     the message, `channel_id` the chat, `from_` the sender's immutable id, `thread_id` a thread of
     the chat, and `reply_to_id` the id of a message that this message quotes, which does not make a
     thread.
