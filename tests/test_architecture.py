@@ -1,6 +1,7 @@
 """Rules of the repository: names in documents exist, and forbidden code and text doesn't."""
 
 import ast
+import dataclasses
 import functools
 import itertools
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from remoteclaw.cli import main
 from remoteclaw.errors import RemoteClawError
+from remoteclaw.protocols import ChannelProfile
 from remoteclaw.up.supervisor import worker_command
 from tests.mutants import (
     file_of_test,
@@ -441,3 +443,12 @@ def test_only_the_named_modules_hold_the_whole_fleet() -> None:
     ]
 
     assert found == []
+
+
+def test_the_guide_for_channels_names_every_field_of_a_profile() -> None:
+    page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
+    table = page.partition("## The profile\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == {field.name for field in dataclasses.fields(ChannelProfile)}

@@ -181,7 +181,7 @@ class DeliveryAdapter:
             await self._take(event)
             if self._length > MAX_ANSWER_CHARS:
                 why = f"more than {MAX_ANSWER_CHARS:,} characters"
-                self._error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
+                self._error = ErrorEvent(ErrorCategory.ANSWER_TOO_LONG, why, ends_agent=True)
                 break
         if self._done and self._error is None:
             await self._open()  # the agent may have said nothing

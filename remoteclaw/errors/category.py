@@ -26,7 +26,7 @@ class ErrorCategory(StrEnum):
     INTERRUPTED = "interrupted"
     UNREADABLE = "unreadable"
     SUPERSEDED = "superseded"
-    TOO_LONG = "too_long"
+    ANSWER_TOO_LONG = "answer_too_long"
     FATAL = "fatal"
 
 

@@ -33,8 +33,8 @@ _SENTENCES = {
     "Its operator finds the reason with `remoteclaw doctor`.",
     ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
     ErrorCategory.ABORTED: "Stopped.",
-    ErrorCategory.TOO_LONG: "{agent}'s answer became longer than a million characters, so it was "
-    "stopped. Ask for less at once.",
+    ErrorCategory.ANSWER_TOO_LONG: "{agent}'s answer became longer than a million characters, so "
+    "it was stopped. Ask for less at once.",
     ErrorCategory.SUPERSEDED: "(I left this for your next message.)",
     ErrorCategory.DIED: "{agent} stopped working in the middle of your message. Part of the work "
     "may be done: check before you send it again.",
@@ -102,7 +102,7 @@ _WITHOUT_REASON = (
     ErrorCategory.SUPERSEDED,
     ErrorCategory.INTERRUPTED,
     ErrorCategory.TIMEOUT,
-    ErrorCategory.TOO_LONG,
+    ErrorCategory.ANSWER_TOO_LONG,
 )
 
 

@@ -7,6 +7,7 @@ The rest of RemoteClaw reaches Redis through one `Fleet` object.
 from dataclasses import dataclass
 from typing import Self
 
+from remoteclaw.config.model.fleet import LEASE_S
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, open_redis
@@ -77,7 +78,12 @@ class Fleet:
 
     @classmethod
     def open(
-        cls, url: str, *, lease_s: float = 30, memory_limit: int = 0, scripts: Scripts | None = None
+        cls,
+        url: str,
+        *,
+        lease_s: float = LEASE_S,
+        memory_limit: int = 0,
+        scripts: Scripts | None = None,
     ) -> Self:
         """Return a fleet on the Redis at `url`. It connects at its first call.
 

@@ -214,9 +214,9 @@ def reaction(
 ) -> TurnReaction:
     """Return how a running turn reacts to a stop or a new entry that its lease reports.
 
-    All entries up to the id `stop` are stopped. `newest` is the id of the newest entry that rings:
-    a person's message, or a message to a task. Both may be empty. `newest_known` is the id of the
-    newest entry when the turn began.
+    All entries up to the id `stop` are stopped. `newest` is the id of the newest
+    message of a person or to a task. Both may be empty. `newest_known` is the id of the newest
+    entry when the turn began.
     A turn is not interrupted while a caller waits for its reply, nor if no person has sent one of
     its entries, such as a task's result: it would not be sent again.
     """

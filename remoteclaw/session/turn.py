@@ -165,8 +165,8 @@ class TurnRunner:
     def on_lease_renewed(self, stop: str, newest: str) -> None:
         """Send the agent's holder a beat, and apply `reaction()` to the running turn.
 
-        Entries up to the id `stop` are stopped. `newest` is the id of the newest entry that rings:
-        a person's message, or a message to a task.
+        Entries up to the id `stop` are stopped. `newest` is the id of the newest
+        message of a person or to a task.
         """
         self._bridge.keeper.beat()
         if (running := self._running) is None:

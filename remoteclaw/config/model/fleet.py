@@ -9,11 +9,14 @@ from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_UP = by_people(restart="`remoteclaw up`")
 
+#: The default duration of a lease, in seconds.
+LEASE_S = 30.0
+
 
 class FleetConfig(Section):
     """Workers, leases and agent processes."""
 
-    lease_s: Annotated[float, WITH_WORKERS] = Field(default=30, ge=1, le=600)
+    lease_s: Annotated[float, WITH_WORKERS] = Field(default=LEASE_S, ge=1, le=600)
     """Seconds after a worker's last sign of life at which another worker may take its session. A
     worker that can't reach Redis abandons its turn after 0.8 of this time."""
     workers: Annotated[int, WITH_UP] = Field(default=4, ge=1, le=64)

@@ -76,6 +76,7 @@ for _, id in ipairs(requests_of(args.sid)) do
       if not has_answer then
         redis.call('HSET', request, 'state', 'open', 'until_ms', now + args.hold_ms)
         redis.call('ZADD', keys.requests, now + args.hold_ms, id)
+        announce_request(id)
       end
       return result{status = 'open', detail = id}
     end

@@ -132,7 +132,7 @@ class LeaseRenewal:
     stop: str
     """The id of the entry up to which all entries are stopped; empty for none."""
     newest_message: str
-    """The id of the newest entry that rings: a person's message, or a message to a task."""
+    """The id of the newest message of a person or to a task."""
     newest: str
     """The id of the newest entry."""
     kept_until_ms: int | None

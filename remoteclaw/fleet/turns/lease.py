@@ -178,8 +178,7 @@ class Lease(LeasedSession):
         """Renew the lease until cancelled, or until it is given away.
 
         After each renewal, `on_renewed` is called with the stop mark, which is the id up to which
-        all entries are stopped, and with the id of the newest entry that rings: a person's message,
-        or a message to a task.
+        all entries are stopped, and with the id of the newest message of a person or to a task.
 
         The lease is renewed each second, at each announcement, and after each reconnection, since a
         restarted server may have lost its last second of writes, including the lease. Raises
@@ -206,7 +205,7 @@ class Lease(LeasedSession):
                 on_renewed(stop_mark, newest_entry)
 
     async def _renew(self) -> tuple[str, str]:
-        """Renew the lease for `lease_s`; return the stop mark and the newest entry that rings."""
+        """Renew the lease for `lease_s`; return the stop mark and the id of that message."""
         if boottime() > self.stop_at:
             raise LeaseLost("the lease was not renewed in time: this process was frozen")
         sent_at = boottime()

@@ -26,7 +26,7 @@ export function sessionsList(link) {
   const begin = el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation");
   const element = el("div", {}, begin, search, filters, note, list, more);
   const rows = new Map();
-  let timer = null, limit = PAGE, requests = 0, last = "";
+  let timer = null, limit = PAGE, calls = 0, last = "";
   let found = null;  // the shown result
   let unfollow = () => {};
   state.value = filter.state;
@@ -41,7 +41,7 @@ export function sessionsList(link) {
   async function refresh() {
     clearTimeout(timer);
     unfollow();
-    const request = ++requests;
+    const number = ++calls;
     Object.assign(filter, { query: search.value.trim(), state: state.value, channel: channel.value, agent: agent.value });
     const next = JSON.stringify(filter);
     if (next !== last) limit = Math.min(limit, PAGE);
@@ -54,7 +54,7 @@ export function sessionsList(link) {
       return;
     }
     // A search is expensive, so it is not followed.
-    await link.call("sessions.search", params).then((result) => request === requests && show(result), (error) => request === requests && fail(error));
+    await link.call("sessions.search", params).then((result) => number === calls && show(result), (error) => number === calls && fail(error));
   }
 
   function refreshLater(ms) {
