@@ -145,7 +145,7 @@ def pause_of(session: Mapping[str, Any]) -> str:
     until_ms = session["postponedUntilMs"]
     if until_ms is None or until_ms <= now_ms():
         return ""
-    subject = "the kept turn " if session["state"] == "terminal" else ""
+    subject = "" if session["isPostponed"] else "the kept turn "
     return f", {subject}waits until {format_time(until_ms)} ({session['postponedFor']})"
 
 

@@ -166,7 +166,7 @@ async def _replied_request(call: CommandCall) -> str:
     origin = call.reply_to and await call.fleet.replies.message_origin(
         place.provider, place.account, place.chat, call.reply_to
     )
-    return (origin.call or "").removeprefix("ask:") if origin else ""
+    return (origin.call or "").removeprefix("request:") if origin else ""
 
 
 def _message_name(call: CommandCall) -> str:

@@ -84,6 +84,8 @@ class PauseFacts(Result):
     """The same, as people read it."""
     postponed_until_ms: int | None = None
     """Until when they wait, in milliseconds since 1970."""
+    is_postponed: bool = False
+    """Whether the session waits itself, and not only the turn that is kept behind its terminal."""
 
 
 class Excerpt(Result):

@@ -385,7 +385,7 @@ async def test_an_endless_answer_is_stopped(home: Home, directory: Path) -> None
     async with demo_bridge(home, command=script(directory, body)) as (bridge, keeper, _):
         result = await bridge.handle(message("hello"))
 
-        assert result.error_category is ErrorCategory.TOO_LONG
+        assert result.error_category is ErrorCategory.ANSWER_TOO_LONG
         assert "longer than a million characters" in result.payloads[-1].text
         assert sum(len(payload.text) for payload in result.payloads) < 1_100_000
         assert keeper.record() is None  # it is gone

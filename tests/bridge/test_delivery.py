@@ -91,7 +91,7 @@ async def test_an_answer_of_fifty_megabytes_takes_bounded_memory_and_is_stopped(
     tracemalloc.stop()
 
     assert delivered.error is not None
-    assert delivered.error.category is ErrorCategory.TOO_LONG
+    assert delivered.error.category is ErrorCategory.ANSWER_TOO_LONG
     assert read == min(50_000_000, (MAX_ANSWER_CHARS // step + 1) * step)
     assert peak < 2 * step + 16_000_000
 

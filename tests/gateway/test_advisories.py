@@ -24,7 +24,7 @@ async def test_ghsa_rqpp_rjj8_7wv8_rights_that_a_client_declares_are_ignored(sta
     }
     async with opened(stack) as door, door.connected(token, **claims) as client:
         assert client.hello["auth"] == {"role": "operator", "scopes": ["read"]}
-        for method in ("sessions.send", "sessions.stop", "agent"):
+        for method in ("sessions.send", "sessions.stop", "sessions.write"):
             with pytest.raises(Refused, match="FORBIDDEN"):
                 await client.call(method)
 

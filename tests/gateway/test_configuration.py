@@ -249,7 +249,7 @@ async def test_a_channel_name_that_differs_only_in_case_is_refused(
 ) -> None:
     """Names of environment variables ignore case, names of channels do not."""
     monkeypatch.setenv("REMOTECLAW__CHANNELS__MATRIX__TOOLS__DENY", '["*"]')
-    monkeypatch.setenv("REMOTECLAW__CHANNELS__CONSOLE__OWNERS", '["ada"]')
+    monkeypatch.setenv("REMOTECLAW__CHANNELS__WEB__OWNERS", '["ada"]')
     turn = await begin_turn(stack, HANDLERS)
     matrix = {"channels": {"Matrix": {"chunk_limit": 100}}}
     code, why = await refused(turn, "gateway_config_patch", patches=matrix)

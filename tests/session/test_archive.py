@@ -143,7 +143,7 @@ async def test_without_a_worker_a_reset_waits_and_runs_before_later_messages(
 
     code, reason = await refusal_of(agent, first.session.sid)
 
-    assert code == "UNAVAILABLE"
+    assert code == "TIMEOUT"
     assert "It ends as soon as possible, before any other message is answered" in reason
     assert await talk(agent, "two") == ["heard two, knew -"]
 
@@ -216,7 +216,7 @@ async def test_a_session_whose_state_has_expired_is_reset_by_its_key(
     await client.delete(keys.state(sid), keys.session_map(sid))
 
     assert "give its key" in (await refusal_of(agent, sid))[1]
-    assert (await refusal_of(agent, str(first.session)))[0] == "UNAVAILABLE"
+    assert (await refusal_of(agent, str(first.session)))[0] == "TIMEOUT"
 
     before = len((agent.home.path / "workspaces" / "main" / "prompts").read_text())
     await talk(agent, "two")
@@ -261,6 +261,6 @@ async def test_the_command_line_reports_that_no_worker_can_reset_the_session(age
     result = run(agent, "sessions", "reset", first.session.sid)
 
     assert (result.returncode, result.stdout) == (3, "")
-    assert "no rq worker is running yet, so the conversation ends later" in result.stderr
+    assert "It ends as soon as possible, before any other message is answered" in result.stderr
     assert "it will end before any other message is answered" in result.stderr
     assert await talk(agent, "/new") == [RESET]

@@ -91,11 +91,11 @@ async def test_a_card_of_several_messages_loses_its_buttons(stack: Stack, bot: T
     client: Any = stack.fleet.scripts.client
     await client.hset(keys.request("abcdefgh"), "state", "open")
     opened = Card("abcdefgh", (("once", "Allow once"),))
-    await queue_reply(stack, f"```\n{'😀' * 3000}\n```", call="ask:abcdefgh", card=opened)
+    await queue_reply(stack, f"```\n{'😀' * 3000}\n```", call="request:abcdefgh", card=opened)
     closed = Card("abcdefgh")
     async with relayed(stack, bot):
         await eventually(lambda: "reply_markup" in "".join(map(str, bot.chat(7))))
-        await queue_reply(stack, "Denied by Ann.", call="ask:abcdefgh:closed", card=closed)
+        await queue_reply(stack, "Denied by Ann.", call="request:abcdefgh:closed", card=closed)
         await wait_until_delivered(stack)
 
     assert "reply_markup" not in "".join(map(str, bot.chat(7)))
@@ -116,4 +116,4 @@ async def test_a_reply_to_a_person_who_blocked_the_bot_is_a_dead_letter(
     (letter,) = await stack.fleet.dead_letters.list()
     shown = run(stack, "deadletters", "show", letter.id).stdout
     assert "The person has blocked the bot in Telegram." in shown
-    assert "to chat 7 is given up: The person has blocked the bot" in caplog.text
+    assert "not delivered to telegram/default: The person has blocked the bot" in caplog.text
