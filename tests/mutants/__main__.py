@@ -212,10 +212,12 @@ def main_pure(names: Sequence[str]) -> int:
                 file.write_text(original)
                 copies.put(copy)
 
-        noticed = dict(zip(wanted, pool.map(is_noticed, wanted), strict=True))
-    for change in [change for change in wanted if not noticed[change]]:
-        sys.stdout.write(f"SURVIVED {change}\n")
-    survivors = [*noticed.values()].count(False)
+        survivors = 0
+        for change, noticed in zip(wanted, pool.map(is_noticed, wanted), strict=True):
+            if not noticed:
+                survivors += 1
+                sys.stdout.write(f"SURVIVED {change}\n")
+                sys.stdout.flush()
     sys.stdout.write(f"{len(wanted)} changes, {survivors} survived\n")
     return survivors
 
