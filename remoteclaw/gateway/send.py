@@ -117,7 +117,7 @@ def _check_may_send(call: Call, place: ChatPlace) -> None:
     if not may_send(call.config, call.caller, place):
         raise CallRefused(
             "FORBIDDEN",
-            f"This turn may send to its own chat only, and {place.provider}:{place.chat} is "
+            f"This turn may send only to its own chat, and {place.provider}:{place.chat} is "
             "another one. Only an owner may have messages sent there, unless sends_to of "
             f"[agents.{call.caller.session.agent}] has it. Say so in your answer.",
         )
