@@ -258,6 +258,8 @@ class ChatClient:
 
     def _show_newest(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Show the newest messages of a conversation that fit on the screen."""
+        # An opening that failed halfway may have sent some of them before.
+        events = [*{event["id"]: event for event in events}.values()]
         if events:
             self._target["after"] = events[-1]["id"]
         messages = []
@@ -281,6 +283,8 @@ class ChatClient:
         ):
             return  # shown already, before a reconnection
         self._target["after"] = event["id"]
+        if event["kind"] == "deletion":
+            return  # what is on the screen stays there
         if event["from"] == self.chat["person"]:
             if event["kind"] == "message" and event.get("messageId") not in self._own:
                 names = [file["name"] for file in event["files"]]

@@ -53,6 +53,14 @@ def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, s
     return Address(url=url), token
 
 
+#: Why a message has neither an entry nor an answer.
+WITHDRAWN = "The message was withdrawn: a /stop has overtaken it."
+REPEATED = (
+    "It was handled before the connection was lost: your conversation has the answer, which "
+    "`remoteclaw chat` shows."
+)
+
+
 async def send_over_gateway(
     home: "Home", order: "Order", *, as_json: bool, stream: "AnswerStream | None"
 ) -> int:
@@ -103,7 +111,7 @@ async def send_over_gateway(
         if sent.get("entry") is None:
             is_command = sent.get("reply") is not None or is_duplicate
             if not is_command and not sent["notices"]:
-                complain("The message was withdrawn: a /stop has overtaken it.")
+                complain(REPEATED if sent.get("isDuplicate") else WITHDRAWN)
             if not is_command:
                 return EXIT_ERROR
             return order.print_answer(str(sent.get("reply") or ""), as_json=as_json)

@@ -24,8 +24,9 @@ def own_gateway(
     """Return the address of a state directory's gateways, and the owner's token for them.
 
     Raises `GatewayMissing` if no gateway has ever run there; the error ends with `otherwise`.
+    Raises `StateDirectoryError` if others have access to it, because they would get the token.
     """
-    owners = token_files(home.path)[0]
+    owners = token_files(home.check().path)[0]
     if not owners.path.exists():
         raise GatewayMissing(
             f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or "

@@ -50,8 +50,10 @@ class Conversations:
 
     async def has(self, key: SessionKey) -> bool:
         """Whether a session is, or will be, one of the conversations."""
-        is_own = key == self._key(key.agent, key.thread)
-        return is_own and await self.agent_of(key.thread) == key.agent
+        if key != self._key(key.agent, key.thread):
+            return False
+        # An empty conversation begins with the agent with which it was opened.
+        return await self.chats.agent_of(chat_name(self.person, key.thread)) in (None, key.agent)
 
     async def agent_of(self, id_: str | None) -> str:
         """Return the agent of a conversation, or the one with which it would begin."""

@@ -112,3 +112,13 @@ def remote(home: Home) -> Any:
     gateway.open_privately(home.create())
     yield gateway
     gateway.close()
+
+
+async def test_a_state_directory_of_others_gets_no_token(stack: Stack) -> None:
+    """Its socket may be another user's, who would receive the token."""
+    async with gateway_process(stack):
+        stack.home.path.chmod(0o777)
+        try:
+            refused(run(stack, "sessions", "list"), "chmod 700")
+        finally:
+            stack.home.path.chmod(0o700)

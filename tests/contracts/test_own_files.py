@@ -142,7 +142,7 @@ async def test_codex_asks_for_tools_that_the_users_settings_approve(
         async with opened(permissions=permissions) as agent:
             assert "seen" not in said(await agent.ask("TOOL:look:{}", on_permission=deny))
 
-    assert asked == ["mcp__sly__look"]
+    assert asked == ["mcp__deceptive__look"]
 
 
 @pytest.mark.parametrize("permissions", ["ask", "deny"])

@@ -1,12 +1,10 @@
 """Terminals with the agents' own programs, used through the gateway."""
 
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pytest
 
-from remoteclaw.fleet import keys
+from remoteclaw.fleet.web import chat_name
 from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.conftest import required
@@ -21,12 +19,11 @@ from tests.support.waiting import eventually
 from tests.support.watched import watching
 
 
-async def notices(stack: Stack, session: SessionKey) -> list[str]:
-    """Return the messages in the session's chat that are not answers."""
-    stream = keys.replies(session.provider, session.account)
-    found: Any = await stack.fleet.scripts.client.xrange(stream)
-    replies = [orjson.loads(fields[b"reply"]) for _, fields in found]
-    return [reply["text"] for reply in replies if reply["call"]]
+async def notices(stack: Stack, session: SessionKey, request: str) -> list[str]:
+    """Return the messages in the person's chat about the terminal, and about its request."""
+    events = await stack.fleet.web.before(chat_name(session.user, session.thread))
+    texts = [event.about["text"] for event in events if event.kind == "message"]
+    return [text for text in texts if text.startswith((request, "A terminal is open"))]
 
 
 #: For each CLI: a prompt that makes it ask, and a text at the end of its dialog.
@@ -50,6 +47,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
     """Two people watch. Only keys answer a dialog, even after a SIGKILL of the gateway."""
     stack, cli, workspace = swept, required(name, model_server), directory / "workspace"
     prompt, dialog = REQUESTS[name]
+    requests = BY_CHAT.get(name, "The agent waits for a person in its terminal")
     workspace.mkdir()
     env = used_before(cli, directory / "home", workspace)
     settings = cli.config(workspace=str(workspace), env=env)
@@ -95,7 +93,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
             )
 
         async def have_notices() -> bool:
-            return len(await notices(stack, session)) == 2
+            return len(await notices(stack, session, requests)) == 2
 
         await eventually(have_notices)
         again = await ada.client.call("terminals.open", {"agent": "main", "prompt": "no"})
@@ -118,9 +116,7 @@ async def test_a_terminal_is_shared_survives_its_gateway_and_yields_to_the_chat(
         assert plum in str(asked(model_server, recall)), "gemini's request has it from the notes"
         ended = await ada.client.call("terminals.get", about)
         assert (ended["state"], ended["resumable"]) == ("parked", True)
-    texts = await notices(stack, session)
-    first, second, *closing = texts
-    requests = BY_CHAT.get(name, "The agent waits for a person in its terminal")
+    first, second, *closing = await notices(stack, session, requests)
     assert first.startswith(requests)
     assert [text.startswith(requests) for text in closing] == [True] * (name in BY_CHAT)
     assert second.startswith(f"A terminal is open ({login_name()}, ")

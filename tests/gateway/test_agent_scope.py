@@ -284,3 +284,24 @@ async def test_a_token_with_a_damaged_list_of_agents_is_invalid(stack: Stack, ag
     await client.hset(keys.TOKENS, view.id, orjson.dumps({**record, "agents": agents}))
 
     assert await stack.fleet.tokens.find(token) is None
+
+
+async def test_a_token_for_one_agent_sees_no_task_of_another_agent(world: World) -> None:
+    ours, theirs = (await world.session("alpha")).session, (await world.session("beta")).session
+    client = world.stack.fleet.scripts.client
+    await client.zadd(keys.children(ours.sid), {theirs.sid: 1})
+    await client.hset(keys.state(ours.sid), "parent", str(theirs))
+    narrowed, wide = await world.token("alpha"), await world.token()
+
+    params = {"sessionKey": str(ours)}
+    assert str(theirs) in await world.call_as_text(wide, "sessions.show", params)
+    assert str(theirs) not in await world.call_as_text(narrowed, "sessions.show", params)
+
+
+@pytest.mark.parametrize("command", ["/sessions", "/pair", "/pair CODE"])
+async def test_a_token_for_one_agent_runs_no_command_about_all(world: World, command: str) -> None:
+    narrowed = await world.token("alpha")
+    opened = orjson.loads(await world.call_as_text(narrowed, "chat.open", {"follow": "nothing"}))
+    said = {"sessionKey": opened["sessionKey"], "messageId": "m1", "text": command}
+
+    assert "FORBIDDEN" in await world.call_as_text(narrowed, "chat.send", said)

@@ -85,9 +85,9 @@ def _paired(paired: Paired) -> contract.Pairing:
 
 
 async def _approve(call: Call, params: contract.ApproveParams) -> contract.Pairing:
-    request = await approve(
-        call.fleet.pairings, call.fleet.calls, params.code, by="the command line"
-    )
+    operator = call.operator
+    by = "the command line" if operator.is_local else f"the operator {operator.name}"
+    request = await approve(call.fleet.pairings, call.fleet.calls, params.code, by=by)
     if request is None:
         raise NotFound(UNKNOWN)
     account = f"{request.provider}/{request.account}"

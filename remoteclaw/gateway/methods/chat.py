@@ -36,6 +36,8 @@ MAX_UNANSWERED, MAX_CHARS = 20, 2000
 #: The commands by which a client opens another conversation. Their replies are no messages of the
 #: chat: they are about the agents of the caller's token.
 MOVES = ("agent", "switch")
+#: The commands that are about the sessions and the people of all agents.
+OF_ALL_AGENTS = ("sessions", "pair")
 #: Limits the messages of each person through this gateway.
 _SEND_RATE = RateLimiter()
 #: Limits in the same way the messages that are shown in a chat before they are accepted.
@@ -134,10 +136,14 @@ async def _send(call: Call, params: contract.SendChatParams) -> contract.ChatSen
     session = _session_key_of(params.session_key)
     if not (params.text.strip() or params.files or params.answer or params.reaction is not None):
         raise CallRefused("INVALID_REQUEST", "The message is empty.")
+    command = commands.parse(params.text)
+    if command and command.name in OF_ALL_AGENTS and call.operator.agents is not None:
+        raise CallRefused(
+            "FORBIDDEN", f"This token is only for some agents, and /{command.name} is about all."
+        )
     if not await call.conversations.has(session):
         check_sender(call.config, call.operator, session)
         return await _send_to_session(call, session, params)
-    command = commands.parse(params.text)
     if command and command.name in MOVES:
         command_call = _command_call(call, session, params, command.arguments)
         reply = await commands.run_command(command.name, command_call)

@@ -141,12 +141,14 @@ async def _show(call: Call, params: contract.ShowParams) -> contract.SessionDeta
     if call.caller:
         return contract.SessionDetails(**facts)
     used = await call.fleet.usage.session(view.key.agent, view.sid)
-    started = await call.fleet.sessions.children(view.sid)
+    children = await call.fleet.sessions.children(view.sid)
+    started = [child for child in children if call.operator.is_for(child.key.agent)]
+    parent = view.parent if view.parent and call.operator.is_for(view.parent.agent) else None
     return contract.SessionDetails.of(
         view,
         **facts,
         model=view.model_in(call.config),
-        started_by=str(view.parent) if view.parent else None,
+        started_by=str(parent) if parent else None,
         has_started=tuple(
             contract.StartedTask(key=str(child.key), state=child.shown_status) for child in started
         ),

@@ -264,7 +264,9 @@ async def _progress(call: Call, params: contract.ProgressParams) -> contract.Pro
 
 async def _tree(call: Call, params: SessionParams) -> contract.TreeResult:
     view = await find_session(call, params.session_key)
-    return tree_of(str(view.key), await call.fleet.task_trees.read(view.sid))
+    tree = tree_of(str(view.key), await call.fleet.task_trees.read(view.sid))
+    work = tuple(item for item in tree.work if call.operator.is_for(item.agent))
+    return tree.model_copy(update={"work": work})
 
 
 HANDLERS: Mapping[str, Handler] = {

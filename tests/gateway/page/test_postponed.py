@@ -43,7 +43,7 @@ async def test_the_page_shows_until_when_a_message_waits_and_can_try_now_or_drop
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "first")
         paused = page.locator(".paused p")
-        waits = re.compile(r"^It waits until \d.*M \(the plan's limit\)\.$")
+        waits = re.compile(r"^It waits until .*\d.*M \(the plan's limit\)\.$")
         await expect(paused).to_have_text(waits)
         await expect(page.locator(".live, .stop:visible")).to_have_count(0)
         await expect(page.locator(".sessions .about")).to_contain_text("waits until")
