@@ -401,8 +401,8 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation with another agent for a token for one agent",
-        before="return is_own and await self.agent_of(key.thread) == key.agent",
-        after="return is_own",
+        before="chat_name(self.person, key.thread)) in (None, key.agent)",
+        after="chat_name(self.person, key.thread)) != key",
         test="test_a_token_for_one_agent_has_the_conversations_with_this_agent_only",
     ),
     Mutant(
