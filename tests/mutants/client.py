@@ -21,4 +21,10 @@ MUTANTS = (
         after="await self._is_open.wait()",
         test="test_attach_reconnects_to_a_restarted_gateway",
     ),
+    Mutant(
+        "a token that is sent to the socket of another user",
+        before="token_files(home.check().path)[0]",
+        after="token_files(home.path)[0]",
+        test="test_a_state_directory_of_others_gets_no_token",
+    ),
 )
