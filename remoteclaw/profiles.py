@@ -6,8 +6,10 @@ configuration and the policy can read it without loading an adapter.
 """
 
 import functools
+import re
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Literal
 
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
 from remoteclaw.channels.web.profile import PROFILE as WEB
@@ -42,7 +44,11 @@ class Channel:
 #: The channels, by the name that they have in messages and in the configuration.
 CHANNELS: dict[str, Channel] = {
     # The channel of `remoteclaw send` in scripts: whoever runs it can also write to Redis.
-    "cli": Channel(profile=ChannelProfile(owner_prefix=WEB.owner_prefix, is_local=True)),
+    "cli": Channel(
+        profile=ChannelProfile(
+            person_form=WEB.person_form, owner_prefix=WEB.owner_prefix, is_local=True
+        )
+    ),
     "telegram": Channel(
         profile=TELEGRAM,
         settings="remoteclaw.channels.telegram.settings:TelegramConfig",
@@ -103,3 +109,11 @@ def profile_of(channel: str) -> ChannelProfile:
     """
     known = channel_of(channel)
     return known.profile if known else _UNKNOWN
+
+
+def id_problem(channel: str, id_: str, noun: Literal["id", "chat", "person"] = "id") -> str:
+    """Return why an id isn't that of a `noun` of a channel, as the end of a sentence, else ""."""
+    profile = profile_of(channel)
+    form = (profile.person_form if noun == "person" else None) or profile.id_form
+    is_one = form is None or re.fullmatch(form, id_) is not None
+    return "" if is_one else f"which is no {noun} there: ids have the form {form}"

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from remoteclaw.config.budgets import check_budgets
 from remoteclaw.config.model import ChannelConfig, Config
 from remoteclaw.config.requests import check_chats
 from remoteclaw.config.rights import section_named
@@ -87,6 +88,7 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
         raise ConfigError(_explain(error, str(file), sources, path)) from None
     check_tools(config)
     check_chats(config)
+    check_budgets(config)
     return config
 
 
@@ -147,15 +149,26 @@ def _explain(
     """Return one line about the first mistake: where it is, what it is, and what to write."""
     first = error.errors()[0]
     path = [str(part)[:100] for part in (*section, *first["loc"])]
-    *sections, key = path or [""]
     where = _source(path, sources) or file
+    *sections, key = _numbered(path) or [""]
     shown = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
-        valid = _valid_keys(sections)
+        valid = _valid_keys(path[:-1])
         hint = did_you_mean(key, valid, otherwise=f"it has {', '.join(map(repr, valid))}.")
         return f"{where}: {shown}has no key {key!r}; {hint}"
     why = first["msg"].removeprefix("Value error, ")
     return f"{where}: {shown}{key} is not valid: {why}."
+
+
+def _numbered(path: list[str]) -> list[str]:
+    """Return a path for people: a section's position in a list is a part of the list's name."""
+    shown: list[str] = []
+    for position, part in enumerate(path):
+        if part.isdecimal() and shown and _valid_keys(path[: position + 1]):
+            shown[-1] += f" number {int(part) + 1}"
+        else:
+            shown.append(part)
+    return shown
 
 
 def _source(path: list[str], sources: Mapping[str, str]) -> str | None:
@@ -176,16 +189,19 @@ def _valid_keys(sections: list[str]) -> list[str]:
     """Return the valid keys of the section at a path."""
     model: Any = Config
     for section in sections:
-        if isinstance(model, type) and issubclass(model, BaseModel):
+        if _is_section(model):
             field = model.model_fields.get(section)
             annotation = field.annotation if field else None
             parts = get_args(annotation)
             # The type of an optional section is a union with None.
             model = parts[0] if type(None) in parts else annotation
         else:
-            # A table of named sections, such as the agents: `section` is a name in it.
-            inner = model.__args__[1] if hasattr(model, "__args__") else None
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                inner = section_named(inner, section)
-            model = inner
+            # A table of named sections, such as the agents: `section` is a name in it. Or a list of
+            # sections: it is a position.
+            inner = next(filter(_is_section, get_args(model)), None)
+            model = section_named(inner, section) if inner else None
     return list(model.model_fields) if hasattr(model, "model_fields") else []
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -3,7 +3,6 @@
 An answer is checked when it arrives, against the configuration of that moment, by ids only.
 """
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,7 +12,7 @@ from remoteclaw.config.tool_lists import most_specific, quoted
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
-from remoteclaw.profiles import profile_of
+from remoteclaw.profiles import id_problem, profile_of
 
 #: The name of anyone who answers at the command line or through the gateway's admin methods.
 OPERATOR = "operator"
@@ -26,7 +25,6 @@ NO_ACCOUNT = (
     "{key}.chat is {chat}, but nothing is sent there: there is no account {account} "
     "({there}). Name a chat of an account, or add it with `remoteclaw channel add {channel}`."
 )
-NO_ID = "{key}.chat is {chat}, which is no chat there: ids have the form {form}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +140,8 @@ def check_chats(config: Config) -> None:
                     **about, account=f"{chat.provider}/{chat.account}", there=f"there are {names}"
                 )
             )
-        form = profile_of(chat.provider).id_form
-        if form and not re.fullmatch(form, chat.chat):
-            raise ConfigError(NO_ID.format(**about, form=form))
+        if problem := id_problem(chat.provider, chat.chat, "chat"):
+            raise ConfigError(f"{key}.chat is {quoted(table.chat)}, {problem}.")
 
 
 def _all_tables(config: Config) -> Iterator[tuple[str, RequestsConfig]]:

@@ -169,6 +169,8 @@ def _section(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     arguments = get_args(annotation)
+    if get_origin(annotation) is tuple:  # a list of sections is one setting
+        return None, False
     if get_origin(annotation) is dict:
         section, _ = _section(arguments[1])
         return section, section is not None

@@ -55,6 +55,8 @@ class ChannelProfile:
     direct chat has another id."""
     id_form: str | None = None
     """A regular expression that matches ids of people and chats; None if names look the same."""
+    person_form: str | None = None
+    """A regular expression that matches ids of people, if it is narrower than `id_form`."""
     orders_ids: bool = False
     """Whether the numbers in the ids of a chat's messages grow with time."""
     owner_prefix: str | None = None

@@ -27,6 +27,7 @@ SHOWN = {
         "AgentConfig.sends_to",
         "AgentConfig.spawns",
     ),
+    *("Budget.of", "PersonConfig.ids", "PersonConfig.language", "FleetConfig.timezone"),
     *("Config.projects", "McpServerSettings.command", "RedisConfig.maxmemory"),
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),

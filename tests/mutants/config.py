@@ -17,8 +17,8 @@ MUTANTS = (
     ),
     Mutant(
         "a name that is accepted as an id",
-        before="if form and not re.fullmatch(form, id_):",
-        after="if False:",
+        before="if problem := id_problem(name, id_):",
+        after="if problem := False:",
         test="test_a_channel_with_an_id_form_refuses_other_ids",
     ),
     Mutant(
@@ -50,6 +50,12 @@ MUTANTS = (
         before="if setting.declaration and not setting.declaration.agents_may",
         after="if False",
         test="test_an_agent_changes_only_the_settings_that_are_open_to_agents",
+    ),
+    Mutant(
+        "an agent that may raise its budget",
+        before="budgets: Annotated[tuple[Budget, ...], BY_PEOPLE]",
+        after="budgets: Annotated[tuple[Budget, ...], BY_AGENTS]",
+        test="test_agents_may_change_only_the_listed_settings",
     ),
     Mutant(
         "an agent that may add agents",

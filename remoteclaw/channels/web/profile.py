@@ -12,6 +12,7 @@ PROFILE = ChannelProfile(
     formatting=("The user reads in a browser or a terminal, which renders Markdown.",),
     live_every_s=0.1,
     has_threads=False,
+    person_form=r"(admin|user)\..+",
     lacks=frozenset(("message_thread_reply", "message_pin")),
     owner_prefix=ADMIN,
     orders_ids=True,

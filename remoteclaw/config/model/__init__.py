@@ -6,6 +6,7 @@ underscore in the place of a double one is ignored.
 """
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
+from remoteclaw.config.model.budgets import Budget, PersonConfig, Price
 from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, TokenConfig, accounts_of
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
@@ -21,6 +22,7 @@ from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, To
 __all__ = [
     "AccountConfig",
     "AgentConfig",
+    "Budget",
     "ChannelConfig",
     "Config",
     "DropPolicy",
@@ -30,6 +32,8 @@ __all__ = [
     "HooksConfig",
     "JwtConfig",
     "McpServerSettings",
+    "PersonConfig",
+    "Price",
     "Profile",
     "QueueConfig",
     "QueueMode",

@@ -1,12 +1,12 @@
 """The configuration as a whole."""
 
-import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from remoteclaw.config.model.agents import AgentConfig, workspace
+from remoteclaw.config.model.budgets import Budget, PersonConfig, Price
 from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accounts_of
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
@@ -20,8 +20,8 @@ from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import ChatKind, SessionKey, channel_name
-from remoteclaw.profiles import profile_of, runs_in_gateway
+from remoteclaw.messages import ChatKind, SessionKey, channel_name, person
+from remoteclaw.profiles import id_problem, profile_of, runs_in_gateway
 
 #: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
 _PROFILE_SETTINGS = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
@@ -45,6 +45,12 @@ class Config(AskingSection):
     settings then apply to the project."""
     channels: Annotated[dict[str, ChannelConfig], BY_AGENTS] = Field(default_factory=dict)
     """The channels, by name."""
+    people: Annotated[dict[str, PersonConfig], BY_PEOPLE] = Field(default_factory=dict)
+    """The people, by name. A person without a section is known by each id alone."""
+    budgets: Annotated[tuple[Budget, ...], BY_PEOPLE] = Field(default=(), max_length=100)
+    """The budgets."""
+    prices: Annotated[dict[str, Price], BY_PEOPLE] = Field(default_factory=dict)
+    """The prices of models, by the name that the CLI gets."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools all agents may use."""
     requests: RequestsConfig = RequestsConfig()
@@ -60,6 +66,18 @@ class Config(AskingSection):
         if not value:
             raise ValueError("is empty: leave it out, or name an agent")
         return check_names(value)
+
+    @field_validator("people")
+    @classmethod
+    def _check_people(cls, value: dict[str, PersonConfig]) -> dict[str, PersonConfig]:
+        return check_names(value)
+
+    @field_validator("budgets", mode="before")
+    @classmethod
+    def _check_budgets(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise ValueError("is no list: write each budget as [[budgets]], in double brackets")
+        return value
 
     @field_validator("projects")
     @classmethod
@@ -81,17 +99,23 @@ class Config(AskingSection):
         agents = info.data.get("agents", {})
         for name, channel in value.items():
             channel_name(name)
-            form = profile_of(name).id_form
             for id_ in sorted(channel.named_ids()):
-                if form and not re.fullmatch(form, id_):
-                    raise ValueError(
-                        f"{name} has {id_!r}, which is no id there: ids have the form {form}"
-                    )
+                if problem := id_problem(name, id_):
+                    raise ValueError(f"{name} has {id_!r}, {problem}")
             for account in accounts_of(channel).values():
                 if agents and account.agent is not None and account.agent not in agents:
                     names = ", ".join(map(repr, agents))
                     raise ValueError(f"{name} has the agent {account.agent!r}: there are {names}")
         return value
+
+    def person_of(self, provider: str, id_: str) -> str:
+        """Return the name of a person in `people`, else `provider:id`.
+
+        A person of the channel `cli`, on which `send` may write, is the one of that id on `web`.
+        """
+        wanted = person("web" if provider == "cli" else provider, id_)
+        named = (name for name, each in self.people.items() if wanted in each.ids)
+        return next(named, wanted)
 
     def channel(self, name: str) -> ChannelConfig:
         """Return the settings of a channel, with its profile's defaults for keys that are unset."""

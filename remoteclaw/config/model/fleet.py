@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from remoteclaw.config.model.section import MAX_NUMBER, WITH_WORKERS, Section
+from remoteclaw.config.model.section import MAX_NUMBER, WITH_WORKERS, Section, zone_name
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_UP = by_people(restart="`remoteclaw up`")
@@ -31,3 +31,11 @@ class FleetConfig(Section):
     reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=MAX_NUMBER)
     """Megabytes of the host's memory to keep free: with less, warm agents are ended, those that
     have been idle longest first."""
+    timezone: Annotated[str | None, BY_PEOPLE] = None
+    """The IANA time zone, such as Europe/Berlin, of the days and months in which usage is counted,
+    by the clock of Redis. Without it, this computer's; hosts in several time zones need it."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_zone(cls, value: str | None) -> str | None:
+        return value and zone_name(value)
