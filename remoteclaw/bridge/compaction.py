@@ -62,6 +62,6 @@ async def _compact(run: Run) -> CompactionEvent | ErrorEvent | None:
     else:
         if isinstance(end, CompactionEvent) and agent.session_id:
             # A fork begins where the conversation ends now.
-            await run.setup.session_map.set(run.map_name, agent.session_id, agent.note)
+            await run.remember(agent.session_id, agent.note)
         return end
     return None

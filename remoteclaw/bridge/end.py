@@ -93,7 +93,7 @@ async def update_session(run: Run) -> None:
     elif session_id := run.result.session_id:
         note = run.agent.note if run.agent else ""
         if (session_id, note) != (run.session_id, run.spec.note):
-            await session_map.set(run.map_name, session_id, note)
+            await run.remember(session_id, note)
 
 
 # -- 10: hooks after the exit ------------------------------------------------------------------

@@ -97,7 +97,7 @@ async def _decide(
     """Begin to decide about a permission; for a plan, first store that the agent is planning."""
     note = run.agent.note if run.agent else ""
     if event.plan is not None and run.session_id and note != run.spec.note:
-        await run.setup.session_map.set(run.map_name, run.session_id, note)
+        await run.remember(run.session_id, note)
         run.spec = replace(run.spec, note=note)
     await supervisor.decide(event, deliver_so_far)
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from remoteclaw.bridge.attachments import GivenFile
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
@@ -30,6 +30,7 @@ from remoteclaw.protocols import (
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
+    Conversation,
     Runtime,
     SessionMap,
     TurnSources,
@@ -73,6 +74,8 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     people_s: float = 0.0
     """For how long the turn has waited for people, which is not work."""
+    known: Conversation | None = None
+    """The conversation as the session map has it; None if the agent begins one."""
     session_id: str | None = None
     """The CLI's own id of the conversation; None if the conversation has none yet."""
     fork_of: str | None = None
@@ -106,7 +109,13 @@ class Run:
     @property
     def map_name(self) -> str:
         """The conversation's name in the session map."""
-        return conversation_name(self.setup.runtime.name, self.spec.workspace)
+        agent = self.turn.session.agent
+        return conversation_name(agent, self.setup.runtime.name, self.spec.workspace)
+
+    async def remember(self, session_id: str, note: str) -> None:
+        """Store the CLI's id of the conversation, and its note."""
+        self.known = replace(self.known or Conversation(""), id=session_id, note=note)
+        await self.setup.session_map.set(self.map_name, self.known)
 
     @property
     def is_command(self) -> bool:

@@ -12,6 +12,7 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import Conversation, conversation_name, parts_of_name
 
 FILE_NAME = "remoteclaw-sessions.json"
 #: How long an id is kept after its last use, in milliseconds.
@@ -41,37 +42,31 @@ class FileSessionMap:
         self._session = session
         self._now_ms = now_ms
 
-    async def get(self, name: str) -> str | None:
-        """Return the id under `name`, and keep it for 7 more days; None if there is none."""
+    async def get(self, name: str) -> Conversation | None:
+        """Return the conversation under `name`, and keep it for 7 more days; None without one."""
         return await asyncio.to_thread(self._get, name)
 
-    async def note(self, name: str) -> str:
-        """Return the agent's note that is stored with the id; empty if there is none."""
-        with self._changing() as entries:
-            return str(entries.get(self._key(name), {}).get("note", ""))
-
-    async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Store an id and the agent's note for 7 days."""
-        await asyncio.to_thread(self._set, name, session_id, note)
+    async def set(self, name: str, conversation: Conversation) -> None:
+        """Store a conversation for 7 days."""
+        await asyncio.to_thread(self._set, name, conversation)
 
     async def delete(self, name: str) -> None:
         """Delete an id that the CLI no longer knows."""
         with self._changing() as entries:
             entries.pop(self._key(name), None)
 
-    def _get(self, name: str) -> str | None:
+    def _get(self, name: str) -> Conversation | None:
         with self._changing() as entries:
             if (entry := entries.get(self._key(name))) is None:
                 return None
             entry["lastAccessMs"] = self._now_ms()
-            return str(entry["sessionId"])
+            return Conversation.decode(entry["conversation"])
 
-    def _set(self, name: str, session_id: str, note: str) -> None:
+    def _set(self, name: str, conversation: Conversation) -> None:
         with self._changing() as entries:
             entries[self._key(name)] = {
-                "sessionId": session_id,
+                "conversation": conversation.encode(),
                 "lastAccessMs": self._now_ms(),
-                "note": note,
             }
 
     @contextlib.contextmanager
@@ -96,10 +91,11 @@ class FileSessionMap:
         try:
             entries = orjson.loads(data)
             return {
-                str(key): {
-                    "sessionId": str(entry["sessionId"]),
+                _current_key(key): {
+                    "conversation": entry["conversation"]
+                    if "conversation" in entry
+                    else Conversation(entry["sessionId"], entry.get("note", "")).encode(),
                     "lastAccessMs": int(entry["lastAccessMs"]),
-                    "note": str(entry.get("note", "")),
                 }
                 for key, entry in entries.items()
             }
@@ -108,3 +104,11 @@ class FileSessionMap:
             self._file.replace(damaged)
             log.error("%s can't be read, and is set aside as %s", self._file, damaged.name)
             return {}
+
+
+def _current_key(key: str) -> str:
+    """Return an entry's key, also for one from before conversations were stored by agent."""
+    session, name = key.split("|", 1)
+    agent, runtime, workspace = parts_of_name(name)
+    agent = agent or SessionKey.parse(session).agent
+    return f"{session}|{conversation_name(agent, runtime, workspace)}"

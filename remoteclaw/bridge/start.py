@@ -25,13 +25,13 @@ log = logging.getLogger(__name__)
 async def look_up_session(run: Run) -> None:
     """Look up the conversation that the agent continues."""
     name, session_map = run.map_name, run.setup.session_map
-    known = None if run.begins_anew else await session_map.get(name)
-    note = await session_map.note(name) if known else ""
-    run.spec = replace(run.spec, note=note)
-    run.begins_conversation = known is None
-    is_fork = known is not None and known.startswith(FORK_OF)
-    run.session_id = None if is_fork else known
-    run.fork_of = known.removeprefix(FORK_OF) if known and is_fork else None
+    run.known = None if run.begins_anew else await session_map.get(name)
+    run.spec = replace(run.spec, note=run.known.note if run.known else "")
+    run.begins_conversation = run.known is None
+    known_id = run.known.id if run.known else None
+    is_fork = known_id is not None and known_id.startswith(FORK_OF)
+    run.session_id = None if is_fork else known_id
+    run.fork_of = known_id.removeprefix(FORK_OF) if known_id and is_fork else None
 
 
 # -- 2: hooks before the spawn -----------------------------------------------------------------
@@ -132,7 +132,7 @@ async def _obtain_agent(run: Run) -> AgentProcess:
     # A fork's id is stored only after its first turn, because the CLI may not save it earlier.
     is_tried = run.fork_of is not None or run.begins_anew
     if agent.session_id and agent.session_id != run.session_id and not is_tried:
-        await setup.session_map.set(run.map_name, agent.session_id, agent.note)
+        await run.remember(agent.session_id, agent.note)
         run.session_id, run.spec = agent.session_id, replace(run.spec, note=agent.note)
     if run.callbacks.on_phase:
         await run.callbacks.on_phase("spawned", agents.description)

@@ -21,6 +21,7 @@ from remoteclaw.cli.output import (
 from remoteclaw.cli.usage import usage_line
 from remoteclaw.clock import now_ms
 from remoteclaw.host.terminal import one_line
+from remoteclaw.protocols import parts_of_name
 
 #: `sessions.search` returns at most this many sessions.
 MAX_LISTED = 1000
@@ -136,7 +137,7 @@ def show_session(session: str, as_json: bool) -> None:
 def _conversations(conversations: Mapping[str, str]) -> Iterator[str]:
     """Yield a text for each conversation that an agent CLI has of a session."""
     for name, conversation in conversations.items():
-        runtime, _, workspace = name.partition("|")
+        _, runtime, workspace = parts_of_name(name)
         yield f"{conversation} of {runtime} in {workspace}"
 
 

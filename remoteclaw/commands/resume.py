@@ -56,11 +56,12 @@ async def resume(call: CommandCall) -> CommandReply:
     notes = await asyncio.to_thread(chosen.notes) if chosen.notes else None
     if notes is not None and not call.config.record.keep_ms:
         return CommandReply(NO_RECORD.format(runtime=call.runtime))
+    name = conversation_name(call.session.agent, call.runtime, workspace)
     await call.fleet.inbound.end_conversation(
         call.session,
         "resume",
         call=call.id,
-        copy_of=None if chosen.notes else (conversation_name(call.runtime, workspace), chosen.id),
+        copy_of=None if chosen.notes else (name, chosen.id),
         notes=notes,
     )
     how = "with a copy of" if notes is None else "from notes of"

@@ -129,11 +129,11 @@ async def project(call: CommandCall) -> CommandReply:
     if view and view.turn:
         sentences.append("The running turn stays where it is.")
     if view and view.session_ids:
-        has_conversation = conversation_name(call.runtime, str(directory)) in view.session_ids
+        name = conversation_name(call.session.agent, call.runtime, str(directory))
         notes = ", with notes of this one" if call.config.record.keep_ms else ""
         sentences.append(
             "The conversation that it had there continues."
-            if has_conversation
+            if name in view.session_ids
             else f"A new conversation begins there{notes}."
         )
     return CommandReply(" ".join(sentences))

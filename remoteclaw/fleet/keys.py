@@ -193,8 +193,8 @@ def labels(agent: str) -> str:
 
 
 def session_map(sid: str) -> str:
-    """Hash: the CLI's own session id and the agent's note, by runtime and workspace; 7 days from
-    the last use."""
+    """Hash: the CLIs' own conversations as JSON, by agent, runtime and workspace; 7 days from the
+    last use."""
     return f"rc:session-map:{{{sid}}}"
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from remoteclaw.messages.chat import ChannelMessage, ChatPlace, person
 
-__all__ = ["EVERYONE", "SessionKey", "TaskStatus"]
+__all__ = ["EVERYONE", "SessionKey", "TaskStatus", "key_part"]
 
 #: The user of a session that all people of its chat share. It is nobody's id, so it has no rights.
 EVERYONE = "*"
@@ -101,9 +101,9 @@ class SessionKey:
     @property
     def conversation(self) -> str:
         """`channel:user:thread`, with `_` for no thread, and `:task` for a task's session."""
-        thread = "_" if self.thread is None else _encode(self.thread)
-        task = "" if self.task is None else f":{_encode(self.task)}"
-        return f"{_encode(self.channel_id)}:{_encode(self.user)}:{thread}{task}"
+        thread = "_" if self.thread is None else key_part(self.thread)
+        task = "" if self.task is None else f":{key_part(self.task)}"
+        return f"{key_part(self.channel_id)}:{key_part(self.user)}:{thread}{task}"
 
     @property
     def sid(self) -> str:
@@ -113,11 +113,12 @@ class SessionKey:
 
 @functools.lru_cache(maxsize=1024)  # a turn calls this two dozen times
 def _text_of(key: SessionKey) -> str:
-    scope = "/".join(_encode(part) for part in (key.agent, key.provider, key.account))
+    scope = "/".join(key_part(part) for part in (key.agent, key.provider, key.account))
     return f"{scope}/{key.conversation}"
 
 
-def _encode(part: str) -> str:
+def key_part(part: str) -> str:
+    """Return a name as a part of a session's key."""
     # "_" alone means "no thread", so a thread with the name "_" is written as %5F.
     return "%5F" if part == "_" else quote(part, safe=EVERYONE)
 

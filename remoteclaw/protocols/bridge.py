@@ -1,11 +1,13 @@
 """The protocols of the bridge: the session map, the store of files, its sources and callbacks."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Protocol, Self
+
+import orjson
 
 from remoteclaw.events import AgentUsage, PermissionEvent, PlanStep, ToolActivity, ToolResultEvent
-from remoteclaw.messages import Attachment, Entry, ReplyPayload, TaskStatus, ToolCall
+from remoteclaw.messages import Attachment, Entry, ReplyPayload, TaskStatus, ToolCall, key_part
 from remoteclaw.protocols.launch import Decision
 
 __all__ = [
@@ -13,22 +15,36 @@ __all__ = [
     "SIDE_EFFECTS_FILE",
     "AttachmentStore",
     "BridgeCallbacks",
+    "Conversation",
     "SessionMap",
     "TurnSources",
     "conversation_name",
+    "parts_of_name",
 ]
 
 #: The file in the agent's run directory to which a turn's tools write their side effects.
 SIDE_EFFECTS_FILE = "side-effects.ndjson"
 
 
-def conversation_name(runtime: str, workspace: str) -> str:
-    """Return the name under which a session map stores a CLI's id of a conversation.
+def conversation_name(agent: str, runtime: str, workspace: str) -> str:
+    """Return the name under which a session map stores a CLI's conversation.
 
-    It contains the CLI and the directory, because another CLI doesn't know the id, and claude finds
-    a conversation only in its own directory.
+    It contains the agent, because two agents of a session may have the same CLI, the CLI, because
+    another one doesn't know the id, and the directory, because claude finds a conversation only in
+    its own directory.
     """
-    return f"{runtime}|{workspace}"
+    return f"{key_part(agent)}|{runtime}|{workspace}"
+
+
+def parts_of_name(name: str) -> tuple[str, str, str]:
+    """Return the agent, the runtime and the directory in a `conversation_name()`.
+
+    The agent is empty in a name of an earlier version, which begins with the runtime.
+    """
+    first, second, *rest = name.split("|", 2)
+    if not rest or second.startswith("/"):
+        return "", first, "|".join((second, *rest))
+    return first, second, rest[0]
 
 
 #: The prefix of an id in a session map that belongs to another session's conversation, which is to
@@ -36,20 +52,48 @@ def conversation_name(runtime: str, workspace: str) -> str:
 FORK_OF = "fork of "
 
 
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A CLI's own conversation, as a session map stores it."""
+
+    id: str
+    """The CLI's id. With the prefix `FORK_OF`, it is that of a conversation to be copied."""
+    note: str = ""
+    """The note of the CLI's last process (`AgentProcess.note`)."""
+    seen: str = ""
+    """The last turn of the session's record that the conversation has."""
+    identity: str = ""
+
+    def encode(self) -> str:
+        """Return the stored form: JSON, behind `FORK_OF` for a conversation to be copied."""
+        own = self.id.removeprefix(FORK_OF)
+        mark = FORK_OF if own != self.id else ""  # the scripts put it there as well
+        return mark + orjson.dumps(asdict(replace(self, id=own))).decode()
+
+    @classmethod
+    def decode(cls, stored: str) -> Self:
+        """Return the stored conversation, also from the earlier form: the id, then the note."""
+        plain = stored.removeprefix(FORK_OF)
+        mark = FORK_OF if plain != stored else ""
+        if not plain.startswith("{"):
+            own, _, note = plain.partition("\n")
+            return cls(mark + own, note)
+        values = orjson.loads(plain)
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        return cls(**known | {"id": mark + values["id"]})
+
+
 class SessionMap(Protocol):
-    """Stores the CLIs' own ids of one session's conversations."""
+    """Stores the CLIs' own conversations of one session."""
 
-    async def get(self, name: str) -> str | None:
-        """Return the id stored under a `conversation_name()`; None if there is none."""
+    async def get(self, name: str) -> Conversation | None:
+        """Return what is stored under a `conversation_name()`; None if nothing is."""
 
-    async def note(self, name: str) -> str:
-        """Return the note that is stored with the id; empty if there is none."""
-
-    async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Store an id with the agent's note, for 7 days from now."""
+    async def set(self, name: str, conversation: Conversation) -> None:
+        """Store a conversation, for 7 days from now."""
 
     async def delete(self, name: str) -> None:
-        """Delete an id that the CLI no longer knows."""
+        """Delete a conversation that the CLI no longer knows."""
 
 
 class AttachmentStore(Protocol):

@@ -123,7 +123,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         return str(home.workspace(*config.agent(agent, project)))
 
     conversations = {
-        conversation_name(runtime.name, workspace_in(project))
+        conversation_name(agent, runtime.name, workspace_in(project))
         for project in (None, *config.projects)
         if "before_runtime_spawn" not in hooks  # it may choose another directory
     }

@@ -20,7 +20,7 @@ from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.holder.terminal_client import end_terminal
 from remoteclaw.host.process import end_orphans
-from remoteclaw.protocols import Transcript, TranscriptItem
+from remoteclaw.protocols import Conversation, Transcript, TranscriptItem
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import added, lines_of_terminal, published_items
 from remoteclaw.tty import handover
@@ -139,9 +139,9 @@ async def take_over_conversation(
     if transcript is None or conversation is None:
         return TerminalLeftovers(conversation, None, (), stray)
     session_map = LeasedSessionMap(lease)
-    is_same = conversation == await session_map.get(place.name)
-    note = await session_map.note(place.name) if is_same else ""
-    await session_map.set(place.name, conversation, note)
+    before = await session_map.get(place.name)
+    is_same = before is not None and before.id == conversation
+    await session_map.set(place.name, before if before and is_same else Conversation(conversation))
     publisher = TranscriptPublisher(terminals, lease.sid, lease.epoch, place)
     publisher.follow(conversation, transcript)
     await publisher.publish()

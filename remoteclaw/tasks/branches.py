@@ -13,6 +13,7 @@ from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.moves import Moves
 from remoteclaw.host.terminal import shortened
 from remoteclaw.messages import Entry, MovedFrom, QuotedMessage
+from remoteclaw.protocols import parts_of_name
 from remoteclaw.runtimes import create_cli_runtime
 
 #: The name of a message's branch is this many hexadecimal digits of a hash.
@@ -28,7 +29,7 @@ def copyable(names: Iterable[str], *, is_busy: bool) -> list[str]:
     With `is_busy`, a turn is running, and the CLI must be able to copy the conversation up to the
     end of the turn before.
     """
-    return [name for name in names if _can_fork(name.partition("|")[0], is_busy=is_busy)]
+    return [name for name in names if _can_fork(parts_of_name(name)[1], is_busy=is_busy)]
 
 
 def _can_fork(runtime: str, *, is_busy: bool) -> bool:

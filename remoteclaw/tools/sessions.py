@@ -187,7 +187,7 @@ class SessionDetails(SessionFacts, PauseFacts):
     lane: str | None = None
     """The lane of the session's messages, `agents` or `background`."""
     conversations: dict[str, str] | None = None
-    """The conversations that agents' CLIs have of the session: ids, by RUNTIME|WORKSPACE."""
+    """The conversations that agents' CLIs have of the session: ids, by AGENT|RUNTIME|WORKSPACE."""
     queue: QueueSettings | None = None
     usage: dict[str, Any] | None = None
     """The usage of the session: turns, asides, tokens, milliseconds and US dollars."""

@@ -15,6 +15,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted, decode_entry
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
+from remoteclaw.protocols import Conversation
 from remoteclaw.session.record import lines_of
 from tests.bench.baselines import ECHO_AGENT
 from tests.support.agents import AgentCli
@@ -101,7 +102,7 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
         lease = await stack.fleet.leases.acquire(each.session.sid, worker="bench", host="here")
         assert lease is not None
         await lease.turns.begin([each.entry_id])
-        await lease.remember("claude|/work", str(uuid.uuid4()))
+        await lease.remember("main|claude|/work", Conversation(str(uuid.uuid4())))
         entry = decode_entry(*(await lease.entries())[0])
         result = AgentDeliveryResult((ReplyPayload("ok"),), AgentRunResult(), McpSideEffects())
         lines = lines_of(Turn(lease.session, (entry,)), (), result, at_ms=entry.at_ms)

@@ -135,8 +135,10 @@ async def test_sessions_are_looked_up_and_updated(home: Home) -> None:
         await keeper.discard()
         second = await bridge.handle(message("memory"))
 
-    name = conversation_name("demo", str(home.path / "work"))
-    assert await sessions.get(name) == first.run.session_id == second.run.session_id
+    name = conversation_name("main", "demo", str(home.path / "work"))
+    stored = await sessions.get(name)
+    assert stored is not None
+    assert stored.id == first.run.session_id == second.run.session_id
     assert "- hello" in second.payloads[0].text
 
 

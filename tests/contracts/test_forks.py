@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
+from remoteclaw.protocols import Conversation
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.session.notices import CONTEXT_LOST
 from tests.conftest import required
@@ -83,8 +84,9 @@ async def test_a_fork_whose_point_is_gone_starts_from_our_record(
     copy = keys.session_map(replace(first.session, thread="copy").sid)
     client: Any = stack.fleet.scripts.client
     ((name, value),) = (await client.hgetall(copy)).items()
-    marked, _, _ = value.decode().rpartition(" @")
-    await client.hset(copy, name, f"{marked} @{uuid.uuid4()}")
+    copied = Conversation.decode(value.decode())
+    note = f"{copied.note.rpartition(' @')[0]} @{uuid.uuid4()}"
+    await client.hset(copy, name, replace(copied, note=note).encode())
     recall = f"{uuid.uuid4().hex} SAY:recalled"
     said_first = await stack.ask(recall, thread_id="copy")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.sessions.session_map import id_of
 from remoteclaw.host import process
 from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import Conversation
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, SUMMARIZED
 from tests.conftest import required
@@ -48,7 +48,7 @@ async def conversation(stack: Stack) -> str:
     client: Any = stack.fleet.scripts.client
     sid = SessionKey.of(message("x"), agent="main").sid
     (value,) = await client.hvals(keys.session_map(sid))
-    return id_of(value.decode())
+    return Conversation.decode(value.decode()).id
 
 
 def refused(cli: AgentCli, since: int) -> list[dict[str, Any]]:

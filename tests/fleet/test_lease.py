@@ -11,6 +11,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import Conversation
 from tests.support.leases import accept, acquire, begun, hints, idle, let_pass, postpone
 from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually
@@ -50,7 +51,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.turns.finish("done", reply=[]),
         old.turns.publish_live_text({"text": "stale"}),
         old._renew(),
-        old.remember("claude", "stale"),
+        old.remember("claude", Conversation("stale")),
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
         old.release(),
@@ -324,14 +325,14 @@ async def test_a_dropped_conversation_counts_as_lost_once(fleet: Fleet) -> None:
     """The turn that drops it reports the loss; the next turn under the same lease doesn't."""
     accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.remember("claude|/work", "of-the-cli")
+    await lease.remember("main|claude|/work", Conversation("of-the-cli"))
     await lease.release()
     later = await acquire(fleet, accepted)
-    assert later.has_lost_conversation({"codex|/work"})
+    assert later.has_lost_conversation({"main|codex|/work"})
 
-    await later.remember("claude|/work", None)
+    await later.remember("main|claude|/work", None)
 
-    assert not later.has_lost_conversation({"claude|/work"})
+    assert not later.has_lost_conversation({"main|claude|/work"})
 
 
 async def test_a_repeated_turn_keeps_its_project(fleet: Fleet) -> None:
@@ -348,12 +349,12 @@ async def test_a_repeated_turn_keeps_its_project(fleet: Fleet) -> None:
 
 async def test_a_copy_of_a_conversation_keeps_its_project(fleet: Fleet) -> None:
     lease, accepted = await idle(fleet)
-    await lease.remember("claude|/web", "of-the-cli")
+    await lease.remember("main|claude|/web", Conversation("of-the-cli"))
     await fleet.sessions.bind(accepted.session, "web")
     copy = replace(accepted.session, thread="t")
 
     view = await view_of(fleet, accepted.session.sid)
-    await fleet.sessions.fork(view, copy, ["claude|/web"], view.limits.of_fork)
+    await fleet.sessions.fork(view, copy, ["main|claude|/web"], view.limits.of_fork)
 
     assert (await view_of(fleet, copy.sid)).project == "web"
 

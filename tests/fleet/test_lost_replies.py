@@ -20,6 +20,7 @@ from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Postponement, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish
+from remoteclaw.protocols import Conversation
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.tell import tell
 from tests.support.failpoints import Failpoint, Proxy
@@ -187,7 +188,7 @@ async def test_a_lost_reply_to_a_stop_command_stops_no_later_message(
 async def test_a_lost_reply_to_reset_ends_one_conversation(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease, accepted = await begun(fleet)
-    await lease.remember("demo|here", "old")
+    await lease.remember("demo|here", Conversation("old"))
     lost = lose(proxy, "reset")
     turn = accepted.entry_id
 
@@ -195,11 +196,13 @@ async def test_a_lost_reply_to_reset_ends_one_conversation(lossy: tuple[Fleet, P
 
     assert lost.reached.is_set()
     assert lease.session_map == {}
-    await lease.remember("demo|here", "new")
+    await lease.remember("demo|here", Conversation("new"))
     lost = lose(proxy, "reset")
     await lease.reset(turn, "/new", keep_ms=1000, keep=1)
     assert lost.reached.is_set()
-    assert await fleet.scripts.client.hvals(keys.session_map(lease.sid)) == [b"new"]
+    assert await fleet.scripts.client.hvals(keys.session_map(lease.sid)) == [
+        Conversation("new").encode().encode()
+    ]
 
 
 async def test_a_lost_reply_to_retry_adds_one_entry(lossy: tuple[Fleet, Proxy]) -> None:

@@ -10,6 +10,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
+from remoteclaw.protocols import Conversation
 from tests.support.leases import idle
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.turns import Turn, ask, begin_turn, gateway, operator
@@ -164,14 +165,14 @@ async def test_the_turns_of_a_chat_send_at_most_300_messages_an_hour(stack: Stac
 
 async def test_a_full_server_refuses_to_fork_a_session(stack: Stack) -> None:
     lease, accepted = await idle(stack.fleet)
-    await lease.remember("claude|/web", "of-the-cli")
+    await lease.remember("main|claude|/web", Conversation("of-the-cli"))
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
     copy = replace(accepted.session, thread="t")
     await fill(stack, 1.1)
 
     with pytest.raises(RedisRefused, match="no memory left"):
-        await stack.fleet.sessions.fork(view, copy, ["claude|/web"], view.limits.of_fork)
+        await stack.fleet.sessions.fork(view, copy, ["main|claude|/web"], view.limits.of_fork)
     assert await stack.fleet.sessions.view(copy.sid) is None
 
 

@@ -14,7 +14,7 @@ from tests.support.tasks import HANDLERS, call, entries, may, refused, take_over
 from tests.support.turns import begin_turn
 
 #: A claude conversation in the session map: its key, and its id, model and end point.
-KNOWN = "claude|/work"
+KNOWN = "main|claude|/work"
 KEPT = "an-id\nopus @a-point"
 
 

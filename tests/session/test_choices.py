@@ -73,7 +73,7 @@ async def test_a_session_continues_with_a_copy_of_a_chosen_conversation(
     with_claude(stack, directory)
     first = await stack.append("one")
     await drain(stack, first)
-    name = conversation_name("claude", str(stack.home.workspaces / "main"))
+    name = conversation_name("main", "claude", str(stack.home.workspaces / "main"))
     for _ in range(2):
         await stack.fleet.inbound.end_conversation(
             first.session, "resume", call="c1", copy_of=(name, ID)

@@ -17,6 +17,7 @@ from remoteclaw.config.model import ResetConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.messages import ChatKind, SessionKey
+from remoteclaw.protocols import Conversation
 from remoteclaw.session.notices import CONTEXT_LOST, RESET, SECOND_TRY
 from tests.support.conversations import (
     IDLE_2_H,
@@ -346,8 +347,8 @@ async def test_a_retry_does_not_end_a_second_conversation(agent: Stack, phase: s
     async with dying(agent, two) as lease:
         await lease.reset(two.entry_id, "idle", keep_ms=60_000, keep=10)
         if phase:
-            name = f"demo|{agent.home.path}/workspaces/main"
-            await lease.remember(name, "of-the-new-conversation")
+            name = f"main|demo|{agent.home.path}/workspaces/main"
+            await lease.remember(name, Conversation("of-the-new-conversation"))
             await lease.turns.note_phase(phase)
 
     await drain(agent, two)

@@ -22,6 +22,7 @@ from remoteclaw.messages import (
     ToolCall,
     Turn,
 )
+from remoteclaw.protocols import Conversation
 from remoteclaw.session.notices import CONTEXT_LOST
 from remoteclaw.session.record import (
     MAX_BEGINNING_CHARS,
@@ -187,7 +188,7 @@ async def test_an_existing_session_cannot_become_a_fork(agent: Stack) -> None:
 
 async def test_a_session_in_its_first_turn_cannot_be_forked(stack: Stack) -> None:
     lease, accepted = await begun(stack.fleet)
-    await lease.remember("claude|/work", "an id")
+    await lease.remember("main|claude|/work", Conversation("an id"))
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
     copy = replace(accepted.session, thread="what if")

@@ -8,6 +8,7 @@ import pytest
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.protocols import Conversation
 from remoteclaw.session.notices import RESET, SECOND_TRY
 from tests.support.conversations import (
     answers,
@@ -232,8 +233,10 @@ async def test_a_retry_does_not_end_the_conversation_that_the_first_attempt_bega
     command = await agent.append("/new two")
     async with dying(agent, command) as lease:
         await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
-        await lease.remember("demo|elsewhere", "of-the-new-conversation")
-        await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
+        await lease.remember("main|demo|/elsewhere", Conversation("of-the-new-conversation"))
+        await lease.remember(
+            f"main|demo|{agent.home.path}/workspaces/main", Conversation("of-the-new-one-too")
+        )
         await lease.turns.note_phase("output")
 
     await drain(agent, command)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +13,29 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import AgentProcess, AgentSpec, Runtime
+from remoteclaw.protocols import AgentProcess, AgentSpec, Conversation, Runtime
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.agent import AgentKeeper
 
 
 class MemorySessionMap(dict[str, str]):
-    """A session map in memory."""
-
-    async def get(self, name: str) -> str | None:  # type: ignore[override]
-        """Return the id that is stored under a name."""
-        return super().get(name)
+    """A session map in memory: the CLIs' ids, which a test may change."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.notes: dict[str, str] = {}
+        self.conversations: dict[str, Conversation] = {}
 
-    async def note(self, name: str) -> str:
-        """Return the note that is stored with the id."""
-        return self.notes.get(name, "")
+    async def get(self, name: str) -> Conversation | None:  # type: ignore[override]
+        """Return the conversation that is stored under a name."""
+        if name not in self:
+            return None
+        stored = self.conversations.get(name, Conversation(""))
+        return replace(stored, id=self[name])
 
-    async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Store an id."""
-        self[name] = session_id
-        self.notes[name] = note
+    async def set(self, name: str, conversation: Conversation) -> None:
+        """Store a conversation."""
+        self[name] = conversation.id
+        self.conversations[name] = conversation
 
     async def delete(self, name: str) -> None:
         """Delete an id."""

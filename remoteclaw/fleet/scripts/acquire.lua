@@ -24,6 +24,14 @@ end
 redis.call('HSET', keys.state, 'status', 'running', 'epoch', epoch, 'lease_nonce', args.nonce,
   'lease_until_ms', now + args.lease_ms, 'worker', args.worker)
 redis.call('HDEL', keys.state, 'sweeps', 'postponed_until_ms')
+-- A conversation's name was the runtime and the directory; now the agent is before them (`conversation_name`).
+local agent = string.match(redis.call('HGET', keys.state, 'key') or '', '^[^/]*')
+for _, name in ipairs(redis.call('HKEYS', keys.session_map)) do
+  if string.match(name, '^[^|]*|/') then
+    redis.call('HSET', keys.session_map, agent .. '|' .. name, redis.call('HGET', keys.session_map, name))
+    redis.call('HDEL', keys.session_map, name)
+  end
+end
 redis.call('PEXPIRE', keys.session_map, args.map_ms)
 announce_sessions()
 redis.call('HSET', keys.state, 'host', args.host)

@@ -1,4 +1,4 @@
--- Store a CLI's conversation under a runtime and workspace, or remove it.
+-- Store a CLI's conversation under its name, or remove it.
 -- keys: state, session_map
 -- args: epoch, name, conversation?, keep_ms
 local fence = fenced(keys.state, args.epoch)

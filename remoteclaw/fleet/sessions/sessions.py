@@ -14,13 +14,12 @@ from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.sessions.records import Records
-from remoteclaw.fleet.sessions.session_map import id_of
 from remoteclaw.fleet.sessions.state import IS_QUIET, MODEL, PROJECT, QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.fleet.turns.calls import CALL_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
-from remoteclaw.protocols import FORK_OF
+from remoteclaw.protocols import FORK_OF, Conversation
 
 #: At most this many of the newest sessions are searched for a label or title.
 MAX_NAMED = 1000
@@ -41,7 +40,7 @@ class SessionView(SessionState):
     """The number of entries without a final outcome, including those of the running turn."""
     last_message_ms: int
     session_ids: Mapping[str, str]
-    """The CLIs' own session ids, by runtime and workspace."""
+    """The CLIs' own session ids, by `conversation_name()`."""
 
     @property
     def shown_status(self) -> str:
@@ -385,5 +384,8 @@ def _view(
         sid=sid,
         waiting=waiting,
         last_message_ms=int(last_message_ms or 0),
-        session_ids={name.decode(): id_of(value.decode()) for name, value in session_ids.items()},
+        session_ids={
+            name.decode(): Conversation.decode(value.decode()).id
+            for name, value in session_ids.items()
+        },
     )

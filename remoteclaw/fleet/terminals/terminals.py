@@ -18,7 +18,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Value
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
-from remoteclaw.fleet.sessions.session_map import id_of
 from remoteclaw.fleet.sessions.state import STATE_MS
 from remoteclaw.fleet.terminals.state import (
     HeldLease,
@@ -38,6 +37,7 @@ from remoteclaw.fleet.turns.inbound import (
 )
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey, TerminalWish, stream_order
+from remoteclaw.protocols import Conversation
 
 #: The events of a terminal are kept for this long, in milliseconds.
 EVENTS_MS = 7 * 24 * 3600 * 1000
@@ -177,7 +177,7 @@ class Terminals:
             lambda ask: [ask.hvals(keys.session_map(sid.decode())) for sid in newest]
         )
         for sid, session_map in zip(newest, maps, strict=True):
-            ids = [id_of(value.decode()) for value in session_map]
+            ids = [Conversation.decode(value.decode()).id for value in session_map]
             if sid.decode() != but and conversation in ids:
                 return str(sid.decode())
         return None

@@ -24,7 +24,7 @@ from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.turns.turn import Turns
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.protocols import FORK_OF
+from remoteclaw.protocols import FORK_OF, Conversation
 
 #: A CLI's session id is kept for this long after its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
@@ -84,7 +84,8 @@ class Lease(LeasedSession):
         started are stopped. The next conversation is a copy of `copy_of` (its name in the session
         map, and the CLI's id), or begins with the record `notes`, if either is given.
         """
-        name, copied = (copy_of[0], f"{FORK_OF}{copy_of[1]}") if copy_of else (None, None)
+        name = copy_of[0] if copy_of else None
+        copied = Conversation(FORK_OF + copy_of[1]) if copy_of else None
         now = await self.run_fenced(
             "reset",
             turn=turn,
@@ -94,7 +95,7 @@ class Lease(LeasedSession):
             stops_tasks=stops_tasks,
             outcome_ms=OUTCOME_MS,
             copy_name=name,
-            copy_of=copied,
+            copy_of=copied.encode() if copied else None,
             map_ms=SESSION_MAP_MS,
             notes=notes if keep_ms else None,
         )
@@ -159,8 +160,8 @@ class Lease(LeasedSession):
         """Whether the newest agent has not asked for its tools, and this turn is to report that."""
         return bool(await self.run_fenced("tools_missing"))
 
-    async def remember(self, name: str, conversation: str | None) -> None:
-        """Store the CLI's `conversation` under `name`, a runtime and workspace; None removes it."""
+    async def remember(self, name: str, conversation: Conversation | None) -> None:
+        """Store the CLI's `conversation` under a `conversation_name()`; None removes it."""
         self.session_map.pop(name, None)
         if conversation is not None:
             self.session_map[name] = conversation
@@ -168,7 +169,7 @@ class Lease(LeasedSession):
         await self.run_fenced(
             "remember",
             name=name,
-            conversation=conversation,
+            conversation=conversation.encode() if conversation else None,
             keep_ms=SESSION_MAP_MS,
         )
 
@@ -357,7 +358,8 @@ class Leases:
             epoch=acquired.epoch,
             state=SessionState.decode(pairs(acquired.state)),
             session_map={
-                name.decode(): value.decode() for name, value in pairs(acquired.session_map).items()
+                name.decode(): Conversation.decode(value.decode())
+                for name, value in pairs(acquired.session_map).items()
             },
             host=host,
             gateway=acquired.gateway,

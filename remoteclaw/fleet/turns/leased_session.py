@@ -12,6 +12,7 @@ from remoteclaw.fleet.sessions.state import SessionState
 from remoteclaw.fleet.turns.inbound import RawEntry
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import Conversation
 
 #: The fractions of the lease after which the owner stops itself, and the holder kills the agent:
 #: the owner stops first, and both act before another worker can acquire the lease.
@@ -26,8 +27,8 @@ class LeasedSession:
     epoch: str
     state: SessionState
     """The session's state when the lease was acquired, with the later changes of this owner."""
-    session_map: dict[str, str]
-    """The CLI's conversations by runtime and workspace, in the form of `LeasedSessionMap`."""
+    session_map: dict[str, Conversation]
+    """The CLIs' conversations, by `conversation_name()`."""
     host: str
     """The host that serves the session now."""
     gateway: str | None
