@@ -1,8 +1,9 @@
 """The clocks of leases and of messages, and time zones."""
 
+import functools
 import os
 import time
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -71,6 +72,42 @@ def local_time(timestamp_ms: int, zone: str | None) -> datetime:
     # A platform's timestamp may be out of range, for which `fromtimestamp()` would raise.
     seconds = min(max(timestamp_ms / 1000, 0), 32_503_680_000)
     return datetime.fromtimestamp(seconds, tz=tz).astimezone(tz)
+
+
+def local_day(timestamp_ms: int, zone: str | None) -> date:
+    """Return the day of a time, in the zone as for `local_time()`."""
+    return local_time(timestamp_ms, zone).date()
+
+
+def zone_offsets(timestamp_ms: int, zone: str | None) -> str:
+    """Return a zone's offsets from UTC around a time and for a year after it, for a Redis script.
+
+    They are pairs of numbers: the time from which an offset applies, and the offset, both in
+    milliseconds. The script can thus compute the day of its own clock.
+    """
+    return _zone_offsets(timestamp_ms // _DAY_MS * _DAY_MS, zone)
+
+
+#: A day in milliseconds.
+_DAY_MS = 24 * 3600 * 1000
+
+
+@functools.lru_cache(maxsize=8)
+def _zone_offsets(today_ms: int, zone: str | None) -> str:
+    def offset_at(ms: int) -> int:
+        offset = local_time(ms, zone).utcoffset()
+        return round(offset.total_seconds() * 1000) if offset else 0
+
+    pairs = [(0, offset_at(today_ms - 7 * _DAY_MS))]
+    for before in range(today_ms - 7 * _DAY_MS, today_ms + 372 * _DAY_MS, 7 * _DAY_MS):
+        if (offset := offset_at(before + 7 * _DAY_MS)) == pairs[-1][1]:
+            continue
+        low, high = before, before + 7 * _DAY_MS
+        while high - low > 1000:  # clocks change at a whole second
+            middle = (low + high) // 2000 * 1000
+            low, high = (low, middle) if offset_at(middle) == offset else (middle, high)
+        pairs.append((high, offset))
+    return " ".join(f"{start} {offset}" for start, offset in pairs)
 
 
 def host_zone() -> str:

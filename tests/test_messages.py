@@ -14,7 +14,10 @@ from remoteclaw.messages import (
     MAX_TEXT_BYTES,
     MAX_TIMESTAMP_MS,
     ChannelMessage,
+    Entry,
+    Provenance,
     SessionKey,
+    payers_of,
     shows_nothing,
 )
 from tests.support.rows import for_each
@@ -262,3 +265,27 @@ def test_a_text_of_markup_and_zero_width_characters_shows_nothing(text: str) -> 
 )
 def test_a_text_with_a_visible_character_shows_something(text: str) -> None:
     assert not shows_nothing(text)
+
+
+def entry(origin: str, sender: str = "x", *, payers: tuple[str, ...] = (), **fields: Any) -> Entry:
+    provenance = Provenance(by="main/test/default/c:u", payers=payers) if payers else None
+    said = message("hi", from_=sender)
+    return Entry("1-0", said, origin=origin, provenance=provenance, **fields)  # type: ignore[arg-type]
+
+
+@for_each(
+    ("entries", "payers"),
+    [
+        ([entry("chat", "ada"), entry("chat", "bob"), entry("chat", "ada")], ("ada", "bob")),
+        ([entry("cron", people=("test:ada",)), entry("chat", "bob")], ("ada", "bob")),
+        ([entry("cron"), entry("chat", "bob")], ("bob",)),
+        ([entry("session", "session:1", payers=("test:bob",))], ("bob",)),
+        ([entry("result", people=("test:ada",), payers=("test:ada", "test:bob"))], ("ada", "bob")),
+        ([entry("terminal", people=("test:ada",))], ("ada",)),
+        ([entry("session", "operator")], ()),
+    ],
+)
+def test_usage_counts_for_those_who_asked_whatever_rights_they_have(
+    entries: list[Entry], payers: tuple[str, ...]
+) -> None:
+    assert payers_of(entries) == tuple(f"test:{name}" for name in payers)

@@ -3,8 +3,9 @@
 A key is `rc:` and its name here, with `-` for `_`, then what it belongs to. RQ's keys are RQ's.
 Keys of one session share the hash tag `{sid}`.
 A script is given the keys that it touches, except keys whose names only the script itself knows:
-the outcome of an entry and a file (it is given the beginnings of their keys), the queue of a host,
-the record of an ended conversation, and the keys of other sessions.
+the outcome of an entry, a file, and the sums of a day or a month (it is given the beginnings of
+their keys), the queue of a host, the record of an ended conversation, and the keys of other
+sessions.
 """
 
 import hashlib
@@ -163,7 +164,8 @@ def edits(sid: str) -> str:
 
 def state(sid: str) -> str:
     """Hash: the session's state: lease, recorded batch and phase, stop mark, agent, host, lane,
-    label, title, parent, queue settings, model, project and times."""
+    label, title, parent, queue settings, model, project, usage (`tree SID`: with its tasks) and
+    times."""
     return f"rc:state:{{{sid}}}"
 
 
@@ -280,6 +282,13 @@ def usage_day(day: str) -> str:
     """Hash: the tokens, time and cost of each session's turns and asides on a day, by agent and
     session id, as numbers; 93 days."""
     return f"rc:usage-day:{day}"
+
+
+def spent(period: str) -> str:
+    """Hash: the tokens, time and cost of a day or a month (2026-11-26, 2026-11), as numbers: of
+    `all`, of each `agent NAME` and of each `person NAME`, whose shares of a turn add up to it; 93
+    days."""
+    return f"rc:spent:{period}"
 
 
 def gateway(host_id: str) -> str:

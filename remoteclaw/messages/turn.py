@@ -22,6 +22,7 @@ __all__ = [
     "Turn",
     "hops_of",
     "origin_of",
+    "payers_of",
     "people_of",
     "place_of",
     "reference",
@@ -119,6 +120,8 @@ class Provenance(BaseModel):
     now: tuple[QuotedMessage, ...] = ()
     """The messages that the parent's turn is answering; for a task that knows the parent's
     conversation only."""
+    payers: tuple[str, ...] = ()
+    """The people for whom the usage of the turn counts, each as CHANNEL:ID. It gives no rights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,21 @@ def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
             return ()
         all_people |= dict.fromkeys(people)
     return tuple(all_people)
+
+
+def payers_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the people for whom the usage of a turn of `entries` counts, each as CHANNEL:ID.
+
+    They share it. An entry on nobody's behalf adds nobody, unlike in `people_of()`.
+    """
+    payers: dict[str, None] = {}
+    for entry in entries:
+        if entry.origin == "chat":
+            payers[person(entry.message.provider, entry.message.from_)] = None
+        else:
+            named = entry.provenance.payers if entry.provenance else ()
+            payers |= dict.fromkeys(named or entry.people)
+    return tuple(payers)
 
 
 def origin_of(entries: Iterable[Entry]) -> str:

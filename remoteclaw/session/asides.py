@@ -16,6 +16,7 @@ import orjson
 
 from remoteclaw.bridge.asides import Aside, RunningTurn
 from remoteclaw.clock import now_ms
+from remoteclaw.config.budgets import person_names
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AsideFailed, RedisRefused, RemoteClawError
@@ -29,6 +30,7 @@ from remoteclaw.messages import (
     AsideVerdict,
     Entry,
     ReplyPayload,
+    payers_of,
     people_of,
     person,
     reference,
@@ -254,7 +256,8 @@ class TurnAsides:
             reply=[in_outcome(payload) for payload in payloads] if is_whole else None,
             note=_note(entry, aside) if is_whole or (payloads and verdict != "later") else None,
             record=added(self._config.record, lines) if is_whole else None,
-            usage=_usage_of(aside),
+            usage=self._usage_of(aside),
+            payers=tuple(person_names(self._config, payers_of([entry]))),
         )
         applied = await self._asides.end(self._turn.id, entry.id, verdict, end)
         self._log(entry, applied)
@@ -273,11 +276,15 @@ class TurnAsides:
             entry,
             running=self._turn.entries,
             acknowledgement=acknowledgement if entry.deliver == "channel" else None,
-            usage=_usage_of(aside),
+            usage=self._usage_of(aside),
         )
         self._ended_count += status == "moved"
         self._log(entry, status)
         return status != "full"
+
+    def _usage_of(self, aside: Aside) -> Usage | None:
+        price = self._bridge.price_of(self._lease.state.model)
+        return Usage.of_aside(aside.answer, price) if aside.answer else None
 
     def _log(self, entry: Entry, result: str) -> None:
         message = reference(self._lease.sid, entry.id)
@@ -352,10 +359,6 @@ def _retrieve_exception(task: "asyncio.Task[None]") -> None:
     """Retrieve a task's exception, so that asyncio does not log it: the turn reports it, too."""
     if not task.cancelled():
         task.exception()
-
-
-def _usage_of(aside: Aside) -> Usage | None:
-    return Usage.of_aside(aside.answer) if aside.answer else None
 
 
 def _note(entry: Entry, aside: Aside) -> dict[str, Any]:

@@ -181,6 +181,8 @@ class AgentCaller:
             else None,
             is_earlier_message=self._is_earlier_message,
         )
+        price = self._bridge.price_of(self._lease.state.model)
+        reply.begin_call(price)
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
             noting = tasks.create_task(
@@ -200,7 +202,7 @@ class AgentCaller:
                     repeats=repeats,
                     opening=ways.opening,
                 )
-                reply.count_usage(Usage.of(result.run))
+                reply.count_usage(Usage.of(result.run, price))
                 return result
             finally:
                 showing.cancel()

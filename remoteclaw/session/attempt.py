@@ -103,6 +103,11 @@ class Attempt:
         """The usage of all attempts so far; None if no agent was asked."""
         return (self.batch.spent + self.reply.spent) or None
 
+    @property
+    def joined_so_far(self) -> tuple[Entry, ...]:
+        """The messages that have joined the turn."""
+        return self.steering.joined if self.steering else ()
+
     def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:
         """Return those entries with `ids` that joined the turn while it ran."""
         return self.steering.taken(ids) if self.steering else ()

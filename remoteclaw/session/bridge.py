@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config
+from remoteclaw.config.model import Config, Price
 from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.blobs import Blobs, SessionFiles
@@ -21,6 +21,10 @@ from remoteclaw.session.tool_access import ToolAccess
 from remoteclaw.tools.catalog import TOOLS
 
 log = logging.getLogger(__name__)
+
+
+def _no_price(model: str | None) -> Price | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,9 @@ class SessionBridge:
     a project that is no longer configured. None if `channel` is None."""
     zone: str | None = None
     """The agent's IANA time zone."""
+    price_of: Callable[[str | None], Price | None] = _no_price
+    """Returns the price of the model that was chosen for the conversation, or of the agent's own
+    (None); None without one."""
     scrubber: Scrubber = field(default_factory=Scrubber)
     """Hides the secrets of the configuration."""
 
@@ -134,6 +141,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         conversations=frozenset(conversations),
         workspace=workspace_in,
         zone=settings.timezone,
+        price_of=lambda model: config.prices.get(model or settings.model or ""),
         scrubber=Scrubber(secrets),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from remoteclaw.bridge.time_limits import PeopleWait
 from remoteclaw.clock import now_ms
+from remoteclaw.config.model import Price
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.events import AgentUsage, PlanStep, ToolActivity
 from remoteclaw.fleet.replies.reply import reply_payload
@@ -50,6 +51,10 @@ class TurnReply:
         """The usage of this attempt's finished calls of the agent."""
         self._usage = AgentUsage()
         """The tokens of the running call so far."""
+        self._call_since_ms: int | None = None
+        """The start of the running call, as if the time in which it waited for people had been
+        before it; None if no call runs."""
+        self._price: Price | None = None
         self._last_message = ""
         """The text of the last complete message."""
         self.since_ms = now_ms()
@@ -163,6 +168,15 @@ class TurnReply:
         self.plan = steps
         self._live_changed.set()
 
+    def begin_call(self, price: Price | None) -> None:
+        """Note that a call of the agent begins; `price` is that of the model, if it is known."""
+        self._price = price
+        self._call_since_ms = now_ms() - self._waited_ms
+
+    @property
+    def _waited_ms(self) -> int:
+        return round(self._people.seconds * 1000)
+
     def show_usage(self, usage: AgentUsage) -> None:
         """Show the tokens that the running call of the agent has used so far."""
         self._usage = usage
@@ -171,11 +185,14 @@ class TurnReply:
     def count_usage(self, usage: Usage) -> None:
         """Add the usage of a call of the agent that has ended."""
         self.spent += usage
-        self._usage = AgentUsage()
+        self._usage, self._call_since_ms = AgentUsage(), None
 
     @property
     def _spent_now(self) -> Usage:
-        return self.spent + Usage.of_tokens(self._usage)
+        if self._call_since_ms is None:
+            return self.spent
+        since_ms = self._call_since_ms + self._waited_ms
+        return self.spent + Usage.of_tokens(self._usage, self._price, since_ms=since_ms)
 
     @property
     def last_tool(self) -> ToolCall | None:
@@ -221,7 +238,7 @@ class TurnReply:
             "attempt": self._turn.attempt,
             "index": index,
             "text": text,
-            "since_ms": self.since_ms + round(self._people.seconds * 1000),
+            "since_ms": self.since_ms + self._waited_ms,
             "is_quiet": is_quiet,
             "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
             "plan": [] if is_quiet else [asdict(step) for step in self.plan],

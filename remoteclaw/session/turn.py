@@ -11,6 +11,7 @@ from dataclasses import replace
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, LeaseLost, RedisUnavailable
+from remoteclaw.fleet.sessions.usage import UsageScopes
 from remoteclaw.fleet.terminals.state import TerminalPlace
 from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.turns.commands import command_of
@@ -239,6 +240,13 @@ class TurnRunner:
             waiting_after=[entry for entry in waiting if entry.id not in {e.id for e in entries}],
             newest_known=max(ids, key=stream_order),
         )
+        root = await lease.progress.root()
+
+        def usage_scopes() -> UsageScopes:
+            entries = (*attempt.turn.entries, *attempt.joined_so_far)
+            return UsageScopes.of(self._config, lease.session.agent, root.sid, entries)
+
+        lease.usage_scopes = usage_scopes
         about = f"{turn.session.agent} in {turn.place.provider}, attempt {turn.attempt}"
         worker = f"worker {os.getppid()} on {socket.gethostname()}"  # as `status` names it
         log.info("%s: begins: %s, %s", turn.references, about, worker)
@@ -250,7 +258,7 @@ class TurnRunner:
             self._config,
             bridge.files,
             abort=attempt.abort,
-            joined=lambda: attempt.steering.joined if attempt.steering else (),
+            joined=lambda: attempt.joined_so_far,
             explains_denial=bridge.explains_denial,
         )
         if permissions.can_ask:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from remoteclaw.config.budgets import person_names
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.sessions.task_tree import TaskTrees
@@ -12,7 +13,7 @@ from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.moves import Moves
 from remoteclaw.host.terminal import shortened
-from remoteclaw.messages import Entry, MovedFrom, QuotedMessage
+from remoteclaw.messages import Entry, MovedFrom, QuotedMessage, payers_of
 from remoteclaw.protocols import parts_of_name
 from remoteclaw.runtimes import create_cli_runtime
 
@@ -79,6 +80,7 @@ async def move_to_branch(
         max_below=config.sessions.max_tree,
         acknowledgement=acknowledgement,
         usage=usage,
+        payers=person_names(config, payers_of([entry])),
     )
     if status == "moved":
         await TaskTrees(lease.scripts).announce((lease.session,))

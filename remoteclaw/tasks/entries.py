@@ -19,6 +19,7 @@ from remoteclaw.messages import (
     ToolCall,
     Turn,
     hops_of,
+    payers_of,
     people_of,
     relays_of,
     via_of,
@@ -50,7 +51,13 @@ def provenance_of_message(caller: Caller | None) -> Provenance | None:
     own = caller.session
     via = dict.fromkeys((*caller.turn.via, own.sid))
     turn = caller.turn
-    return Provenance(by=str(own), via=tuple(via), hops=turn.hops + 1, relays=turn.relays)
+    return Provenance(
+        by=str(own),
+        via=tuple(via),
+        hops=turn.hops + 1,
+        relays=turn.relays,
+        payers=payers_of(turn.entries),
+    )
 
 
 def provenance_of_task(
@@ -75,6 +82,7 @@ def provenance_of_task(
         parent=str(parent),
         branch_of=str(parent) if is_branch else None,
         now=quoted_messages(turn.entries) if knows_conversation and turn else (),
+        payers=payers_of(turn.entries) if turn else (),
     )
 
 
@@ -127,6 +135,7 @@ async def result_of(
         run=run,
         status=status,
         label=state.label,
+        payers=payers_of(turn.entries),
     )
     deliver: Deliver = "parent" if parent.task else "channel"
     people = people_of(turn.entries)

@@ -73,6 +73,26 @@ async def test_the_result_of_a_task_returns_as_an_entry(stack: Stack, parent: Tu
     )
 
 
+async def test_a_task_counts_for_whom_its_parent_worked_and_for_the_conversation(
+    stack: Stack, parent: Turn
+) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    await work(stack, started.child_session_key)
+    child = SessionKey.parse(started.child_session_key)
+    _, result = await entries(stack, parent.lease.session)
+
+    client: Any = stack.fleet.scripts.client
+    own = parent.lease.sid
+    (day,) = await client.keys(keys.spent("*-*-*"))
+    used = (await stack.fleet.usage.session("main", child.sid)).encode()
+    assert used.startswith("1 ")
+    assert await client.hget(day, "person test:alice") == used.encode()
+    assert await client.hget(keys.state(own), f"tree {own}") == used.encode()
+    assert not await client.hexists(keys.state(child.sid), f"tree {child.sid}")
+    assert result.provenance is not None
+    assert result.provenance.payers == ("test:alice",)
+
+
 async def test_a_failed_task_returns_a_failed_result(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="fail")
     await work(stack, started.child_session_key)

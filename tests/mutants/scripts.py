@@ -394,6 +394,18 @@ MUTANTS = (
         test="test_the_usage_of_postponed_and_cut_off_attempts_counts_once_with_the_turn",
     ),
     Mutant(
+        "usage of a running turn that counts again when it ends",
+        before="count_usage(keys, args, numbers_of(total), numbers_of(numbers), payers)",
+        after="count_usage(keys, args, numbers_of(total), {}, '')",
+        test="test_a_turn_counts_while_it_runs_and_each_token_once",
+    ),
+    Mutant(
+        "days that begin in another time zone",
+        before="if tonumber(start) <= now then offset = tonumber(value) end",
+        after="",
+        test="test_days_and_months_are_those_of_the_zone_on_redis_clock",
+    ),
+    Mutant(
         "a message of a turn that is published twice",
         before="if index < published then return 0 end",
         after="",

@@ -205,11 +205,11 @@ heard()
 async def test_a_postponed_turn_counts_what_it_has_used_so_far(
     chat: Chat, directory: Path, is_stopped: bool
 ) -> None:
-    """Once, when it ends: in the attempt that answers it, or when it is stopped before."""
+    """At once, and only once: not again in the attempt that answers it, or when it is stopped."""
     chat.stack.configure({"runtime": "claude", "command": list(claude_script(directory, LIMITED))})
     accepted = await chat.append("hello")
     await chat.drain(accepted)
-    assert await chat.stack.fleet.usage.agents() == {}
+    assert (await chat.stack.fleet.usage.agents())["main"].input_tokens == 100
 
     if is_stopped:
         await chat.stack.fleet.sessions.stop(accepted.session.sid)

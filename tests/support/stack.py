@@ -146,6 +146,9 @@ class Stack:
         requests: dict[str, Any] | None = None,
         terminals: dict[str, Any] | None = None,
         agents: dict[str, Any] | None = None,
+        people: dict[str, Any] | None = None,
+        budgets: Sequence[dict[str, Any]] = (),
+        prices: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
@@ -160,9 +163,12 @@ class Stack:
             "record": record or {},
             "sessions": sessions or {},
             "requests": requests or {},
+            **({"budgets": budgets} if budgets else {}),
             "terminals": {"max_load": 0, "min_memory_mb": 0, **(terminals or {})},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent, **(agents or {})},
+            "people": people or {},
+            "prices": prices or {},
         }
         self.lease_s = tree["fleet"]["lease_s"]
         url = json.dumps(redis_url or self.redis.url)

@@ -1,7 +1,7 @@
 -- The kept batch: a postponed batch that waits behind a terminal. It is recorded in fields of its own, so that the
 -- terminal's turn can be recorded beside it.
 
-local KEPT_FIELDS = {'postponed_until_ms', 'turn_project', 'spent', 'spent_now', unpack(TURN_FIELDS)}
+local KEPT_FIELDS = {'postponed_until_ms', 'turn_project', 'spent', 'spent_now', 'counted', unpack(TURN_FIELDS)}
 
 local function rename_fields(state, before, after)
   for _, name in ipairs(KEPT_FIELDS) do

@@ -128,7 +128,7 @@ local TURN_FIELDS = {'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phas
 local function forget_turn(state)
   local turn, opening = unpack(redis.call('HMGET', state, 'turn', 'terminal_entry'))
   if opening and opening == turn then redis.call('HDEL', state, 'terminal_entry') end
-  redis.call('HDEL', state, 'terminal', 'held', 'stopped_terminal', unpack(TURN_FIELDS))
+  redis.call('HDEL', state, 'terminal', 'held', 'stopped_terminal', 'spent', 'spent_now', 'counted', unpack(TURN_FIELDS))
 end
 
 -- The entries of the recorded turn, those that are to join it, and those of the kept batch.

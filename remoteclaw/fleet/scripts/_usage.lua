@@ -1,27 +1,114 @@
 -- The usage of turns and asides: tokens, time and cost, as numbers in the order of the fields of `Usage`.
+-- It is added to the sums of the agent, of the session's day, of a day and a month (all, the agent, each person), and of
+-- the conversation with its tasks, in the hash of its own session.
+-- keys: usage, usage_day, spent; args: agent, sid, root, payers?, usage_ms, zone_offsets
+--   usage_day, spent: the beginnings of the keys; root: the id of the conversation's session; payers: the names of the
+--   people who share the usage, each on a line; zone_offsets: pairs of a time and the zone's offset from then on, in ms
 
--- The sum of two lists of numbers; each may be missing, or shorter than the other.
-local function summed(one, other)
-  local sums, added, stored = {}, string.gmatch(one or '', '%d+'), string.gmatch(other or '', '%d+')
-  local number, before = added(), stored()
-  while number or before do
-    sums[#sums + 1] = string.format('%.0f', tonumber(number or 0) + tonumber(before or 0))
-    number, before = number and added(), before and stored()
+local function numbers_of(text)
+  local numbers = {}
+  for number in string.gmatch(text or '', '%-?%d+') do numbers[#numbers + 1] = tonumber(number) end
+  return numbers
+end
+
+-- The text of `one`, plus `other`, less `third`: lists of numbers, of which each may be shorter than the others.
+local function combined(one, other, third)
+  local sums = {}
+  for position = 1, math.max(#one, #other, #third) do
+    local sum = (one[position] or 0) + (other[position] or 0) - (third[position] or 0)
+    sums[position] = string.format('%.0f', sum)
   end
   return table.concat(sums, ' ')
 end
 
--- Add usage to the agent's sums, and to the session's of the day.
--- keys: usage, usage_day; args: usage, agent, sid, usage_ms
-local function add_usage(keys, args)
-  local field = args.agent .. ' ' .. args.sid
-  redis.call('HSET', keys.usage, args.agent, summed(args.usage, redis.call('HGET', keys.usage, args.agent)))
-  redis.call('HSET', keys.usage_day, field, summed(args.usage, redis.call('HGET', keys.usage_day, field)))
-  redis.call('PEXPIRE', keys.usage_day, args.usage_ms)
+-- The sum of two texts; each may be missing.
+local function summed(one, other) return combined(numbers_of(one), numbers_of(other), {}) end
+
+-- The day of the server's clock, as 2026-11-26.
+local function today(zone_offsets)
+  local now, offset = now_ms(), 0
+  for start, value in string.gmatch(zone_offsets, '(%d+) (%-?%d+)') do
+    if tonumber(start) <= now then offset = tonumber(value) end
+  end
+  -- Hinnant's civil_from_days: years that begin in March, in eras of 400.
+  local days = math.floor((now + offset) / 86400000) + 719468
+  local era = math.floor(days / 146097)
+  local of_era = days - era * 146097
+  local year = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524) -
+    math.floor(of_era / 146096)) / 365)
+  local of_year = of_era - 365 * year - math.floor(year / 4) + math.floor(year / 100)
+  local month = math.floor((5 * of_year + 2) / 153)
+  local day = of_year - math.floor((153 * month + 2) / 5) + 1
+  year, month = era * 400 + year, month + 3
+  if month > 12 then year, month = year + 1, month - 12 end
+  return string.format('%04d-%02d-%02d', year, month, day)
+end
+
+-- The share of one of `count` people. The shares add up to the numbers.
+local function share(numbers, position, count)
+  local part = {}
+  for index, number in ipairs(numbers) do
+    part[index] = math.floor(number * position / count) - math.floor(number * (position - 1) / count)
+  end
+  return part
+end
+
+local function lines_of(text)
+  local lines = {}
+  for line in string.gmatch(text or '', '[^\n]+') do lines[#lines + 1] = line end
+  return lines
+end
+
+-- Add what `total` has more than what was `counted` of it, which people may have shared before.
+local function count_usage(keys, args, total, counted, payers_before)
+  local sums, names = {}, {}
+  local function change(field, more, less)
+    if not sums[field] then names[#names + 1], sums[field] = field, {{}, {}} end
+    local sum = sums[field]
+    sum[1] = numbers_of(combined(sum[1], more, {}))
+    sum[2] = numbers_of(combined(sum[2], less, {}))
+  end
+  change('all', total, counted)
+  change('agent ' .. args.agent, total, counted)
+  local payers, before = lines_of(args.payers), lines_of(payers_before)
+  for position, name in ipairs(payers) do change('person ' .. name, share(total, position, #payers), {}) end
+  for position, name in ipairs(before) do change('person ' .. name, {}, share(counted, position, #before)) end
+  local function add(key, field, more, less)
+    redis.call('HSET', key, field, combined(numbers_of(redis.call('HGET', key, field)), more, less))
+  end
+  local day = today(args.zone_offsets)
+  add(keys.usage, args.agent, total, counted)
+  add(keys.usage_day .. day, args.agent .. ' ' .. args.sid, total, counted)
+  redis.call('PEXPIRE', keys.usage_day .. day, args.usage_ms)
+  for _, key in ipairs({keys.spent .. day, keys.spent .. string.sub(day, 1, 7)}) do
+    for _, field in ipairs(names) do add(key, field, sums[field][1], sums[field][2]) end
+    redis.call('PEXPIRE', key, args.usage_ms)
+  end
+  local root = 'rc:state:{' .. args.root .. '}'
+  if redis.call('EXISTS', root) == 1 then add(root, 'tree ' .. args.root, total, counted) end
+end
+
+-- Add usage, on its own.
+local function add_usage(keys, args, usage) count_usage(keys, args, numbers_of(usage), {}, '') end
+
+-- Add what a turn has used since the last call: `total` is that of all its attempts. The state remembers what was counted,
+-- and who shared it, so a repeated call adds nothing.
+local function add_turn_usage(keys, args, total)
+  local counted = redis.call('HGET', keys.state, 'counted') or ''
+  local numbers, payers = string.match(counted, '^([^\n]*)\n?(.*)$')
+  count_usage(keys, args, numbers_of(total), numbers_of(numbers), payers)
+  redis.call('HSET', keys.state, 'counted', total .. '\n' .. (args.payers or ''))
+end
+
+-- Add the usage of the attempt so far, of which the turn goes on.
+local function add_usage_so_far(keys, args)
+  redis.call('HSET', keys.state, 'spent_now', args.usage)
+  add_turn_usage(keys, args, summed(redis.call('HGET', keys.state, 'spent') or '', args.usage))
 end
 
 -- Add the usage of the aside about an entry, once: the entry's outcome remembers it.
--- keys, args: those of add_usage; usage may be missing
 local function add_aside_usage(keys, args, outcome)
-  if args.usage and redis.call('HSETNX', outcome, 'aside_usage', 'used ' .. args.usage) == 1 then add_usage(keys, args) end
+  if args.usage and redis.call('HSETNX', outcome, 'aside_usage', 'used ' .. args.usage) == 1 then
+    add_usage(keys, args, args.usage)
+  end
 end

@@ -2,9 +2,10 @@
 -- exactly one stream. Its outcome in the first session names the branch, and ends with the branch's turn.
 -- uses: replies, edits, asides, entries, sessions, copies, usage
 -- keys: state, inbound, session_map, record, replies?, branch_state, branch_inbound, branch_session_map, branch_record,
---   active, sessions, children, usage, usage_day, outcome, branch_outcome, blobs*, branch_blobs*
+--   active, sessions, children, usage, usage_day, spent, outcome, branch_outcome, blobs*, branch_blobs*
 -- args: epoch, entry_id, branch_sid, session_key, entry, grace_ms, parent, limits, branch_of, branch_limits,
---   max_children, sid, max_below, known_ms, mark, keep_ms, acknowledgement?, usage?, agent, usage_ms, names*
+--   max_children, sid, max_below, known_ms, mark, keep_ms, acknowledgement?, usage?, agent, root, payers?,
+--   usage_ms, zone_offsets, names*
 -- result: status, entry_id, queue
 --   status: moved; full: too many sessions are unfinished; gone: the message is answered, stopped or part of a turn
 --   entry_id: in the branch; queue: for the hint that is due, if any
@@ -16,7 +17,7 @@ if moved then  -- a repeated call
   return result{status = 'moved', entry_id = string.match(moved, '%d+%-%d+$'),
     queue = queue_if_scheduled(keys.branch_state)}
 end
-add_aside_usage(keys, {usage = args.usage, agent = args.agent, sid = args.sid, usage_ms = args.usage_ms}, outcome)
+add_aside_usage(keys, args, outcome)
 local stop, project, model = unpack(redis.call('HMGET', keys.state, 'stop_entry', 'turn_project', 'model'))
 if not is_untouched(keys, args.entry_id) or id_at_most(args.entry_id, stop) then return result{status = 'gone'} end
 -- The agent was asked about an earlier version of the message.

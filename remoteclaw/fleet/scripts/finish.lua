@@ -1,11 +1,11 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
 -- uses: replies, requests, entries, sessions, edits, record, asides, work, usage
 -- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
---   usage, usage_day, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome, outcome_channel,
+--   usage, usage_day, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome, outcome_channel,
 --   result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
---   usage_ms, last_note?, above?, hint?, home_entry?, home_note?, payloads*
+--   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, payloads*
 -- result: left, hints, now_ms, queue_settings, result_queue
 --   result: the entry with the task's result, for the session that has started the task
 --   last_note: the last note that the agent has received with this turn
@@ -124,8 +124,7 @@ if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 the
 end
 redis.call('DEL', keys.side_effects, keys.live)
 void_requests(args.sid, turn, 'The turn is over, and it was not done.')
-if args.usage then add_usage(keys, args) end
-redis.call('HDEL', keys.state, 'spent', 'spent_now')
+if args.usage then add_turn_usage(keys, args, args.usage) end
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
 -- Entries of a failed batch, which get one turn each, count as one turn for repeated requests to start tasks.

@@ -1,8 +1,9 @@
 -- Release the lease until a time. The attempt has answered nothing and done nothing, and its batch is begun again then.
 -- The session keeps its host, and with it the agent that waits there. If a terminal waits, it opens meanwhile.
--- uses: replies, kept
--- keys: state, active, inbound, replies, live, outcome, outcome_channel
--- args: epoch, sid, newest, until_ms, reason, tries, last_notice, detail, usage?, notice?
+-- uses: replies, kept, usage
+-- keys: state, active, inbound, replies, live, outcome, outcome_channel, usage, usage_day, spent
+-- args: epoch, sid, newest, until_ms, reason, tries, last_notice, detail, usage?, agent, root, payers?,
+--   usage_ms, zone_offsets, notice?
 -- result: verdict, queue
 --   newest: the newest entry that the caller knows; last_notice: the text of the last notice to the person
 --   verdict: postponed|stopped|news: an entry has arrived that the caller doesn't know and has to handle first;
@@ -21,7 +22,7 @@ if newest and not id_at_most(newest[1], args.newest) then return result{verdict 
 local now = now_ms()
 redis.call('HSET', keys.state, 'status', 'scheduled', 'postponed_until_ms', args.until_ms,
   'postponed_reason', args.reason, 'tries', args.tries, 'last_notice', args.last_notice, 'phase', 'postponed')
-if args.usage then redis.call('HSET', keys.state, 'spent_now', args.usage) end
+if args.usage then add_usage_so_far(keys, args) end
 redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
 redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)
 redis.call('ZADD', keys.active, args.until_ms, args.sid)

@@ -113,6 +113,8 @@ class Recipients:
     """The Pub/Sub channel of the account whose chat shows the tasks."""
     hint: bytes | None = None
     """The message for `account`, as JSON: it names the topmost ancestor."""
+    top: SessionKey | None = None
+    """The topmost ancestor."""
 
     @classmethod
     def of(cls, ancestors: Sequence[SessionKey]) -> "Recipients":
@@ -124,6 +126,7 @@ class Recipients:
             above=",".join(key.sid for key in ancestors),
             account=keys.live_of(top.provider, top.account),
             hint=orjson.dumps({"work": str(top)}),
+            top=top,
         )
 
 
@@ -143,6 +146,10 @@ class TurnProgress:
         if self._recipients is None:
             self._recipients = Recipients.of(await self._ancestors())
         return self._recipients
+
+    async def root(self) -> SessionKey:
+        """Return the session above all others; the session itself if no other has started it."""
+        return (await self.recipients()).top or self._lease.session
 
     async def note(self, turn: str, doing: Mapping[str, str] | None, *, is_first: bool) -> None:
         """Note what the running turn does; None notes nothing.

@@ -1,18 +1,22 @@
 """The usage of turns and asides: tokens, time and cost, summed by agent, session and day.
 
-The script that ends a turn or an aside adds its usage in the same step, so each counts once.
+Each script that learns of usage adds it to all sums in the same step, so each counts once. Days are
+those of Redis' clock in one time zone.
 """
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import date, timedelta
 from typing import Any, Literal, Self
 
+from remoteclaw.clock import local_day, now_ms, zone_offsets
+from remoteclaw.config.budgets import person_names
+from remoteclaw.config.model import Config, Price
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer, format_cost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Values
+from remoteclaw.messages import Entry, payers_of
 
 #: The sums of a session are kept for this many days, a quarter, at about 150 bytes per day.
 USAGE_DAYS = 92
@@ -33,28 +37,31 @@ class Usage:
     duration_ms: int = 0
     """The sum of the turns' durations, in milliseconds."""
     cost_micro_usd: int = 0
-    """The cost in millionths of a US dollar; 0 if the CLI reports none."""
+    """The cost in millionths of a US dollar; 0 if neither the CLI nor `[prices]` has one."""
     asides: int = 0
     """The number of messages that the agent answered or judged during a turn."""
     estimated_tokens: int = 0
     """How many of the tokens are an estimate."""
 
     @classmethod
-    def of(cls, run: AgentRunResult) -> Self:
-        """Return the usage of one turn."""
-        return cls(turns=1, duration_ms=run.duration_ms, **_numbers(run.usage, run.total_cost_usd))
+    def of(cls, run: AgentRunResult, price: Price | None = None) -> Self:
+        """Return the usage of one turn; `price` counts if the CLI reports no cost."""
+        numbers = _numbers(run.usage, run.total_cost_usd, price)
+        return cls(turns=1, duration_ms=run.duration_ms, **numbers)
 
     @classmethod
-    def of_tokens(cls, usage: AgentUsage) -> Self:
-        """Return the usage of a turn that goes on."""
-        return cls(**_numbers(usage, None))
+    def of_tokens(cls, usage: AgentUsage, price: Price | None = None, *, since_ms: int) -> Self:
+        """Return the usage of a turn that goes on, and has worked since `since_ms`."""
+        duration_ms = max(0, now_ms() - since_ms)
+        return cls(duration_ms=duration_ms, **_numbers(usage, None, price))
 
     @classmethod
-    def of_aside(cls, answer: AsideAnswer) -> Self:
+    def of_aside(cls, answer: AsideAnswer, price: Price | None = None) -> Self:
         """Return the usage of one aside."""
         usage = answer.usage or AgentUsage()
         estimated = usage.tokens if answer.is_estimated else 0
-        return cls(asides=1, estimated_tokens=estimated, **_numbers(usage, answer.cost_usd))
+        numbers = _numbers(usage, answer.cost_usd, price)
+        return cls(asides=1, estimated_tokens=estimated, **numbers)
 
     @classmethod
     def decode(cls, numbers: bytes | str | None) -> Self:
@@ -112,27 +119,48 @@ class Usage:
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
-def _numbers(usage: AgentUsage, cost_usd: float | None) -> dict[str, int]:
+def _numbers(usage: AgentUsage, cost_usd: float | None, price: Price | None) -> dict[str, int]:
     """Return the fields of `Usage` for tokens and their cost in US dollars."""
-    return {**asdict(usage), "cost_micro_usd": round((cost_usd or 0) * 1_000_000)}
+    cost = cost_usd or (price.cost_usd(usage) if price else 0)
+    return {**asdict(usage), "cost_micro_usd": round(cost * 1_000_000)}
 
 
-def usage_args(usage: Usage | None, agent: str) -> Values:
-    """Return what a script needs to add usage of `agent`, today on this worker's clock.
+@dataclass(frozen=True, slots=True)
+class UsageScopes:
+    """Whose usage something is."""
 
-    None adds nothing.
-    """
+    agent: str
+    root: str
+    """The id of the conversation's own session, which is above all its tasks and branches."""
+    payers: tuple[str, ...] = ()
+    """The names of the people who share it (`person_names()`)."""
+    zone: str | None = None
+    """The time zone of days; None for this computer's."""
+
+    @classmethod
+    def of(cls, config: Config, agent: str, root: str, entries: Iterable[Entry]) -> Self:
+        """Return the scopes of a turn, or an aside, of `entries`."""
+        payers = person_names(config, payers_of(entries))
+        return cls(agent, root, tuple(payers), config.fleet.timezone)
+
+
+def usage_args(usage: Usage | None, scopes: UsageScopes) -> Values:
+    """Return what a script that uses `_usage.lua` needs to add usage; None adds nothing."""
     return {
         "usage": usage.encode() if usage else None,
-        "agent": agent,
+        "agent": scopes.agent,
+        "root": scopes.root,
+        "payers": "\n".join(" ".join(name.split()) for name in scopes.payers) or None,
         "usage_ms": USAGE_MS,
-        "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
+        "zone_offsets": zone_offsets(now_ms(), scopes.zone),
+        "usage_day": keys.usage_day(""),
+        "spent": keys.spent(""),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDay:
-    """The usage of one session on one day, in the time zone of the worker."""
+    """The usage of one session on one day, in the time zone of the installation."""
 
     day: date
     agent: str
@@ -163,9 +191,9 @@ class UsageLedger:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def days(self, *, days: int) -> list[SessionDay]:
+    async def days(self, *, days: int, zone: str | None = None) -> list[SessionDay]:
         """Return the usage of each session on each of the last `days`, oldest first."""
-        dates, session_days = last_days(days), []
+        dates, session_days = last_days(days, await self.today(zone)), []
         sums = await self._scripts.run_pipeline(
             lambda ask: [ask.hgetall(keys.usage_day(day.isoformat())) for day in dates]
         )
@@ -175,13 +203,17 @@ class UsageLedger:
                 session_days.append(SessionDay(day, agent, sid, Usage.decode(numbers)))
         return session_days
 
+    async def today(self, zone: str | None) -> date:
+        """Return the day in a time zone, on Redis' clock; None is this computer's zone."""
+        return local_day(await self._scripts.now_ms(), zone)
+
     async def by_session(self) -> dict[str, Usage]:
         """Return the usage of each session within `USAGE_DAYS`, by session id."""
         return sum_usage(await self.days(days=USAGE_DAYS), by="session")
 
     async def session(self, agent: str, sid: str) -> Usage:
         """Return the usage of one session within `USAGE_DAYS`."""
-        dates, field = last_days(USAGE_DAYS), f"{agent} {sid}"
+        dates, field = last_days(USAGE_DAYS, await self.today(None)), f"{agent} {sid}"
         sums = await self._scripts.run_pipeline(
             lambda ask: [ask.hget(keys.usage_day(day.isoformat()), field) for day in dates]
         )
@@ -194,10 +226,10 @@ class UsageLedger:
         return {agent.decode(): Usage.decode(numbers) for agent, numbers in sums.items()}
 
 
-def last_days(count: int) -> list[date]:
+def last_days(count: int, today: date) -> list[date]:
     """Return the last `count` days, today included, and tomorrow; oldest first.
 
-    Tomorrow is included since a worker in another time zone may be a day ahead.
+    Tomorrow is included since a host in another time zone may be a day ahead.
     """
-    tomorrow = date.today() + timedelta(days=1)  # noqa: DTZ011 - people read local days
+    tomorrow = today + timedelta(days=1)
     return [tomorrow - timedelta(days=back) for back in range(count, -1, -1)]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.sessions.usage import Usage, usage_args
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import RawEntry
 from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
@@ -31,6 +31,8 @@ class AsideEnd:
     """The lines for the conversation's record; None if nothing is added."""
     usage: Usage | None = None
     """The usage of the aside; None if the agent has not answered."""
+    payers: tuple[str, ...] = ()
+    """The names of the people who share the usage."""
 
 
 class Asides:
@@ -78,7 +80,7 @@ class Asides:
             record_bytes=record.max_bytes if record else 0,
             record_ms=record.keep_ms if record else 0,
             payloads=[orjson.dumps(payload) for payload in end.payloads],
-            **usage_args(end.usage, self._lease.session.agent),
+            **self._lease.usage_args(end.usage, payers=end.payers),
         )
         return applied
 

@@ -3,12 +3,14 @@
 The parts of a turn share it: what begins, moves, reports and ends it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lua import Value
+from remoteclaw.fleet.lua import Value, Values
 from remoteclaw.fleet.sessions.state import SessionState
+from remoteclaw.fleet.sessions.usage import Usage, UsageScopes, usage_args
 from remoteclaw.fleet.turns.inbound import RawEntry
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
@@ -43,6 +45,8 @@ class LeasedSession:
     prefetched_entries: list[RawEntry] | None = None
     """The oldest entries, as they were read with the lease or by `wait()`, for the next
     `entries()`. A fenced write drops them, because it may have removed some of them."""
+    usage_scopes: Callable[[], UsageScopes] | None = None
+    """Returns whose usage the running turn's is, or that of the last one; None before a turn."""
     is_given_away: bool = False
     """Whether the lease was released because the next batch is postponed, or given to the holder of
     a terminal, or may have been."""
@@ -61,6 +65,18 @@ class LeasedSession:
     def session(self) -> SessionKey:
         """The session's key."""
         return self.state.key
+
+    def usage_args(self, usage: Usage | None, *, payers: Sequence[str] | None = None) -> Values:
+        """Return what a script needs to add usage of the session's turn, or of an aside.
+
+        An aside has its own `payers`, the names of people.
+        """
+        scopes = UsageScopes(self.session.agent, self.sid)
+        if self.usage_scopes:
+            scopes = self.usage_scopes()
+        if payers is not None:
+            scopes = replace(scopes, payers=tuple(payers))
+        return usage_args(usage, scopes)
 
     async def run_fenced(self, name: str, /, **values: Value) -> Any:
         """Run the script `name`; raise `LeaseLost` if another worker holds the lease."""

@@ -9,7 +9,7 @@ import orjson
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.sessions.state import STATE_MS
-from remoteclaw.fleet.sessions.usage import Usage, usage_args
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import GRACE_MS, encode_entry
 from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.messages import Entry, MovedFrom, SessionKey
@@ -55,10 +55,12 @@ class Moves:
         max_below: int,
         acknowledgement: Mapping[str, Any] | None,
         usage: Usage | None,
+        payers: Sequence[str],
     ) -> Literal["moved", "full", "gone"]:
         """Move a waiting message to `branch`, a new session; send the acknowledgement.
 
-        `usage` is that of the aside that decided this; it counts for the session of the lease. The
+        `usage` is that of the aside that decided this; it counts for the session of the lease and
+        for the people with the names `payers`. The
         branch begins with a copy of the conversations `names`. The call is idempotent. Returns
         "full" if `max_children` tasks of the session, or `max_below` tasks below it, are
         unfinished; and "gone" if the message has its outcome or is already part of a turn.
@@ -90,7 +92,7 @@ class Moves:
             names=names,
             blobs=[keys.blob(lease.sid, file.blob) for file in files],
             branch_blobs=[keys.blob(branch.sid, file.blob) for file in files],
-            **usage_args(usage, lease.session.agent),
+            **lease.usage_args(usage, payers=payers),
         )
         await lease.waker.try_hint(branch, moving.queue)
         result: Literal["moved", "full", "gone"] = moving.status

@@ -14,7 +14,7 @@ import orjson
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
-from remoteclaw.fleet.sessions.usage import Usage, usage_args
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
 from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.moves import MovedEnd, home_end_args
@@ -237,7 +237,8 @@ class Turns:
         """Publish the partial answer as live text, in place of the previous live text.
 
         `for_chat` is the form for the adapter of the session's chat; None publishes nothing there.
-        `usage` is that of the attempt so far, which counts if the attempt is cut off.
+        `usage` is that of the attempt so far. It counts at once, so it counts if the attempt is cut
+        off.
         """
         place = self._running_place
         account = keys.live_of(place.provider, place.account) if for_chat else None
@@ -247,9 +248,9 @@ class Turns:
             attempt=self._running.attempt,
             text=_json(payload),
             keep_ms=LIVE_MS,
-            usage=usage.encode() if usage else None,
             for_chat=_json(for_chat),
             live_of=account,
+            **self._lease.usage_args(usage),
         )
 
     async def postpone(
@@ -257,8 +258,8 @@ class Turns:
     ) -> Literal["postponed", "stopped", "news"]:
         """Release the lease until a time, after which the running turn's batch is begun again.
 
-        The agent must not have written text or used a tool. `usage` is that of the attempt, which
-        counts at the turn's end. Returns "stopped" if the turn has to end instead, and "news" if
+        The agent must not have written text or used a tool. `usage` is that of the attempt.
+        Returns "stopped" if the turn has to end instead, and "news" if
         the session has an entry after `newest`, the last entry that the caller knows. A terminal
         that waits opens meanwhile.
         """
@@ -270,9 +271,9 @@ class Turns:
             tries=postponement.tries,
             last_notice=postponement.last_notice,
             detail=postponement.detail,
-            usage=usage.encode() if usage else None,
             notice=_json(postponement.notice),
             replies=self._reply_stream,
+            **self._lease.usage_args(usage),
         )
         await self._lease.waker.try_hint(self._lease.session, postponed.queue)
         verdict: Literal["postponed", "stopped", "news"] = postponed.verdict
@@ -307,8 +308,8 @@ class Turns:
           the entries become dead letters.
         - `task_result` is appended to the parent's stream in the same step.
         - `is_about_person` says that a person sent at least one of the entries.
-        - `usage` is that of all attempts. It counts for the current day on this worker's local
-          clock; None if the agent was not asked.
+        - `usage` is that of all attempts, of which only what has not been counted yet is counted;
+          None if the agent was not asked.
         - `last_aside_note` is the last note of an aside that the agent received; the notes up to it
           are deleted.
         - `moved` ends the entry also in the session from which it was moved.
@@ -343,7 +344,7 @@ class Turns:
             queues=keys.competing(self._lease.state.lane, self._lease.host),
             blobs=[keys.blob(self._lease.sid, name) for name in blobs],
             **home_end_args(moved),
-            **usage_args(usage, self._lease.session.agent),
+            **self._lease.usage_args(usage),
         )
         self._batch = None
         heard_ms = finished.now_ms if is_about_person else self._lease.state.last_heard_ms

@@ -253,7 +253,8 @@ def _doctor_refusal(problem: str) -> CallRefused:
 
 
 async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResult:
-    sums = sum_usage(await call.fleet.usage.days(days=params.days), by=params.by)
+    zone = call.config.fleet.timezone
+    sums = sum_usage(await call.fleet.usage.days(days=params.days, zone=zone), by=params.by)
     rows = list(sums.items())[:MAX_ROWS]
     sids = [name.encode() for name, _ in rows if params.by == "session"]
     views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
