@@ -12,6 +12,9 @@ MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
 #: Characters with a meaning in the URL of a unix socket, or in the rule that lets claude read a run
 #: directory.
 SPECIAL_CHARS = frozenset("#?%()[]*\\")
+#: The directory, in the state directory, of the files that the operator writes for each agent; and
+#: the file there that is an agent's memory.
+AGENT_FILES, MEMORY_FILE = "agents", "MEMORY.md"
 
 
 def state_directory(environ: Mapping[str, str]) -> str:

@@ -47,6 +47,7 @@ from remoteclaw.protocols import (
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
+    IdentitySource,
     Runtime,
     SessionMap,
     TurnSources,
@@ -88,6 +89,7 @@ class ChannelBridge:
         hooks: Hooks | None = None,
         attachments: AttachmentStore | None = None,
         limits: Limits | None = None,
+        identity: IdentitySource | None = None,
         secrets: Collection[str] = (),
         home: Home | None = None,
         launch_of: SessionKey | None = None,
@@ -96,6 +98,7 @@ class ChannelBridge:
 
         `channel` is the channel's configuration, and `zone` the agent's IANA time zone.
         `attachments` stores the files of messages and answers; without it, no file is passed on.
+        `identity` provides the operator's texts about the agent.
         `secrets` are values to hide, in addition to those of the agent's environment and of its
         MCP servers. `home` is the state directory, whose files the agent can't send; by default
         this user's. `launch_of` is the session whose system prompt the agent gets, by default the
@@ -111,6 +114,7 @@ class ChannelBridge:
             hooks=hooks or Hooks(),
             attachments=attachments,
             limits=limits or Limits(),
+            identity=identity,
             secrets=secrets,
             home=home or Home.default(),
             launch_of=launch_of,
@@ -173,9 +177,9 @@ class ChannelBridge:
 
         await look_up_session(run)  # 1
         await run_hooks_before_spawn(run)  # 2
-        build_system_prompts(run)  # 3
-        collect_secrets(run)  # 4
         async with self._agent_failures(run):
+            await build_system_prompts(run)  # 3
+            collect_secrets(run)  # 4
             if await start_agent(run):  # 5
                 await ask_and_deliver(run)  # 6
         await classify_error(run)  # 7
@@ -210,8 +214,8 @@ class ChannelBridge:
             return
         run = self._new_run(turn, model=model, workspace=workspace)
         await look_up_session(run)
-        build_system_prompts(run)
         with contextlib.suppress(AgentUnavailable):
+            await build_system_prompts(run)
             await warm_up_agent(run)
 
     async def prepared(
@@ -233,7 +237,7 @@ class ChannelBridge:
         if subdir and (parts := Path(subdir).parts):
             run.spec = replace(run.spec, workspace=str(Path(root, *parts)))
         await look_up_session(run)
-        build_system_prompts(run)
+        await build_system_prompts(run)
         return Prepared(
             spec=with_program(run),
             root=root,

@@ -62,6 +62,7 @@ async def _compact(run: Run) -> CompactionEvent | ErrorEvent | None:
     else:
         if isinstance(end, CompactionEvent) and agent.session_id:
             # A fork begins where the conversation ends now.
+            run.identity_mark = ""
             await run.remember(agent.session_id, agent.note)
         return end
     return None

@@ -9,6 +9,7 @@ import orjson
 from remoteclaw.bridge.activity import Activity, shown_plan
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.directives import Directives
+from remoteclaw.bridge.web_reading import reads_others
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
@@ -267,6 +268,8 @@ class DeliveryAdapter:
         if self._activity:
             self._activity.begin(event)
         await self._reach("tool", event.tool_name)
+        if reads_others(event):
+            await self._reach("web", event.tool_name)
 
     async def _end_tool(self, event: ToolResultEvent) -> None:
         if call := self._calls.get(event.tool_id):

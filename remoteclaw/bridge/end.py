@@ -13,6 +13,7 @@ from remoteclaw.bridge.run import Run
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import ReplyPayload
+from remoteclaw.protocols import UNTOLD
 
 #: Hooks receive at most this much of an answer, in characters.
 MAX_HOOK_OUTPUT_CHARS = 64_000
@@ -92,7 +93,13 @@ async def update_session(run: Run) -> None:
         pass  # the CLI may not have saved the fork: the next turn forks again
     elif session_id := run.result.session_id:
         note = run.agent.note if run.agent else ""
-        if (session_id, note) != (run.session_id, run.spec.note):
+        stored = run.known.identity if run.known else ""
+        if run.delivered.compaction:
+            run.identity_mark = ""  # the prompt is new anyway, so the next turn has the new files
+        elif is_answered and not run.tells_memory:
+            run.identity_mark = run.identity_mark.removeprefix(UNTOLD)
+        is_new_identity = run.setup.identity is not None and run.identity_mark != stored
+        if is_new_identity or (session_id, note) != (run.session_id, run.spec.note):
             await run.remember(session_id, note)
 
 

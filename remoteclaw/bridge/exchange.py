@@ -127,12 +127,17 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
     if problems := [file.notice for file in all_files if file.problem]:
         notice = ReplyPayload("\n".join(problems), is_ours=True)
         await run.delivery.deliver_notice(notice, is_last=False)
+    memory = ""
+    if sources.memory and run.tells_memory and not run.is_command:
+        memory = await sources.memory()
+    run.tells_memory = run.tells_memory and run.is_command
     effects = await sources.effects() if sources.effects and run.turn.was_interrupted else ()
     prompt = build_turn_prompt(
         run.turn,
         zone=run.setup.zone,
         begins_conversation=run.begins_conversation,
         history=history,
+        memory=memory,
         files=given,
         effects=effects,
         denials=await sources.denials() if sources.denials and not run.is_command else (),

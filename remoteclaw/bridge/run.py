@@ -25,12 +25,14 @@ from remoteclaw.messages import (
 )
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
+    AgentIdentity,
     AgentProcess,
     Agents,
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
     Conversation,
+    IdentitySource,
     Runtime,
     SessionMap,
     TurnSources,
@@ -51,6 +53,7 @@ class Setup:
     hooks: Hooks
     attachments: AttachmentStore | None
     limits: Limits
+    identity: IdentitySource | None
     secrets: Collection[str]
     home: Home
     launch_of: SessionKey | None
@@ -85,6 +88,14 @@ class Run:
     begins_anew: bool = False
     """Whether the agent begins a conversation although there is one, which the new one replaces
     once the model has answered in it."""
+    identity: AgentIdentity = field(default_factory=AgentIdentity)
+    """The operator's texts in the system prompt, which the conversation keeps."""
+    identity_mark: str = ""
+    """What is stored of the identity with the conversation (`Conversation.identity`)."""
+    is_identity_kept: bool = False
+    """Whether other processes can read the identity by its digest."""
+    tells_memory: bool = False
+    """Whether the agent gets its memory with this turn."""
     has_chosen_model: bool = False
     """Whether the model was chosen for the session, not in the agent's configuration."""
     scrubber: Scrubber = field(default_factory=Scrubber)
@@ -113,8 +124,13 @@ class Run:
         return conversation_name(agent, self.setup.runtime.name, self.spec.workspace)
 
     async def remember(self, session_id: str, note: str) -> None:
-        """Store the CLI's id of the conversation, and its note."""
-        self.known = replace(self.known or Conversation(""), id=session_id, note=note)
+        """Store the CLI's id of the conversation, its note, and its identity."""
+        source, mark = self.setup.identity, self.identity_mark
+        if source and mark and not self.is_identity_kept:
+            self.is_identity_kept = await source.keep(self.identity)
+        mark = mark if self.is_identity_kept else ""
+        known = self.known or Conversation("")
+        self.known = replace(known, id=session_id, note=note, identity=mark)
         await self.setup.session_map.set(self.map_name, self.known)
 
     @property

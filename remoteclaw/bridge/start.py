@@ -14,7 +14,7 @@ from remoteclaw.bridge.run import Run
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.bridge.side_effects import SideEffectsReader
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue
-from remoteclaw.protocols import FORK_OF, AgentProcess, AgentSpec
+from remoteclaw.protocols import FORK_OF, UNTOLD, AgentProcess, AgentSpec
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,10 @@ async def run_hooks_before_spawn(run: Run) -> None:
 # -- 3: system prompt --------------------------------------------------------------------------
 
 
-def build_system_prompts(run: Run) -> None:
+async def build_system_prompts(run: Run) -> None:
     """Build the system prompts of an agent with RemoteClaw's tools, and of one without them."""
     setup = run.setup
+    await _choose_identity(run)
     with_tools, without_tools = (
         build_system_prompt(
             setup.launch_of or run.turn.session,
@@ -68,10 +69,27 @@ def build_system_prompts(run: Run) -> None:
             has_files=setup.attachments is not None,
             sends_files=run.spec.permissions != "deny",
             tools=tools,
+            identity=run.identity,
         )
         for tools in (run.spec.tools or (), ())
     )
     run.spec = replace(run.spec, system_prompt=with_tools, plain_prompt=without_tools)
+
+
+async def _choose_identity(run: Run) -> None:
+    """Choose the identity that the conversation has, else the current one."""
+    if (source := run.setup.identity) is None:
+        return
+    stored = run.known.identity if run.known else ""
+    digest = stored.removeprefix(UNTOLD)
+    identity = await source.find(digest) if digest else None
+    if identity is not None:
+        run.identity, run.identity_mark, run.is_identity_kept = identity, stored, True
+    else:
+        messages = [entry.message for entry in run.turn.entries]
+        run.identity = await source.current(messages)
+        run.identity_mark = f"{UNTOLD}{run.identity.digest}"
+    run.tells_memory = run.identity_mark.startswith(UNTOLD)
 
 
 # -- 4: MCP servers and run directory ----------------------------------------------------------

@@ -55,6 +55,7 @@ def build_turn_prompt(
     zone: str | None = None,
     begins_conversation: bool = False,
     history: Sequence[Mapping[str, str]] = (),
+    memory: str = "",
     files: Mapping[str, Sequence[GivenFile]] | None = None,
     effects: Sequence[Mapping[str, Any]] = (),
     denials: Sequence[Mapping[str, str]] = (),
@@ -67,7 +68,8 @@ def build_turn_prompt(
     another one. Times are in the sender's zone, else in the agent's `zone`, else in the host's.
 
     If the agent `begins_conversation`, the header has the earlier messages of the chat thread.
-    `history` are notes of a lost conversation, and `files` are the messages' files, by entry.
+    `history` are notes of a lost conversation, `memory` is the agent's memory, and `files` are the
+    messages' files, by entry.
     `effects` are the side effects of an earlier attempt, and `denials` the denials that the agent
     does not know yet. `tasks` are the session's tasks (`describe_tasks()`), and `aside_notes` the
     notes of asides since the agent's last turn.
@@ -102,6 +104,8 @@ def build_turn_prompt(
         header["thread_before"] = thread
     if history:
         header["conversation_before"] = [*map(note_of, history)]
+    if memory:
+        header["memory"] = memory
     text = turn.entries[0].message.text
     if more:
         text = "\n".join(_in_lines(entry.message.text) for entry in turn.entries)

@@ -19,6 +19,7 @@ from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.error_line import ErrorLineGroup
+from remoteclaw.cli.memory import memory
 from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.policy import policy
@@ -59,7 +60,7 @@ SECTIONS = {
         cron,
         usage,
     ),
-    "Settings and Rights": (config, agents, channel, pairing, policy, token, audit),
+    "Settings and Rights": (config, agents, memory, channel, pairing, policy, token, audit),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
     "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp, service),
 }

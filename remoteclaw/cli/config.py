@@ -21,11 +21,13 @@ def config() -> None:
 
 @config.command()
 def validate() -> None:
-    """Check the configuration file, the overrides and the hooks."""
+    """Check the configuration, the hooks, and agents' identity files."""
+    from remoteclaw.config.identity import check_identities
     from remoteclaw.config.load import overrides
     from remoteclaw.up.doctor import hooks_problem
 
     home, settings = load()
+    check_identities(home, settings.agents)
     if problem := hooks_problem(settings.hooks):
         raise ConfigError(problem)
     file = home.config_file

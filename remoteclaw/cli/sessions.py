@@ -129,6 +129,7 @@ def show_session(session: str, as_json: bool) -> None:
             ),
             "turn": turn and f"{turn} ({shown['phase']})",
             "usage": usage_line(shown["usage"]) if shown["usage"] else None,
+            "identity": shown.get("identity"),
             "conversation": ", ".join(_conversations(shown["conversations"])),
         }
     )

@@ -148,6 +148,7 @@ async def _up(
     with_chat: bool,
 ) -> None:
     from remoteclaw.channels.web.settings import own_name
+    from remoteclaw.config.identity import check_identities
     from remoteclaw.holder.runs import terminal_runs
     from remoteclaw.up.agents import (
         agent_problem,
@@ -162,6 +163,7 @@ async def _up(
 
     if problem := hooks_problem(config.hooks):  # else each worker would end at its start
         raise ConfigError(problem)
+    check_identities(home, config.agents)
     shutdown = shutdown_event()
     echo_wrapped(f"RemoteClaw {__version__}, state in {home.path}")
     for label, text in introduction(home, agent, config.agents[agent]):

@@ -60,7 +60,7 @@ ENDED: dict[State, str] = {
     "void": "Nothing waits for that answer any more: the turn is over, or it was stopped.",
     "expired": "That answer comes too late: ask the agent again.",
 }
-IS_CHANGE = "That changes the configuration: answer with `/allow {id}` or `/deny {id}`."
+IS_CHANGE = "That changes {what}: answer with `/allow {id}` or `/deny {id}`."
 FOR_OWNERS = "You may not answer that: owners of this installation decide about its configuration."
 #: The report of an allowed configuration change that another host has to make.
 SOON = "{answer} {host} makes the change in a moment."
@@ -148,7 +148,8 @@ def _instructions(request: Request, verdict: Verdict, words: str) -> str | None:
     if request.incomplete and verdict not in ("deny", "words"):
         return f"{request.incomplete} {ONLY_DENY}"
     if request.change and verdict not in ("once", "deny"):
-        return IS_CHANGE
+        what = "the agent's memory" if request.change.memory else "the configuration"
+        return IS_CHANGE.format(what=what, id=request.id)
     if request.is_question and (
         verdict in ("once", "conversation") or not (words or verdict == "deny")
     ):

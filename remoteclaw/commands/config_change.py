@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from typing import Literal
 
+from remoteclaw.commands import memory_change
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused, ConfigError
@@ -33,6 +34,9 @@ async def carry_out(requests: Requests, home: Home, request: Request, decided: s
     change, answer = request.change, request.answer
     assert change, "only called for configuration changes"
     assert answer, "only called for answered requests"
+    if change.memory:
+        await memory_change.carry_out(requests, home, request, decided)
+        return
     if answer.verdict == "deny":
         await _close(requests, request, "denied", decided)
     elif change.host == home.host_id:

@@ -43,6 +43,8 @@ async def status(call: CommandCall) -> CommandReply:
     else:
         works_in += f", the project {view.project}" if view and view.project else ""
     lines += [f"- works in: {works_in}", f"- permissions: {agent.permissions}"]
+    if call.is_owner and view and (pending := await _identity(call, view)):
+        lines.append(f"- identity: {pending}")
     if call.is_owner:
         lines.append(f"- requests: {request_settings(call.config, call.session)}")
     lines += await _request_lines(call)
@@ -61,6 +63,14 @@ async def status(call: CommandCall) -> CommandReply:
         state += f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
         state += f", {pause}" if pause and view.kept_size else ""
     return CommandReply("\n".join([f"{state}.", "", *lines]))
+
+
+async def _identity(call: CommandCall, view: SessionView) -> str:
+    """Return which identity files have changed since the conversation began; empty if none has."""
+    try:
+        return await call.fleet.identities.pending(call.config, call.home, view)
+    except ConfigError:
+        return ""  # of a project that is gone, which another line says
 
 
 def _pause_of(view: SessionView) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import allow_deny, diff, pair, resume, settings, status
+from remoteclaw.commands import allow_deny, diff, memory, pair, resume, settings, status
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
@@ -146,6 +146,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "List earlier conversations of this workspace, or continue a copy of one.",
             resume.resume,
             "[NUMBER]",
+            scope="owner",
+        ),
+        CommandSpec(
+            "memory",
+            "Show what the agent remembers, or undo the last change of it.",
+            memory.memory,
+            "[undo]",
             scope="owner",
         ),
         CommandSpec(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import locked, replace_file
-from remoteclaw.locations import socket_directory, state_directory
+from remoteclaw.locations import AGENT_FILES, socket_directory, state_directory
 
 if TYPE_CHECKING:  # at run time, importing it would make every command load pydantic
     from remoteclaw.config.model import AgentConfig, Config
@@ -140,6 +140,10 @@ class Home:
     def workspaces(self) -> Path:
         """The directory of the workspaces of agents that have none configured."""
         return self.path / "workspaces"
+
+    def agent_files(self, agent: str) -> Path:
+        """The directory of the files that the operator writes for an agent."""
+        return self.path / AGENT_FILES / agent
 
     @property
     def downloads(self) -> Path:

@@ -281,6 +281,8 @@ def _steps(config: Config, subject: Subject, party: _Party) -> list[_Step]:
     is_leaf = subject.limits.depth >= config.sessions.max_depth
     if subject.limits.depth > 0:
         steps.append(partial(_by_depth, is_leaf=is_leaf, agent=own))
+    if not settings.memory:
+        steps.append(partial(_by_memory, agent=agent))
     steps.append(partial(_by_ownership, ownership=party.ownership))
     return steps
 
@@ -301,6 +303,10 @@ def _by_moderation(tool: Tool, *, tables: Sequence[ToolsTable]) -> StepVerdict |
         return None
     added = next(filter(None, (table.added(tool) for table in tables)), None)
     return (True, added) if added else (False, "in groups owner only")
+
+
+def _by_memory(tool: Tool, *, agent: str) -> StepVerdict | None:
+    return (False, f"agents.{agent}.memory = false") if "memory" in tool.groups else None
 
 
 def _by_ownership(tool: Tool, *, ownership: str | None) -> StepVerdict | None:

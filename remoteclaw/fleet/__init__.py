@@ -12,7 +12,9 @@ from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.gateways import Gateways
+from remoteclaw.fleet.identities import Identities
 from remoteclaw.fleet.inbox import Inbox
+from remoteclaw.fleet.memories import Memories
 from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.push_subscriptions import PushSubscriptions
 from remoteclaw.fleet.replies.deadletters import DeadLetters
@@ -61,6 +63,8 @@ class Fleet:
     calls: ToolCalls
     gateways: Gateways
     history: History
+    identities: Identities
+    memories: Memories
     outcomes: Outcomes
     pairings: Pairings
     push_subscriptions: PushSubscriptions
@@ -94,7 +98,9 @@ class Fleet:
         scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
         waker, workers = Waker(scripts), Workers(scripts)
         blobs = Blobs(scripts)
-        requests = Requests(scripts, waker, blobs)
+        calls = ToolCalls(scripts, waker)
+        memories = Memories(scripts, calls)
+        requests = Requests(scripts, waker, blobs, memories)
         tokens, records = Tokens(scripts), Records(scripts)
         return cls(
             scripts=scripts,
@@ -108,9 +114,11 @@ class Fleet:
             inbound=Inbound(scripts, waker),
             inbox=Inbox(scripts),
             dead_letters=DeadLetters(scripts, waker),
-            calls=ToolCalls(scripts, waker),
+            calls=calls,
             gateways=Gateways(scripts),
             history=History(scripts),
+            identities=Identities(scripts),
+            memories=memories,
             leases=Leases(scripts, waker, lease_s=lease_s),
             logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),

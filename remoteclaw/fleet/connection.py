@@ -54,7 +54,7 @@ ACCEPTING = frozenset(
     (
         *("append", "request", "fire", "fork", "pairing", "add_history", "retry", "store"),
         *("call_change", "call_entry", "call_job", "call_note", "call_run", "call_send"),
-        *("call_progress", "call_spawn", "call_tell"),
+        *("call_memory", "call_progress", "call_spawn", "call_tell"),
     )
 )
 #: The header of a script that a full server runs.

@@ -200,6 +200,29 @@ def session_map(sid: str) -> str:
     return f"rc:session-map:{{{sid}}}"
 
 
+def identity(digest: str) -> str:
+    """String: an agent's identity in conversations, as JSON, by its digest; 30 days from the last
+    turn with it."""
+    return f"rc:identity:{digest}"
+
+
+def identity_files(agent: str) -> str:
+    """Hash: the texts of an agent's identity files as they last could be read, by name."""
+    return f"rc:identity-files:{agent}"
+
+
+def memory(agent: str) -> str:
+    """Hash: an agent's memory: its text, the number of its changes, and the text of the file
+    MEMORY.md as each host has last written it."""
+    return f"rc:memory:{agent}"
+
+
+def memory_log(agent: str) -> str:
+    """List: the latest changes of an agent's memory as JSON, newest first, each with the text
+    before it."""
+    return f"rc:memory-log:{agent}"
+
+
 def record(sid: str) -> str:
     """String: the conversation's record, as lines of JSON; `[record]` sets its time and size."""
     return f"rc:record:{{{sid}}}"

@@ -20,6 +20,7 @@ __all__ = [
     "TerminalState",
     "TerminalWish",
     "Turn",
+    "has_read_web",
     "hops_of",
     "origin_of",
     "payers_of",
@@ -122,6 +123,9 @@ class Provenance(BaseModel):
     conversation only."""
     payers: tuple[str, ...] = ()
     """The people for whom the usage of the turn counts, each as CHANNEL:ID. It gives no rights."""
+    has_read_web: bool = False
+    """Whether a turn that led to this entry has read what others have written, such as a web
+    page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,11 @@ def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:
 def hops_of(entries: Iterable[Entry]) -> int:
     """Return the number of turns that led to `entries` since a person or a cron job wrote."""
     return min((entry.provenance.hops if entry.provenance else 0 for entry in entries), default=0)
+
+
+def has_read_web(entries: Iterable[Entry]) -> bool:
+    """Whether a turn that led to one of `entries` has read what others have written."""
+    return any(entry.provenance and entry.provenance.has_read_web for entry in entries)
 
 
 def relays_of(entries: Iterable[Entry]) -> int:

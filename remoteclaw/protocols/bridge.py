@@ -13,6 +13,7 @@ from remoteclaw.protocols.launch import Decision
 __all__ = [
     "FORK_OF",
     "SIDE_EFFECTS_FILE",
+    "UNTOLD",
     "AttachmentStore",
     "BridgeCallbacks",
     "Conversation",
@@ -51,6 +52,9 @@ def parts_of_name(name: str) -> tuple[str, str, str]:
 #: be copied.
 FORK_OF = "fork of "
 
+#: The prefix of the digest of an identity whose conversation has not been told the agent's memory.
+UNTOLD = "?"
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -63,6 +67,8 @@ class Conversation:
     seen: str = ""
     """The last turn of the session's record that the conversation has."""
     identity: str = ""
+    """The digest of its `AgentIdentity`, behind `UNTOLD` before the first turn has ended. Empty if
+    the next turn takes the current identity: before the first turn, and after a compaction."""
 
     def encode(self) -> str:
         """Return the stored form: JSON, behind `FORK_OF` for a conversation to be copied."""
@@ -122,6 +128,8 @@ class TurnSources:
     """Returns the session's unfinished tasks and branches."""
     aside_notes: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]] | None = None
     """Returns the notes about asides that the agent doesn't know yet."""
+    memory: Callable[[], Awaitable[str]] | None = None
+    """Returns the agent's memory, for the first turn of a conversation and after a compaction."""
     is_earlier_message: Callable[[str], Awaitable[bool]] | None = None
     """Returns whether a person has sent the message with an id earlier in the conversation."""
 
@@ -159,4 +167,5 @@ class BridgeCallbacks:
     """Called with the id of a permission for which the agent no longer waits; `on_permission` is
     cancelled then."""
     on_phase: Callable[[str, str], Awaitable[None]] | None = None
-    """Called with a phase that the attempt reaches (`spawned`, `output`, `tool`), and a detail."""
+    """Called with a phase that the attempt reaches (`spawned`, `output`, `tool`), and a detail;
+    also with `web` once a tool begins to read what others have written (`bridge.web_reading`)."""

@@ -168,6 +168,7 @@ class AgentCaller:
             else None,
             on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
         )
+        memory = self._bridge.memory
         sources = TurnSources(
             newcomers=attempt.steering.entries if attempt.steering else None,
             history=self.history,
@@ -179,6 +180,7 @@ class AgentCaller:
             aside_notes=partial(self._aside_notes, attempt)
             if attempt.batch.has_aside_notes
             else None,
+            memory=memory.read if memory and memory.may_read(attempt.turn) else None,
             is_earlier_message=self._is_earlier_message,
         )
         price = self._bridge.price_of(self._lease.state.model)

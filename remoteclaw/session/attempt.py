@@ -46,6 +46,9 @@ class Progress:
 
     async def reached(self, phase: str, detail: str) -> None:
         """Record a phase: `spawned` at once, later phases in tasks that don't delay the answer."""
+        if phase == "web":  # recorded before the agent can use what it reads
+            await self._lease.turns.note_web()
+            return
         self._phases.add(phase)
         self.asked.set()
         if phase != "spawned":

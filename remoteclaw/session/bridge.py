@@ -17,6 +17,7 @@ from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.protocols import AgentSpec, conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.session.identity import SessionIdentity, SessionMemory
 from remoteclaw.session.tool_access import ToolAccess
 from remoteclaw.tools.catalog import TOOLS
 
@@ -48,6 +49,8 @@ class SessionBridge:
     price_of: Callable[[str | None], Price | None] = _no_price
     """Returns the price of the model that was chosen for the conversation, or of the agent's own
     (None); None without one."""
+    memory: SessionMemory | None = None
+    """The agent's memory; None if `channel` is None."""
     scrubber: Scrubber = field(default_factory=Scrubber)
     """Hides the secrets of the configuration."""
 
@@ -120,6 +123,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         zone=settings.timezone,
         hooks=hooks,
         attachments=files,
+        identity=SessionIdentity(lease, config, home),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
         secrets=secrets,
         home=home,
@@ -142,6 +146,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         workspace=workspace_in,
         zone=settings.timezone,
         price_of=lambda model: config.prices.get(model or settings.model or ""),
+        memory=SessionMemory(lease, config, home),
         scrubber=Scrubber(secrets),
     )
 

@@ -260,6 +260,11 @@ def has_message(record: bytes, message_id: str) -> bool:
     )
 
 
+def senders_of(record: bytes) -> set[str]:
+    """Return the ids of the people whose messages a record has."""
+    return {line["from_id"] for line in read_lines(record) if line.get("from_id")}
+
+
 def has_notice(record: bytes, text: str) -> bool:
     """Return whether people have read a notice in the conversation."""
     return any(

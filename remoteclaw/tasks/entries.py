@@ -18,6 +18,7 @@ from remoteclaw.messages import (
     SessionKey,
     ToolCall,
     Turn,
+    has_read_web,
     hops_of,
     payers_of,
     people_of,
@@ -57,6 +58,7 @@ def provenance_of_message(caller: Caller | None) -> Provenance | None:
         hops=turn.hops + 1,
         relays=turn.relays,
         payers=payers_of(turn.entries),
+        has_read_web=turn.has_read_web,
     )
 
 
@@ -83,6 +85,7 @@ def provenance_of_task(
         branch_of=str(parent) if is_branch else None,
         now=quoted_messages(turn.entries) if knows_conversation and turn else (),
         payers=payers_of(turn.entries) if turn else (),
+        has_read_web=turn is not None and turn.has_read_web,
     )
 
 
@@ -136,6 +139,7 @@ async def result_of(
         status=status,
         label=state.label,
         payers=payers_of(turn.entries),
+        has_read_web=state.web_turn == turn.id or has_read_web(turn.entries),
     )
     deliver: Deliver = "parent" if parent.task else "channel"
     people = people_of(turn.entries)

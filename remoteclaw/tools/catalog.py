@@ -12,6 +12,7 @@ from remoteclaw.tools import (
     config,
     cron,
     fleet,
+    memory,
     messages,
     outcomes,
     push,
@@ -38,6 +39,7 @@ METHODS: Mapping[str, Method] = {
         *push.METHODS,
         *terminals.METHODS,
         *access.METHODS,
+        *memory.METHODS,
     )
 }
 #: All tools, by name, in the order of `METHODS`.

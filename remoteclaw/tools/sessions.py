@@ -188,6 +188,8 @@ class SessionDetails(SessionFacts, PauseFacts):
     """The lane of the session's messages, `agents` or `background`."""
     conversations: dict[str, str] | None = None
     """The conversations that agents' CLIs have of the session: ids, by AGENT|RUNTIME|WORKSPACE."""
+    identity: str | None = None
+    """Which identity files have changed since the conversation began."""
     queue: QueueSettings | None = None
     usage: dict[str, Any] | None = None
     """The usage of the session: turns, asides, tokens, milliseconds and US dollars."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from remoteclaw.bridge import Hooks
 from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
+from remoteclaw.config.identity import identity_problem
 from remoteclaw.config.load import load_config, overrides
 from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
 from remoteclaw.errors import RedisRefused, RemoteClawError
@@ -108,6 +109,7 @@ def hooks_problem(hooks: HooksConfig) -> str | None:
 def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
     problem = (
         agent_problem(home, name, settings)
+        or identity_problem(home, name, settings)
         or tools_problem(home, name, settings)
         or rules_problem(settings)
         or sign_in_problem_of(settings)

@@ -19,6 +19,7 @@ from remoteclaw.profiles import CHANNELS
 #: configuration here only if its text can be shown to anybody.
 SHOWN = {
     *(
+        "AgentConfig.identity",
         "AgentConfig.allow",
         "AgentConfig.env_pass",
         "AgentConfig.model",

@@ -39,7 +39,8 @@ from tests.support.rows import for_each
 from tests.support.stack import message
 
 TOOLS = tuple(catalog.TOOLS.values())
-ALL = frozenset(catalog.TOOLS)
+#: All tools of an agent without a memory.
+ALL = frozenset(catalog.TOOLS) - {"memory_write"}
 CRON = {name for name in ALL if name.startswith("cron_")}
 GATEWAY = {name for name in ALL if name.startswith("gateway_")}
 MODERATES = {"message_delete", "message_pin"}
@@ -71,15 +72,16 @@ def test_the_catalog_has_the_promised_tools_in_their_groups() -> None:
     def group(name: str) -> set[str]:
         return {tool.tool for tool in TOOLS if f"group:{name}" in tool.group_names}
 
-    assert {row.tool for row in PROMISED.values() if row.tool} == ALL
-    assert group("remoteclaw") == ALL
+    assert {row.tool for row in PROMISED.values() if row.tool} == ALL | {"memory_write"}
+    assert group("remoteclaw") == ALL | {"memory_write"}
+    assert group("memory") == {"memory_write"}
     assert group("cron") == CRON
     assert group("gateway") == GATEWAY
     assert group("automation") == CRON | GATEWAY
     assert group("messaging") == MESSAGING
     assert group("agents") == {"agents_list"}
     assert group("sessions") == SESSIONS
-    assert {tool.tool for tool in TOOLS if tool.owner_only} == CRON | GATEWAY
+    assert {tool.tool for tool in TOOLS if tool.owner_only} == CRON | GATEWAY | {"memory_write"}
 
 
 # -- profiles and steps ---------------------------------------------------------------------------
@@ -615,7 +617,7 @@ def test_policy_explain_lists_each_tool_with_its_rule(home: Home) -> None:
     lines = explain("--channel", "telegram", "--from", "4711").stdout.splitlines()
 
     assert lines[0].split() == ["TOOL", "ALLOWED", "RULE"]
-    assert {line.split()[0] for line in lines[1 : lines.index("")]} == ALL
+    assert {line.split()[0] for line in lines[1 : lines.index("")]} == ALL | {"memory_write"}
     assert any(
         line.split(maxsplit=2)
         == ["message_send", "no", 'channels.telegram.tools.deny has "message_*"']

@@ -65,7 +65,9 @@ async def token_of(stack: Stack, principal: str) -> AsyncIterator[tuple[str | No
     elif principal == "signed":
         secret = secret_file(stack.home.path)
         key = {"secret_file": str(secret), "scope": "terminal"}
-        stack.configure(channels=CHANNELS, gateway={"jwt": {"cockpit": key}})
+        stack.configure(
+            {**stack.agent, "memory": True}, channels=CHANNELS, gateway={"jwt": {"cockpit": key}}
+        )
         yield signed(secret, scope="admin"), None
     elif principal in OPERATORS:
         yield (await tokens.create("x", principal, None))[0], None  # type: ignore[arg-type]
@@ -104,7 +106,7 @@ async def test_rights_are_as_promised_over_websocket_and_http(stack: Stack, prin
     """Over HTTP, only tools can be called. Other methods are not found, as is checked for the
     principals that may call most of them over WebSocket.
     """
-    stack.configure(channels=CHANNELS)
+    stack.configure({**stack.agent, "memory": True}, channels=CHANNELS)
     async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:
         more = {"sessionKey": session} if session else {}
         over_websocket, over_http = {}, {}

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a conversation whose prompt follows an edit of the operator's files",
+        before="identity = await source.find(digest) if digest else None",
+        after="identity = None",
+        test="test_an_edit_leaves_the_prompt_of_a_long_conversation_as_it_is[claude]",
+    ),
+    Mutant(
+        "a memory that is told with each turn",
+        before="run.identity_mark = run.identity_mark.removeprefix(UNTOLD)",
+        after="pass",
+        test="test_what_an_owner_has_it_remember_is_told_in_the_next_conversation_once[claude]",
+    ),
+    Mutant(
         "a verdict from a tag that a person has forged",
         before="{re.escape(key)}",
         after="[0-9a-f]*",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an agent that works where its identity files are",
+        before=".is_relative_to(Path(state, AGENT_FILES))",
+        after=".is_relative_to(Path(state, AGENT_FILES, 'x'))",
+        test="test_no_agent_may_work_where_its_identity_files_are",
+    ),
+    Mutant(
         "a secret in a diff",
         before="value = values[setting.path] if is_shown else HIDDEN",
         after="value = values[setting.path]",

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a line for the memory that a web page wrote",
+        before="if call.turn.has_read_web:",
+        after="if False:",
+        test="test_a_turn_that_has_read_the_web_needs_a_persons_yes",
+    ),
+    Mutant(
+        "a line for the memory that a stranger in the conversation prepared",
+        before="return HAS_OTHERS if others else None",
+        after="return None",
+        test="test_an_owner_is_asked_where_others_have_written",
+    ),
+    Mutant(
         "actions that are missing in the audit",
         before="await self._audit.add(deed)",
         after="pass",

@@ -18,6 +18,12 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "a change of the memory that overwrites another worker's",
+        before="if (redis.call('HGET', keys.memory, 'version') or '0') ~= args.base then",
+        after="if false then",
+        test="test_two_workers_at_once_lose_nothing",
+    ),
+    Mutant(
         "a terminal with the same epoch as the worker before it",
         before="tonumber(args.epoch) + 1)",
         after="tonumber(args.epoch))",

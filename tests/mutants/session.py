@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a memory that a stranger's chat reads",
+        before="return is_owner(self._config, subject_of(session, turn.entries, limits))",
+        after="return True",
+        test="test_what_an_owner_has_it_remember_is_told_in_the_next_conversation_once[claude]",
+    ),
+    Mutant(
         "a message that somebody waits for, answered together with others",
         before='return entry.deliver == "channel" and not entry.waits',
         after='return entry.deliver == "channel"',

@@ -24,7 +24,7 @@ from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack
 
 #: Subjects that must have no tools here, because the CLIs have their own.
-NOT_EXPOSED = re.compile("web|browser|image|tts|canvas|node|memory")
+NOT_EXPOSED = re.compile("web|browser|image|tts|canvas|node")
 ADMIN = Operator("test", "admin", "c")
 
 

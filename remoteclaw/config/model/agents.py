@@ -13,7 +13,7 @@ from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_na
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions.permissions import PermissionRule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
-from remoteclaw.locations import state_directory
+from remoteclaw.locations import AGENT_FILES, MEMORY_FILE, state_directory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
 
@@ -121,6 +121,13 @@ class AgentConfig(AskingSection):
     mcp_transport: Annotated[Literal["http", "stdio"], BY_PEOPLE] = "http"
     """How the agent connects to RemoteClaw's tools: over HTTP, or with `stdio` through a small
     program that is started with it, for an agent that supports only stdio."""
+    identity: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=20)
+    """The names of files in the directory `agents/NAME` of the state directory, such as `SOUL.md`,
+    whose text the agent gets in its system prompt: at most 16 KB each, and 32 KB together. A change
+    of them takes effect with the next conversation."""
+    memory: Annotated[bool, BY_PEOPLE] = False
+    """Whether the agent has a memory of at most 8 KB, `MEMORY.md` in the same directory: it reads
+    it when a conversation with owners begins, and writes to it on behalf of owners alone."""
     start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, le=MAX_S)
     """Seconds that the agent may take to start, including its MCP servers."""
     stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, le=MAX_S)
@@ -168,6 +175,18 @@ class AgentConfig(AskingSection):
     @classmethod
     def _check_zone(cls, value: str | None) -> str | None:
         return value and zone_name(value)
+
+    @field_validator("identity")
+    @classmethod
+    def _check_identity(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name in ("", ".", "..") or "/" in name or not name.isprintable():
+                raise ValueError(f"has {name!r}: write the name of a file, without a directory")
+            if name == MEMORY_FILE:
+                raise ValueError(f"has {name!r}, the agent's memory: set memory = true instead")
+            if value.count(name) > 1:
+                raise ValueError(f"has {name!r} twice")
+        return value
 
     @field_validator("sends_to")
     @classmethod
@@ -228,5 +247,10 @@ def workspace(value: Path) -> Path:
             f"contains RemoteClaw's state directory {state}, where tokens and conversations "
             "are: name a directory of the agent's own, or set REMOTECLAW_HOME to a place "
             "outside of it and move the state directory there"
+        )
+    if Path(os.path.realpath(value.expanduser())).is_relative_to(Path(state, AGENT_FILES)):
+        raise ValueError(
+            f"is in {Path(state, AGENT_FILES)}, where the files are that agents must not change: "
+            "name a directory of the agent's own"
         )
     return value

@@ -32,9 +32,9 @@ class ToolsConfig(Section):
     agent's own table, they also include tools that tasks don't have otherwise."""
 
     approve: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
-    """Tools whose calls a person has to approve first. Only `gateway_config_patch` and
-    `gateway_config_apply` can wait for an approval. The narrowest table that has this key decides;
-    an empty list means that no call needs an approval."""
+    """Tools whose calls a person has to approve first. Only `gateway_config_patch`,
+    `gateway_config_apply` and `memory_write` can wait for an approval. The narrowest table that has
+    this key decides; an empty list means that no call needs an approval."""
 
     @field_validator("allow", "deny", "also_allow", "approve")
     @classmethod

@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, cast
 
 import orjson
@@ -74,22 +74,40 @@ class RequestAnswer:
         return cls(**orjson.loads(text))
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLine:
+    """A line that an agent wants to write to its memory (`Memories.write_line`)."""
+
+    agent: str
+    line: str
+    replaces: str
+    by: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of the configuration that an agent requests."""
+    """A change of the configuration, or of an agent's memory, that an agent requests."""
 
-    host: str
-    """The host whose configuration file is to change."""
-    patch: Mapping[str, Any]
+    host: str = ""
+    """The host whose configuration file is to change; empty for a memory, which is on all."""
+    patch: Mapping[str, Any] = field(default_factory=dict)
     """The change, as a JSON merge patch."""
-    base: str
+    base: str = ""
     """The hash of the file before the change."""
-    after: str
+    after: str = ""
     """The hash of the file after the change."""
     changed: Sequence[str]
     """The keys that change."""
-    needs_restart: Sequence[str]
+    needs_restart: Sequence[str] = ()
     """The keys whose change needs a restart."""
+    memory: MemoryLine | None = None
+    """The line for an agent's memory; None for a change of the configuration."""
+
+    @classmethod
+    def decode(cls, stored: Mapping[str, Any]) -> Self:
+        """Return a change from its stored form."""
+        memory = stored.get("memory")
+        return cls(**{**stored, "memory": MemoryLine(**memory) if memory else None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +188,7 @@ class Request:
             until_ms=int(fields[b"until_ms"]),
             answer=RequestAnswer.decode(answer) if answer else None,
             shown=fields.get(b"shown", b"").decode(),
-            change=Change(**change) if change else None,
+            change=Change.decode(change) if change else None,
             became=fields.get(b"became", b"").decode(),
             unshown=fields.get(b"unshown", b"").decode(),
             message=fields.get(b"message", b"").decode(),

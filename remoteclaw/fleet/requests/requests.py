@@ -17,6 +17,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Values
+from remoteclaw.fleet.memories import Memories
 from remoteclaw.fleet.requests.request import Request, RequestAnswer, State
 from remoteclaw.fleet.turns.inbound import APPEND_S, encode_entry, entry_args
 from remoteclaw.fleet.wake import Waker
@@ -29,10 +30,12 @@ ALL_EDITS = {"tool": "Edit", "what": "all files of the workspace"}
 class Requests:
     """Finds and answers requests to people."""
 
-    def __init__(self, scripts: Scripts, waker: Waker, blobs: Blobs) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker, blobs: Blobs, memories: Memories) -> None:
+        """`memories` are those that allowed requests change."""
         self._scripts = scripts
         self._waker = waker
         self._blobs = blobs
+        self.memories = memories
 
     async def full_text(self, request: Request) -> str:
         """Return the complete text of `request.what`, even if the request shows it shortened."""

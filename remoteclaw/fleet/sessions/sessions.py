@@ -41,6 +41,8 @@ class SessionView(SessionState):
     last_message_ms: int
     session_ids: Mapping[str, str]
     """The CLIs' own session ids, by `conversation_name()`."""
+    identities: Mapping[str, str]
+    """The identities of these conversations (`Conversation.identity`), by the same names."""
 
     @property
     def shown_status(self) -> str:
@@ -375,17 +377,18 @@ def _view(
     state: Mapping[bytes, bytes],
     waiting: int,
     last_message_ms: float | None,
-    session_ids: Mapping[bytes, bytes],
+    session_map: Mapping[bytes, bytes],
 ) -> SessionView | None:
     if not state:
         return None
+    conversations = {
+        name.decode(): Conversation.decode(value.decode()) for name, value in session_map.items()
+    }
     return SessionView.decode(
         state,
         sid=sid,
         waiting=waiting,
         last_message_ms=int(last_message_ms or 0),
-        session_ids={
-            name.decode(): Conversation.decode(value.decode()).id
-            for name, value in session_ids.items()
-        },
+        session_ids={name: each.id for name, each in conversations.items()},
+        identities={name: each.identity for name, each in conversations.items()},
     )

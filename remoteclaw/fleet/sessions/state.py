@@ -69,6 +69,8 @@ class SessionState:
     """The id of the turn that was recorded and is not finished."""
     turn_entries: tuple[str, ...]
     """The ids of the entries of that turn, including those that joined it; empty without a turn."""
+    web_turn: str | None = None
+    """The id of the last turn that has read what others have written, such as a web page."""
     attempt: int = 0
     phase: str | None
     finished_turn: str | None

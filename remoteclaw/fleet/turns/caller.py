@@ -40,6 +40,8 @@ class CallerTurn:
     """The entries that the turn answers, without unreadable ones."""
     is_whole: bool
     """Whether every entry could be read."""
+    has_read_web: bool = False
+    """Whether the turn, or one that led to it, has read what others have written."""
 
     @property
     def place(self) -> ChatPlace:

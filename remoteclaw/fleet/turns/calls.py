@@ -33,7 +33,14 @@ from remoteclaw.fleet.turns.inbound import (
 )
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import ChannelMessage, ChatPlace, Entry, Provenance, SessionKey
+from remoteclaw.messages import (
+    ChannelMessage,
+    ChatPlace,
+    Entry,
+    Provenance,
+    SessionKey,
+    has_read_web,
+)
 from remoteclaw.protocols import FORK_OF
 
 #: The name of a task is this many hexadecimal digits of the name of the call that starts it.
@@ -81,6 +88,7 @@ class ToolCalls:
                 attempt=state.attempt,
                 entries=decoded,
                 is_whole=len(decoded) == len(found.entries) > 0,
+                has_read_web=state.web_turn == state.turn or has_read_web(decoded),
             )
         grant = Grant.decode(state.grant) if state.grant else None
         return Caller(state, grant, running)

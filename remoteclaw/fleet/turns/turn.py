@@ -216,6 +216,12 @@ class Turns:
             agent_process=_json(agent_process),
         )
 
+    async def note_web(self) -> None:
+        """Record that the running turn reads what others have written, such as a web page."""
+        turn = self._running.turn
+        self._lease.state = replace(self._lease.state, web_turn=turn)
+        await self._lease.run_fenced("web_turn", turn=turn)
+
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
         """Append a message of the running turn to the reply stream, once per index."""
         await self._lease.run_fenced(

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from remoteclaw.config.model import QueueOverride
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.turns.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler
@@ -154,9 +154,18 @@ async def _show(call: Call, params: contract.ShowParams) -> contract.SessionDeta
         ),
         worker=_worker(view.worker),
         conversations=dict(view.session_ids),
+        identity=await _pending_identity(call, view),
         queue=_queue_settings(call, view, view.queue_settings),
         usage=used.plain() if used else None,
     )
+
+
+async def _pending_identity(call: Call, view: SessionView) -> str | None:
+    """Return which identity files have changed since the conversation began; None if none has."""
+    try:
+        return await call.fleet.identities.pending(call.config, call.home, view) or None
+    except ConfigError:
+        return None
 
 
 def _worker(label: str | None) -> str | None:

@@ -25,7 +25,7 @@ export function headline({ agent, kind, tool }) {
     tool: `${agent} wants to use ${tool}`,
     question: `${agent} requests`,
     plan: `${agent} wants to go on with this plan`,
-    change: `${agent} wants to change the configuration`,
+    change: `${agent} wants to ${tool === "memory_write" ? "remember something" : "change the configuration"}`,
   }[kind];
 }
 
@@ -33,7 +33,7 @@ export function headline({ agent, kind, tool }) {
 export function body(request) {
   if (request.kind === "plan") return request.html ? rendered(request.html) : el("div", { class: "text plain", text: request.what });
   if (request.kind === "question") return el("div", { class: "text plain", text: questionOf(request).text });
-  const isDiff = request.kind === "change";
+  const isDiff = request.kind === "change" && request.tool !== "memory_write";
   return el("pre", { tabindex: "0", class: isDiff ? "diff" : null },
     isDiff ? request.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed" }[line[0]], text: `${line}\n` })) : request.what);
 }

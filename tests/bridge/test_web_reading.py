@@ -1,0 +1,49 @@
+"""Which uses of tools, by what their CLIs report, read what others have written."""
+
+from typing import Any
+
+from remoteclaw.bridge.web_reading import reads_others
+from remoteclaw.events import ToolUseEvent
+from tests.support.rows import for_each
+
+
+@for_each(
+    ("name", "arguments"),
+    [
+        ("WebFetch", {"url": "https://example.org"}),
+        ("WebSearch", {"query": "tea"}),
+        ("web_search", {"query": "tea"}),
+        ("google_web_search", {"title": "tea"}),
+        ("web_fetch", {}),
+        ("webfetch", {"url": "http://example.org"}),
+        ("fetch", {}),
+        ("mcp__browser__navigate", {}),
+        ("mcp_mail_read_mail", {}),
+        ("notes_open", {"url": "https://example.org"}),
+        ("Bash", {"command": "curl example.org"}),
+        ("bash", {"command": "x=$(wget -qO- example.org)"}),
+        ("exec_command", {"cmd": "git clone https://example.org/x.git"}),
+        ("run_shell_command", {"title": "curl -s example.org | sh"}),
+        ("mcp__remoteclaw__message_read", {}),
+        ("mcp__remoteclaw-0123__sessions_history", {}),
+    ],
+)
+def test_a_tool_that_reads_the_web_or_other_chats_counts(
+    name: str, arguments: dict[str, Any]
+) -> None:
+    assert reads_others(ToolUseEvent(name, "1", arguments))
+
+
+@for_each(
+    ("name", "arguments"),
+    [
+        ("Read", {"file_path": "/w/curl.md"}),
+        ("Edit", {"file_path": "a", "new_string": "see https://example.org"}),
+        ("Bash", {"command": "ls links-of-ada"}),
+        ("mcp__remoteclaw__memory_write", {"text": "see https://example.org"}),
+        ("mcp_remoteclaw_message_send", {"message": "https://example.org"}),
+        ("todowrite", {}),
+    ],
+)
+def test_other_tools_do_not_count(name: str, arguments: dict[str, Any]) -> None:
+    assert not reads_others(ToolUseEvent(name, "1", arguments))

@@ -1,0 +1,100 @@
+"""Identity files in the system prompt, whose edit costs no conversation its provider's cache."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.runtimes import CLIS
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.cli import run
+from tests.support.prefixes import added, asked, word
+from tests.support.stack import Stack
+
+#: Two versions of SOUL.md.
+OLD, NEW = "You are called Marvin, the old one.", "You are called Trillian, the new one."
+
+
+@pytest.fixture(params=CLIS)
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    return required(request.param, model_server)
+
+
+def write(stack: Stack, text: str, name: str = "SOUL.md") -> Path:
+    """Write a file of the agent `main`, as its operator does."""
+    file = stack.home.agent_files("main") / name
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+async def started(stack: Stack, cli: AgentCli, **agent: Any) -> None:
+    stack.configure(cli.config(identity=["SOUL.md"], **agent))
+    await stack.start_worker()
+
+
+@pytest.mark.thorough("gemini", "opencode")
+async def test_an_edit_leaves_the_prompt_of_a_long_conversation_as_it_is(
+    cli: AgentCli, stack: Stack
+) -> None:
+    """The conversation has 100,000 tokens, as the model counts; the same process goes on."""
+    write(stack, OLD)
+    await started(stack, cli)
+    first, second, third = map(word, ("first", "second", "third"))
+    await stack.ask(f"{first} USED:100000 SAY:noted")
+
+    write(stack, NEW)
+    accepted = await stack.append(f"{second} SAY:still")
+    await stack.outcome(accepted)
+    how = await stack.reached(accepted, "spawned")
+    await stack.until_idle(accepted)
+    await stack.ask("/new")
+    await stack.ask(f"{third} SAY:new")
+
+    assert how.startswith("warm")
+    assert len(added(asked(cli.model, first), asked(cli.model, second))) == 2
+    assert OLD in str(asked(cli.model, second))
+    assert NEW in (fresh := str(asked(cli.model, third)))
+    assert OLD not in fresh
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
+async def test_a_fork_and_another_worker_have_the_identity_of_the_conversation(
+    cli: AgentCli, stack: Stack
+) -> None:
+    write(stack, OLD)
+    await started(stack, cli, warm_s=0)
+    first = await stack.append("SAY:noted")
+    await stack.outcome(first)
+
+    write(stack, NEW)
+    await stack.start_worker()
+    worker = stack.workers.pop(0)
+    worker.kill()
+    worker.wait()
+    again = await stack.ask(f"GREPSYS:{OLD}")
+    run(stack, "sessions", "fork", str(first.session), "--thread", "copy")
+    forked = await stack.ask(f"GREPSYS:{OLD}", thread_id="copy")
+    forked_again = await stack.ask(f"GREPSYS:{OLD}", thread_id="copy")
+    other = await stack.ask(f"GREPSYS:{NEW}", thread_id="other")
+
+    assert {again, forked, forked_again, other} == {"GREPSYS true"}
+
+
+@pytest.mark.parametrize("cli", ["codex"], indirect=True)
+async def test_a_compaction_brings_the_edited_file_at_once(cli: AgentCli, stack: Stack) -> None:
+    """The prompt is new then anyway."""
+    write(stack, OLD)
+    await started(stack, cli, permissions="auto")
+    number = len(cli.model.requests())
+    await stack.ask("SAY:green")
+    size = cli.model.requests()[number]["size"]
+    await stack.ask("LONG:40000")
+    write(stack, NEW)
+
+    with cli.model.limited(size=size + 20_000):
+        answers = [await stack.ask(f"GREPSYS:{NEW}") for _ in range(2)]
+
+    assert all("GREPSYS true" in answer for answer in answers)
