@@ -161,6 +161,14 @@ class AgentProcess(Protocol):
         Only for a runtime that `compacts`. Cancelling the call leaves the CLI in an unknown state.
         """
 
+    async def set_model(self, model: str | None) -> bool:
+        """Have `model` answer from the next turn on; with None, the CLI's default model.
+
+        Between turns. Returns whether the process has that model: else only a new process can get
+        it. Raises `AgentUnavailable` if the CLI refuses the name; many CLIs accept any, and fail
+        in the turn.
+        """
+
     async def interrupt(self) -> None:
         """Stop the running turn, which then ends with `aborted`; do nothing if no turn runs."""
 

@@ -18,7 +18,8 @@ class AgentSpec:
     """The specification of an agent process.
 
     It is fixed when the process starts, and compared at each turn: an agent with another one is
-    restarted. A bridge gets a template, and completes it for each turn.
+    restarted. Only the model of a running process can change. A bridge gets a template, and
+    completes it for each turn.
     """
 
     runtime: str
@@ -31,6 +32,7 @@ class AgentSpec:
     system_prompt: str = ""
     """The system prompt; the bridge fills it in, as it does `plain_prompt` and `note`."""
     model: str | None = None
+    """The model; None for the CLI's default. It isn't compared: `AgentProcess.set_model`."""
     permissions: str = "ask"
     branch: Literal["", "read", "ask", "auto"] = ""
     """For a branch, the agent's setting `branches`, which limits `permissions`; else empty. The
@@ -102,7 +104,7 @@ class AgentSpec:
         servers = {name: asdict(server) for name, server in self.mcp_servers.items()}
         parts = (
             *(self.runtime, self.command, version, self.workspace, dict(self.env)),
-            *(self.system_prompt, self.model, self.permissions, self.inherit_mcp),
+            *(self.system_prompt, self.permissions, self.inherit_mcp),
             *(self.trust_workspace, servers, self.tools, self.own_server, self.branch),
         )
         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)

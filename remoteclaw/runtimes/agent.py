@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -195,6 +195,8 @@ class CliProcess(ABC, Generic[_M, _T]):
         """Asides that no caller waits for, but that must still receive messages."""
         self._uncounted = AgentRunResult()
         """The usage that no result contains yet; the next result of a turn counts it."""
+        self.model: str | None = None
+        """The chosen model; None for the CLI's default, empty while it is not certain."""
         self.missing_servers: dict[str, str] = {}
         """MCP servers that the CLI could not connect, each with the reason; empty if unknown."""
 
@@ -232,6 +234,40 @@ class CliProcess(ABC, Generic[_M, _T]):
             raise AgentUnavailable(why, category=classify_end(errors))
         return message
 
+    async def set_model(self, model: str | None) -> bool:
+        """Have `model` answer from the next turn on; return whether the process can.
+
+        Raises `AgentUnavailable` if the CLI refuses the name.
+        """
+        if model == self.model:
+            return True
+        self.model = ""
+        try:
+            is_set = await self._choose(model)
+        except AgentUnavailable as failure:
+            if failure.category is ErrorCategory.UNKNOWN_MODEL:
+                raise
+            return False  # it has ended
+        if is_set:
+            self.model = model
+        return is_set
+
+    async def _choose(self, model: str | None) -> bool:
+        """Set the model; return whether the CLI can do that.
+
+        Raises `AgentUnavailable` if it refuses the name.
+        """
+        return False
+
+    async def _read_until(self, is_answer: Callable[[_M], bool]) -> _M:
+        """Return the answer to a request that was sent between turns, and handle what comes first.
+
+        Raises `AgentUnavailable` if none arrives.
+        """
+        while not is_answer(message := await self._read_at_start()):
+            await self._take_between(message)
+        return message
+
     def parked_state(self) -> dict[str, Any] | None:
         """Return the state that the next worker needs; None if the agent can't be parked now.
 
@@ -246,12 +282,14 @@ class CliProcess(ABC, Generic[_M, _T]):
         if not self._pipes.is_clean:
             return None
         usage, cost = self._uncounted.usage, self._uncounted.total_cost_usd
-        return {**self._state(), "uncounted": {"usage": astuple(usage), "cost": cost}}
+        uncounted = {"usage": astuple(usage), "cost": cost}
+        return {**self._state(), "model": self.model, "uncounted": uncounted}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the state in which another worker parked the agent."""
         usage, cost = state["uncounted"]["usage"], state["uncounted"]["cost"]
         self._uncounted = AgentRunResult(usage=AgentUsage(*usage), total_cost_usd=cost)
+        self.model = state["model"]
         self._restore(state)
 
     @abstractmethod

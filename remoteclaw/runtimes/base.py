@@ -85,6 +85,7 @@ class BaseRuntime(ABC):
     ) -> AgentProcess:
         """Return an agent that is ready for a turn: after its handshake, or restored."""
         process = self.process(pipes, spec, session_id=session_id, run_dir=run_dir)
+        process.model = spec.model
         if parked_state is None:
             await process.handshake(spec, session_id, run_dir, fork=fork)
         else:

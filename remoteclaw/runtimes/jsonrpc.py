@@ -40,6 +40,10 @@ class RpcMessage:
         """Whether the CLI waits for an answer."""
         return bool(self.method) and self.id is not None
 
+    def is_answer_to(self, request: int) -> bool:
+        """Whether this is the CLI's answer to our request with this id."""
+        return not self.method and self.id == request
+
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "RpcMessage":
         """Return the message of a line; fields of an unexpected type are ignored."""

@@ -110,9 +110,10 @@ class AgentKeeper:
     async def _obtain(self, spec: AgentSpec, session_id: str | None, *, fork: bool) -> AgentProcess:
         if self._parked:
             await self._attach(spec)
-        if self._agent and not fork and self._is_fit(spec, session_id):
+        agent = None if fork else self._fit_agent(spec, session_id)
+        if agent and await agent.set_model(spec.model):
             self._was_warm = True
-            return self._agent
+            return agent
         await self._discard()
         return await self._start(spec, session_id, fork=fork)
 
@@ -227,9 +228,9 @@ class AgentKeeper:
 
     # -- attach and start ------------------------------------------------------------------------
 
-    def _is_fit(self, spec: AgentSpec, session_id: str | None) -> bool:
-        """Whether the attached agent is alive, matches `spec` and has this conversation."""
-        return (
+    def _fit_agent(self, spec: AgentSpec, session_id: str | None) -> AgentProcess | None:
+        """Return the attached agent if it is alive, matches `spec` and has this conversation."""
+        is_fit = (
             self._agent is not None
             and self._pipes is not None
             and not self._pipes.has_ended
@@ -237,6 +238,7 @@ class AgentKeeper:
             and session_id is not None
             and self._agent.session_id == session_id
         )
+        return self._agent if is_fit else None
 
     async def _attach_holder(self, parked: dict[str, Any]) -> HolderClient | None:
         self._key, path = parked["key"], Path(parked["path"])

@@ -1,9 +1,12 @@
 """The commands of a chat, with each of the real agent CLIs."""
 
+import contextlib
 import itertools
 import os
 import re
+import signal
 import subprocess
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +19,20 @@ from remoteclaw.runtimes.past_conversations import past_conversations
 from tests.conftest import THOROUGH, required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import RpcClient, opened, own_token
+from tests.support.kills import kill_all
+from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
 
-#: A model of codex other than the configured one.
-OTHER = "other"
+#: A model of each CLI that is not its default.
+OTHERS = {
+    "claude": "claude-haiku-4-5",
+    "codex": "other",
+    "gemini": "gemini-2.5-pro",
+    "opencode": "scripted/other",
+}
+#: A model that does not exist.
+WRONG = "no-such-model"
 
 
 @dataclass
@@ -33,6 +45,8 @@ class Chat:
     workspace: Path
     session: str
     sid: str
+    pid: int = 0
+    """The process of the last turn's agent."""
     _ids: Any = field(default_factory=itertools.count)
 
     async def send(self, text: str) -> dict[str, Any]:
@@ -60,11 +74,20 @@ class Chat:
         """Return the reply to a message."""
         outcome = await self.stack.fleet.outcomes.wait(self.sid, sent["entry"], timeout_s=HANG_S)
         assert outcome is not None, self.stack.worker_logs()
+        for step in outcome.steps:
+            if step.name == "spawned" and step.detail:
+                self.pid = int(step.detail.rpartition(" ")[2])
         return said(outcome)
 
     def asked(self, text: str) -> str:
         """Return the body of the model's last request that contains `text`."""
         return [body for body in self.cli.model.bodies().splitlines() if text in body][-1]
+
+    async def agent(self) -> tuple[int, dict[str, str]]:
+        """Return the pid of the last turn's agent, and the id of its conversation."""
+        view = await self.stack.fleet.sessions.view(self.sid)
+        assert view is not None
+        return self.pid, dict(view.session_ids)
 
     def model_of(self, text: str) -> str:
         """Return the model of the last request that ends with `text`."""
@@ -116,7 +139,7 @@ async def chat(
 
 
 @pytest.mark.thorough("opencode")
-async def test_resuming_a_conversation_the_clis_own_commands_and_another_model(
+async def test_resuming_a_conversation_and_the_clis_own_commands(
     chat: Chat,
 ) -> None:
     name = chat.cli.name
@@ -124,8 +147,6 @@ async def test_resuming_a_conversation_the_clis_own_commands_and_another_model(
         await an_earlier_conversation(chat)
         await chat.say("/new")
     await own_commands(chat)
-    if name == "codex":  # the rest depends on no CLI, so the quickest one is enough
-        await another_model(chat)
 
 
 async def an_earlier_conversation(chat: Chat) -> None:
@@ -190,19 +211,6 @@ async def test_remoteclaws_own_commands_are_answered_without_the_agent(chat: Cha
     assert "SAY:one" not in await chat.say("RECALL")
 
 
-async def another_model(chat: Chat) -> None:
-    await chat.say("SAY:before")
-    assert f"the model is `{OTHER}`, in new conversations too" in await chat.say(f"/model {OTHER}")
-    assert (await chat.say("SAY:after")).endswith("after")
-    assert f"`{OTHER}`, chosen for this session" in await chat.say("/model")
-    before, after = map(chat.model_of, ("SAY:before", "SAY:after"))
-    assert before != after
-    assert OTHER.endswith(after)
-    assert after
-    await a_wrong_model(chat)
-    assert chat.model_of("SAY:again") == before
-
-
 async def own_commands(chat: Chat) -> None:
     """An unknown command costs no model request, neither as the first message nor later."""
     unknown = {
@@ -226,12 +234,94 @@ async def own_commands(chat: Chat) -> None:
     assert (await chat.say("/nonsense")).startswith(unknown)
 
 
-async def a_wrong_model(chat: Chat) -> None:
-    """The reply names the wrong model and the remedy."""
-    name, wrong = chat.cli.name, "no-such-model"
-    assert f"the model is `{wrong}`" in await chat.say(f"/model {wrong}")
+# -- /model ---------------------------------------------------------------------------------------
+
+
+async def test_another_model_answers_in_the_same_process(chat: Chat) -> None:
+    """The conversation goes on, asides have the model, and a wrong name costs nothing."""
+    name, other = chat.cli.name, OTHERS[chat.cli.name]
+    with_default(chat)
+    await chat.say("SAY:before my colour is green")
+    before, agent = chat.model_of("my colour is green"), await chat.agent()
+
+    assert f"the model is `{other}`, in new conversations too" in await chat.say(f"/model {other}")
+    assert (await chat.say("SAY:after")).endswith("after")
+    assert f"`{other}`, chosen for this session" in await chat.say("/model")
+    assert other.endswith(chat.model_of("SAY:after"))
+    assert "my colour is green" in chat.asked("SAY:after")
+    assert other.endswith(await model_of_aside(chat))
+
+    await chat.say(f"/model {WRONG}")
     failed = await chat.say("HTTP:404:model")
-    assert f"can't use the model `{wrong}`, which was chosen here with /model ({name}: `" in failed
+    assert f"can't use the model `{WRONG}`, which was chosen here with /model ({name}: `" in failed
     assert "`/model default` goes back to the usual one" in failed
+    await chat.say(f"/model {other}")
+    assert (await chat.say("SAY:corrected")).endswith("corrected")
+    assert other.endswith(chat.model_of("SAY:corrected"))
+
     await chat.say("/model default")
     assert (await chat.say("SAY:again")).endswith("again")
+    assert "my colour is green" in chat.asked("SAY:again")
+    assert chat.model_of("SAY:again") == before
+    assert await model_of_aside(chat) == before
+    assert await chat.agent() == agent
+
+
+async def test_a_model_outlives_the_agents_process(chat: Chat) -> None:
+    """A conversation that began with a chosen model can go back to the default one, too."""
+    other = OTHERS[chat.cli.name]
+    with_default(chat)
+    await chat.say("SAY:elsewhere")
+    before = chat.model_of("SAY:elsewhere")
+    await chat.say("/new")
+    await chat.say(f"/model {other}")
+    async with busy(chat, "SAY:first") as running:
+        await kill_all(chat.stack)
+    assert "first" in await chat.outcome(running)
+    assert other.endswith(chat.model_of("SAY:first"))
+
+    await chat.say("/model default")
+    await restarted(chat)
+    assert (await chat.say("SAY:again")).endswith("again")
+    assert chat.model_of("SAY:again") == before
+    if chat.cli.name != "gemini":
+        assert "SAY:first" in chat.asked("SAY:again")
+    await chat.say(f"/model {other}")
+    await chat.say("SAY:other")
+    await chat.say("/model default")
+    await restarted(chat)
+    assert (await chat.say("SAY:once more")).endswith("once more")
+    assert chat.model_of("SAY:once more") == before
+
+
+def with_default(chat: Chat) -> None:
+    """Configure the agent without a model, so that the CLI chooses."""
+    config = chat.cli.config(workspace=str(chat.workspace), permissions="auto") | {"model": None}
+    given = {key: value for key, value in config.items() if value is not None}
+    chat.stack.configure(given, queue={"mode": "aside", "debounce_ms": 0})
+
+
+async def restarted(chat: Chat) -> None:
+    """Kill the agent."""
+    os.kill(chat.pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(chat.pid))
+
+
+async def model_of_aside(chat: Chat) -> str:
+    """Put a question to the agent during a turn; return the model that answers."""
+    async with busy(chat) as running:
+        assert (await chat.say("VERDICT:answered beside")).endswith("beside")
+        model = [each["model"] for each in chat.cli.model.requests() if not each["is_aside"]][-1]
+    await chat.outcome(running)
+    return str(model)
+
+
+@contextlib.asynccontextmanager
+async def busy(chat: Chat, then: str = "") -> AsyncIterator[dict[str, Any]]:
+    """Send a message whose turn waits in a tool until the end of the block."""
+    began, ended = (chat.workspace.parent / uuid.uuid4().hex for _ in range(2))
+    wait = f"touch '{began}'; until test -e '{ended}'; do sleep 0.05; done"
+    running = await chat.send(f"SHELL:{wait}\n{then}")
+    await eventually(began.exists)
+    yield running
+    ended.touch()

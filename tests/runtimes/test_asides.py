@@ -184,7 +184,7 @@ async def test_the_end_of_a_turn_does_not_wait_for_its_asides(home: Home, direct
         assert [answer.text for answer in await asyncio.gather(*asking)] == ["1", "2"]
         state = process.parked_state()
         assert state is not None
-        assert state["model"] == "m"  # the message between the two answers was processed
+        assert state["default_model"] == "m"  # the message between the two answers was processed
         assert await text_of(process.turn("again")) == "b"
 
 

@@ -1,5 +1,6 @@
 """Choices for a session: its model, a past conversation, and commands of its agent's CLI."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from remoteclaw.protocols import conversation_name
@@ -18,6 +19,7 @@ say(type='system', subtype='init', model='its-choice')
 while True:
     message = heard()
     echo(message)
+    model = chosen[-1] if chosen else model
     result(f"{copied}{model}, {resumes}: {message['message']['content'][-1]['text']}", num_turns=0)
 """
 
@@ -36,10 +38,27 @@ async def test_a_chosen_model_is_used_from_the_next_turn(stack: Stack, directory
     assert (await answers(stack, first))[0].startswith("its own, False")
 
     await stack.fleet.sessions.choose_model(first.session, "haiku")
-    assert (await talk(stack, "two"))[0].startswith("haiku, True")
+    assert (await talk(stack, "two"))[0].startswith("haiku, False")
 
     await stack.fleet.sessions.choose_model(first.session, None)
-    assert (await talk(stack, "three"))[0].startswith("its-choice, True")
+    assert (await talk(stack, "three"))[0].startswith("its-choice, False")
+
+
+async def test_a_fork_has_the_chosen_model(stack: Stack, directory: Path) -> None:
+    """With another one, the provider would read the copied conversation in no cache."""
+    with_claude(stack, directory)
+    first = await stack.append("one")
+    await drain(stack, first)
+    await stack.fleet.sessions.choose_model(first.session, "haiku")
+    view = await stack.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    copy = replace(first.session, thread="copy")
+    await stack.fleet.sessions.fork(view, copy, [*view.session_ids], view.limits.of_fork)
+
+    (reply,) = await talk(stack, "two", thread_id="copy")
+
+    assert reply.startswith("copy of ")
+    assert ", haiku, True: " in reply
 
 
 async def test_a_command_of_the_cli_has_a_turn_of_its_own(stack: Stack, directory: Path) -> None:

@@ -743,7 +743,9 @@ async def test_claude_has_a_message_once_after_a_limit(
     """Claude keeps each refused copy of a message, and the model would read all of them."""
     stack.configure(subscribed(claude))
     if not is_first:
-        await chat.drain(await chat.append("SAY:before"))
+        before = await chat.append("SAY:before")
+        await chat.drain(before)
+        await stack.fleet.sessions.choose_model(before.session, "sonnet")
     word = uuid.uuid4().hex
     accepted = await chat.append(f"RETRYAFTER:-1 HTTP:429:limit*2 {word} SAY:answered")
 

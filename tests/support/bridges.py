@@ -146,15 +146,18 @@ def script(directory: Path, body: str) -> tuple[str, ...]:
 def claude_script(directory: Path, body: str) -> tuple[str, ...]:
     """Return the command of a program that speaks claude's protocol, scripted by `body`.
 
-    `body` can use `heard`, which returns our next line of a type and accepts MCP servers, `echo`,
-    which repeats our message as claude does, `asks`, which sends the request of the hook before a
-    tool, and `result`.
+    `body` can use `heard`, which returns our next line of a type and accepts MCP servers and
+    models, `chosen`, the list of these models, `echo`, which repeats our message as claude does,
+    `asks`, which sends the request of the hook before a tool, and `result`.
     """
     words = (
+        "chosen = []\n"
         "def heard(kind='user'):\n"
         "    for line in sys.stdin:\n"
         "        if (message := json.loads(line))['type'] == kind: return message\n"
-        "        if message.get('request', {}).get('subtype') == 'mcp_set_servers':\n"
+        "        request = message.get('request', {})\n"
+        "        if request.get('subtype') == 'set_model': chosen.append(request['model'])\n"
+        "        if request.get('subtype') in ('mcp_set_servers', 'set_model', 'get_settings'):\n"
         "            say(type='control_response', response=dict(subtype='success',\n"
         "                request_id=message['request_id'], response={}))\n"
         "    sys.exit()\n"

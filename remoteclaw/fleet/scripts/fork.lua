@@ -11,6 +11,8 @@ if copied == 0 and not has_record then return 'nothing' end
 -- With has_remembered but without an id, the session reports that it continues from its record only.
 redis.call('HSET', keys.new_state, 'key', args.session_key, 'limits', args.limits, 'has_remembered', 1,
   'last_heard_ms', now_ms())
+local model = redis.call('HGET', keys.state, 'model')  -- another one would read the copied conversation in no cache
+if model then redis.call('HSET', keys.new_state, 'model', model) end
 redis.call('PEXPIRE', keys.new_state, args.keep_ms)
 redis.call('ZADD', keys.sessions, now_ms(), args.new_sid)
 announce_sessions()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from remoteclaw.errors import AsideFailed
 from remoteclaw.protocols import AgentSpec
-from remoteclaw.runtimes.acp.session import Request, mode_request, model_request
+from remoteclaw.runtimes.acp.session import Request, SessionModel, mode_request
 from remoteclaw.runtimes.acp.turn import LogNote, SessionUsage, classify_rpc_error, cost_of, deny
 from remoteclaw.runtimes.asides import CliAside
 from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
@@ -43,15 +43,15 @@ class AsideSessions:
     session_ids: set[str] = field(default_factory=set)
     """The ids of the sessions that were begun."""
 
-    def new(self, *, main: str, copies: bool, is_busy: bool) -> "AcpAside":
+    def new(self, *, main: str, model: str, copies: bool, is_busy: bool) -> "AcpAside":
         """Return a new aside. Raises `AsideFailed` if an earlier attempt has shown it impossible.
 
         `main` is the session of the conversation, of which the aside's session is a copy if
-        `copies`; `is_busy` tells that a turn runs in it.
+        `copies`; `model` is its model, if known; `is_busy` tells that a turn runs in it.
         """
         if self.disabled_reason:
             raise AsideFailed(f"No answer to the aside: {self.disabled_reason}.")
-        return AcpAside(self, main=main, copies=copies, is_busy=is_busy)
+        return AcpAside(self, main=main, model=model, copies=copies, is_busy=is_busy)
 
     def forget(self) -> None:
         """Delete the agent's files of these sessions."""
@@ -62,12 +62,15 @@ class AsideSessions:
 class AcpAside(CliAside[RpcMessage]):
     """One question: begins a session, sets its model and mode, sends the prompt, and closes it."""
 
-    def __init__(self, sessions: AsideSessions, *, main: str, copies: bool, is_busy: bool) -> None:
+    def __init__(
+        self, sessions: AsideSessions, *, main: str, model: str, copies: bool, is_busy: bool
+    ) -> None:
         """See `AsideSessions.new()`."""
         super().__init__()
         self._sessions = sessions
         self._peer = sessions.peer
         self._main = main
+        self._model = model
         self._copies = copies
         self._is_busy = is_busy
         self.session = ""
@@ -115,18 +118,14 @@ class AcpAside(CliAside[RpcMessage]):
             return
         self.session = session
         self._sessions.session_ids.add(session)
-        runtime, spec, model = (
-            self._sessions.runtime,
-            self._sessions.spec,
-            self._sessions.spec.model,
-        )
+        runtime, spec = self._sessions.runtime, self._sessions.spec
         self._usage = SessionUsage(runtime, spec, session, None if self._copies else 0.0)
         mode = mode_request(session, runtime.aside_modes, result)
         if mode is None and runtime.needs_aside_mode:
             self._disable("it has no mode in which it asks for every tool")
             await self._close()
             return
-        chosen = model_request(session, model, result) if model else None
+        chosen = SessionModel.of(result).request(session, self._model) if self._model else None
         self._pending_settings = [request for request in (chosen, mode) if request]
         await self._send_next({})
 

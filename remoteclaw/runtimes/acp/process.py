@@ -5,6 +5,7 @@ import base64
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,7 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import OWN_SERVER, Image
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec
 from remoteclaw.runtimes.acp.aside import AcpAside, AsideSessions
-from remoteclaw.runtimes.acp.session import model_of, model_request, server_description
+from remoteclaw.runtimes.acp.session import SessionModel, server_description
 from remoteclaw.runtimes.acp.turn import AcpTurn, classify_rpc_error, commands_of, cost_of, deny
 from remoteclaw.runtimes.agent import COMPACT, CliProcess
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
@@ -68,6 +69,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """The id of the last message of the latest turn."""
         self._default_model = ""
         """The agent's default model: the one with which the session began."""
+        self._session_model = SessionModel()
         self._commands: tuple[str, ...] = ()
         """The agent's slash commands; empty until it has announced them."""
 
@@ -114,10 +116,10 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         self._session = (
             text(session_info.get("sessionId")) if fork or not session_id else session_id
         )
-        self._default_model = spec.note if session_id else model_of(session_info)
+        self._session_model = SessionModel.of(session_info)
+        self._default_model = spec.note if session_id else self._session_model.current
         # A resumed session keeps the last chosen model, so the default is restored explicitly.
-        if model := spec.model or self._default_model:
-            await self._choose_model(model, session_info)
+        await self._choose(spec.model)
         if self._runtime.instructs_by_prompt:
             self._instructions = spec.system_prompt
 
@@ -156,19 +158,23 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         why = f"{self.name} {why}"
         return AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
 
-    async def _choose_model(self, model: str, session_info: Mapping[str, Any]) -> None:
+    async def _choose(self, model: str | None) -> bool:
         """Set the model of the session, unless it is set already.
 
-        Raises `AgentUnavailable` if the agent refuses a configured model: another model must not
+        Raises `AgentUnavailable` if the agent refuses a chosen model: another model must not
         answer in its place.
         """
-        request = model_request(self._session, model, session_info)
-        if request is None:
-            return
+        name = model or self._default_model
+        request = self._session_model.request(self._session, name)
+        if request is None or not name:
+            return bool(name)
         answer = await self._request(*request)
-        if answer.error is not None and self._spec.model:
+        if answer.error is None:
+            self._session_model = replace(self._session_model, current=name)
+        elif model:
             why = classify_rpc_error(answer.error)[1]
             raise AgentUnavailable(why, category=ErrorCategory.UNKNOWN_MODEL)
+        return answer.error is None
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a request and return its result. Raises `AgentUnavailable` for an error."""
@@ -186,10 +192,9 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
     async def _request(self, method: str, params: Mapping[str, Any]) -> RpcMessage:
         """Send a request and return its answer; other messages are dropped."""
         request = await self._peer.request(method, params)
-        while True:
-            message = await self._read_between_turns()
-            if not message.method and message.id == request:
-                return message
+        while not (message := await self._read_between_turns()).is_answer_to(request):
+            pass
+        return message
 
     async def _read_between_turns(self) -> RpcMessage:
         """Return the next message outside of a turn; refuse it if it is a request."""
@@ -210,6 +215,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             "takes_images": self._takes_images,
             "said": self._last_message_id,
             "note": self._default_model,
+            "session_model": astuple(self._session_model),
             "commands": self._commands,
             "abilities": self._session_capabilities,
             "has_turns": self._has_turns,
@@ -223,6 +229,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         self._takes_images = state["takes_images"]
         self._last_message_id = state["said"]
         self._default_model = state["note"]
+        self._session_model = SessionModel(*state["session_model"])
         self._commands = tuple(state["commands"])
         self._session_capabilities = tuple(state["abilities"])
         self._has_turns = state["has_turns"]
@@ -309,7 +316,10 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             self._runtime.capabilities.asides == "copy" and "fork" in self._session_capabilities
         )
         return self._aside_sessions.new(
-            main=self._session, copies=may_copy and self._has_turns, is_busy=self._is_in_turn
+            main=self._session,
+            model=self.model or self._default_model,
+            copies=may_copy and self._has_turns,
+            is_busy=self._is_in_turn,
         )
 
     async def _take_for_aside(self, message: RpcMessage) -> bool:

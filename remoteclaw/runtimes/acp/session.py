@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,32 @@ from remoteclaw.runtimes.wire import mapping, mappings, text
 Request = tuple[str, dict[str, Any]]
 
 
-def model_of(session_info: Mapping[str, Any]) -> str:
-    """Return the current model of a session; empty if the agent does not report it."""
-    option = _option(session_info, "model")
-    current = text(option.get("currentValue"))
-    return current if option else text(mapping(session_info.get("models")).get("currentModelId"))
+@dataclass(frozen=True, slots=True)
+class SessionModel:
+    """The model of a session, and the way to set it."""
 
+    current: str = ""
+    """The model; empty if the agent does not report it."""
+    option: str = ""
+    """The id of the config option that sets it; empty if there is none."""
 
-def model_request(session: str, model: str, session_info: Mapping[str, Any]) -> Request | None:
-    """Return the request that sets the model of a session; None if it is set already.
+    @classmethod
+    def of(cls, session_info: Mapping[str, Any]) -> "SessionModel":
+        """Return the model of a session that was begun, loaded or forked."""
+        if option := _option(session_info, "model"):
+            return cls(text(option.get("currentValue")), text(option.get("id")))
+        return cls(text(mapping(session_info.get("models")).get("currentModelId")))
 
-    A needless request would do harm: some agents save the chosen model for all sessions.
-    """
-    if model == model_of(session_info):
-        return None
-    if option := _option(session_info, "model"):
-        return _set_option(session, option, model)
-    return "session/set_model", {"sessionId": session, "modelId": model}
+    def request(self, session: str, model: str) -> Request | None:
+        """Return the request that sets the model of a session; None if it is set already.
+
+        A needless request would do harm: some agents save the chosen model for all sessions.
+        """
+        if model == self.current:
+            return None
+        if self.option:
+            return _set_option(session, self.option, model)
+        return "session/set_model", {"sessionId": session, "modelId": model}
 
 
 def mode_request(
@@ -45,7 +55,7 @@ def mode_request(
         offered = {text(mode.get("id")) for mode in available}
     for mode in modes:
         if mode in offered and option:
-            return _set_option(session, option, mode)
+            return _set_option(session, text(option.get("id")), mode)
         if mode in offered:
             return "session/set_mode", {"sessionId": session, "modeId": mode}
     return None
@@ -59,8 +69,8 @@ def _option(session_info: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {}
 
 
-def _set_option(session: str, option: Mapping[str, Any], value: str) -> Request:
-    choice = {"configId": text(option.get("id")), "value": value}
+def _set_option(session: str, option: str, value: str) -> Request:
+    choice = {"configId": option, "value": value}
     return "session/set_config_option", {"sessionId": session, **choice}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.errors import AgentUnavailable, AsideFailed, classify_error
+from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, classify_error
 from remoteclaw.events import AsideAnswer
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
@@ -154,6 +154,8 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         self._spec = spec
         self._conversation = ClaudeConversation(session_id)
         self._conversation.point, _ = _marks_of(spec.note)
+        self._conversation.default_model = split_note(spec.note)[0].removeprefix(PLANNING)
+        self._conversation.has_default_model = spec.model is None
 
     @property
     def session_id(self) -> str | None:
@@ -162,13 +164,9 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     @property
     def note(self) -> str:
-        """Claude's default model, whether it is in plan mode, its point and its refused message.
-
-        With a configured model, claude reports that one, so the default of the last note is kept.
-        """
-        last_note, _ = split_note(self._spec.note)
-        model = last_note.removeprefix(PLANNING) if self._spec.model else self._conversation.model
-        note = f"{PLANNING if self._conversation.is_planning else ''}{model}"
+        """Claude's default model, whether it is in plan mode, its point and its refused message."""
+        planning = PLANNING if self._conversation.is_planning else ""
+        note = f"{planning}{self._conversation.default_model}"
         marks = f"{self._conversation.point} {self._conversation.refused}"
         return with_point(note, marks.rstrip())
 
@@ -187,38 +185,63 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         await self._peer.request("apply_flag_settings", settings=SETTINGS)
         if spec.note.startswith(PLANNING):
             await self._peer.set_mode("plan")
-        if not spec.mcp_servers:
-            return
+        has_model = spec.model or self._conversation.default_model
+        if spec.note and not (fork or has_model):  # else claude takes the conversation's last model
+            await self._choose(None)
+        if spec.mcp_servers:
+            await self._set_servers(spec, run_dir)
+
+    async def _set_servers(self, spec: AgentSpec, run_dir: Path) -> None:
         servers = {name: server_of(server, run_dir) for name, server in spec.mcp_servers.items()}
-        request_id = await self._peer.request("mcp_set_servers", servers=servers)
         try:
             async with asyncio.timeout(MCP_START_S):
-                await self._await_response(request_id)
+                answer = await self._call("mcp_set_servers", servers=servers)
         except TimeoutError:
             log.warning("claude's MCP servers were not ready after %d s", MCP_START_S)
+            return
+        for name, why in mapping(mapping(answer.get("response")).get("errors")).items():
+            log.warning("claude could not connect MCP server %s: %s", name, why)
+            self.missing_servers[name] = text(why)
 
-    async def _await_response(self, request_id: str) -> None:
-        """Read until claude answers a control request, and note the servers that can't be reached.
+    async def _call(self, subtype: str, **fields: Any) -> dict[str, Any]:
+        """Send a control request between turns, and return the answer.
 
         Raises `AgentUnavailable` if claude reports a failure instead.
         """
-        while True:
-            message = await self._read_at_start()
-            if message.get("type") == "result":  # usually because the conversation is unknown
-                why = error_text(message)
-                category = classify_error(why)
-                raise AgentUnavailable(f"claude did not start: {why}", category=category)
+        request_id = await self._peer.request(subtype, **fields)
+
+        def is_answer(message: dict[str, Any]) -> bool:
             response = mapping(message.get("response"))
-            if response.get("request_id") == request_id:
-                for name, why in mapping(mapping(response.get("response")).get("errors")).items():
-                    log.warning("claude could not connect MCP server %s: %s", name, why)
-                    self.missing_servers[name] = text(why)
-                return
+            return response.get("request_id") == request_id or message.get("type") == "result"
+
+        message = await self._read_until(is_answer)
+        if message.get("type") == "result":  # usually because the conversation is unknown
+            why = error_text(message)
+            category = classify_error(why)
+            raise AgentUnavailable(f"claude did not start: {why}", category=category)
+        return mapping(message.get("response"))
+
+    async def _choose(self, model: str | None) -> bool:
+        self._conversation.has_default_model = False
+        name = model or self._conversation.default_model or await self._configured_model()
+        answer = await self._call("set_model", model=name)
+        if answer.get("subtype") == "error":
+            why = text(answer.get("error"))
+            raise AgentUnavailable(why, category=ErrorCategory.UNKNOWN_MODEL)
+        self._conversation.has_default_model = model is None
+        return True
+
+    async def _configured_model(self) -> str:
+        """Return the model of the user's settings, which claude leaves out of its default."""
+        settings = mapping((await self._call("get_settings")).get("response"))
+        effective = mapping(settings.get("effective"))
+        of_environment = {**self._spec.env, **mapping(effective.get("env"))}.get("ANTHROPIC_MODEL")
+        return text(of_environment) or text(effective.get("model")) or "default"
 
     def _state(self) -> dict[str, Any]:
         return {
             "session_id": self._conversation.session_id,
-            "model": self._conversation.model,
+            "default_model": self._conversation.default_model,
             "is_planning": self._conversation.is_planning,
             "point": self._conversation.point,
             "last_request": self._peer.last_id,
@@ -228,7 +251,8 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._conversation.session_id = state["session_id"]
-        self._conversation.model = state["model"]
+        self._conversation.default_model = state["default_model"]
+        self._conversation.has_default_model = self.model is None
         self._conversation.is_planning = state["is_planning"]
         self._conversation.point = state["point"]
         self._peer.last_id = state["last_request"]

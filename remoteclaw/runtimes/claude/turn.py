@@ -51,8 +51,12 @@ class ClaudeConversation:
 
     def __init__(self, session_id: str | None) -> None:
         self.session_id = session_id
-        self.model = ""
-        """The model that claude reports, with which the next process is started."""
+        self.default_model = ""
+        """The conversation's default model, with which the next process starts; empty if unknown.
+
+        It is the model that claude reports without a chosen one."""
+        self.has_default_model = False
+        """Whether the default model answers."""
         self.totals = Totals()
         self.context = 0
         """The number of tokens that the last request has read."""
@@ -72,8 +76,9 @@ class ClaudeConversation:
     def note(self, message: dict[str, Any]) -> None:
         """Update the state from a line."""
         self.failures.note(message)
-        if (message.get("type"), message.get("subtype")) == ("system", "init"):
-            self.model = text(message.get("model"))
+        is_start = (message.get("type"), message.get("subtype")) == ("system", "init")
+        if is_start and self.has_default_model:
+            self.default_model = text(message.get("model"))
         if message.get("type") == "system" and (mode := text(message.get("permissionMode"))):
             self.is_planning = mode == "plan"
 

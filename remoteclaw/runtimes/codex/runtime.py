@@ -7,7 +7,8 @@ import asyncio
 import base64
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
+from remoteclaw.runtimes.base import BaseRuntime
 from remoteclaw.runtimes.codex.aside import CodexAside
 from remoteclaw.runtimes.codex.rules import allowing_rules
 from remoteclaw.runtimes.codex.terminal import CodexTerminal
@@ -27,6 +28,8 @@ from remoteclaw.runtimes.codex.thread import (
     aside_of,
     common_options,
     limits_of,
+    note_of,
+    parts_of,
     thread_of,
 )
 from remoteclaw.runtimes.codex.turn import CodexTurn, ThreadTokens, deny
@@ -37,6 +40,9 @@ from remoteclaw.runtimes.wire import mapping, mappings, text
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
 
 _NOT_SIGNED_IN = "codex did not start: it has no sign-in; run `codex login`"
+
+#: Sends a request with its parameters, and returns the answer.
+_Call = Callable[[str, Mapping[str, Any]], Awaitable[RpcMessage]]
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +96,7 @@ class CodexRuntime(BaseRuntime):
         unasked = frozenset(spec.unasked_servers)
         return CodexProcess(
             pipes,
+            workspace=spec.workspace,
             unasked=unasked,
             limits=limits_of(spec),
             aside=aside_of(spec, run_dir),
@@ -105,6 +112,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         self,
         pipes: AgentPipes,
         *,
+        workspace: str,
         unasked: frozenset[str],
         limits: Mapping[str, Any],
         aside: Mapping[str, Any],
@@ -114,6 +122,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         `limits` are parameters of each turn that override the thread's. `aside` are the parameters
         of an aside's thread.
         """
+        self._workspace = workspace
         self._limits = limits
         self._peer = RpcPeer(pipes, version=None)
         super().__init__(pipes, self._peer)
@@ -125,6 +134,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         self._tokens = ThreadTokens()
         self._prompt = ""
         """The hash of the thread's first system prompt; empty if it was replaced by a message."""
+        self._default_model = ""
+        """The thread's default model, which codex itself forgets; empty if it is not known."""
         self._point = ""
         """The id of the last finished turn, up to which a fork copies."""
 
@@ -135,8 +146,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
     @property
     def note(self) -> str:
-        """The hash of the thread's system prompt, so that it is not sent again, and the point."""
-        return with_point(self._prompt, self._point)
+        """The hash of the system prompt, so that it is not sent again, default model and point."""
+        return note_of(self._prompt, self._default_model, self._point)
 
     # -- start and park ------------------------------------------------------------------------
 
@@ -162,7 +173,12 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         known_prompt = ""
         if session_id:
             params |= {"threadId": session_id, "excludeTurns": True}
-            known_prompt, self._point = split_note(spec.note)
+            known_prompt, self._default_model, self._point = parts_of(spec.note)
+            if not (fork or spec.model or self._default_model):
+                call = partial(self._call_at_start, waiting)
+                self._default_model = await self._configured_model(call)
+            # Without a model, codex takes the last one of the thread.
+            params["model"] = spec.model or self._default_model or None
             if fork and self._point:  # else the copy would include half of a running turn
                 params["lastTurnId"] = self._point
             method = "thread/fork" if fork else "thread/resume"
@@ -191,11 +207,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
         Hooks that run before a tool may refuse it, and stay. `waiting` is as in `_take_at_start`.
         """
-        request = await self._peer.request("hooks/list", {"cwds": [workspace]})
-        message = await self._read_at_start()
-        while message.id != request or message.method:
-            await self._take_at_start(message, waiting)
-            message = await self._read_at_start()
+        message = await self._call_at_start(waiting, "hooks/list", {"cwds": [workspace]})
         found = (
             hook
             for listed in mappings(message.result.get("data"))
@@ -203,6 +215,15 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             if hook.get("eventName") == "permissionRequest"
         )
         return {"hooks.state": {text(hook.get("key")): {"enabled": False} for hook in found}}
+
+    async def _call_at_start(
+        self, waiting: set[Any], method: str, params: Mapping[str, Any]
+    ) -> RpcMessage:
+        """Send a request during the start, and return the answer; `waiting` as below."""
+        request = await self._peer.request(method, params)
+        while not (message := await self._read_at_start()).is_answer_to(request):
+            await self._take_at_start(message, waiting)
+        return message
 
     async def _take_at_start(self, message: RpcMessage, waiting: set[Any]) -> None:
         """Handle a message of the start. Raises `AgentUnavailable` if the start has failed.
@@ -234,6 +255,8 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
             self._thread = text(mapping(message.result.get("thread")).get("id")) or self._thread
             if model := text(message.result.get("model")):  # else an aside has the default model
                 self._aside["model"] = model
+            if self.model is None:
+                self._default_model = model or self._default_model
 
     async def _instruct(self, system_prompt: str) -> None:
         """Send a resumed thread the system prompt, because it knows another one."""
@@ -241,9 +264,32 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         item = {"type": "message", "role": "developer", "content": content}
         await self._peer.request("thread/inject_items", {"threadId": self._thread, "items": [item]})
 
+    async def _call(self, method: str, params: Mapping[str, Any]) -> RpcMessage:
+        """Send a request between turns, and return the answer."""
+        request = await self._peer.request(method, params)
+        return await self._read_until(lambda message: message.is_answer_to(request))
+
+    async def _choose(self, model: str | None) -> bool:
+        name = model or self._default_model or await self._configured_model(self._call)
+        update = {"threadId": self._thread, "model": name}
+        if not name or (await self._call("thread/settings/update", update)).error:
+            return False
+        self._aside["model"] = name
+        return True
+
+    async def _configured_model(self, call: _Call) -> str:
+        """Return the model of codex's configuration, else its own default; empty if unknown."""
+        read = await call("config/read", {"cwd": self._workspace})
+        if model := text(mapping(read.result.get("config")).get("model")):
+            return model
+        listed = await call("model/list", {})
+        defaults = (each for each in mappings(listed.result.get("data")) if each.get("isDefault"))
+        return text(next(defaults, {}).get("model"))
+
     def _state(self) -> dict[str, Any]:
         return {
             "thread": self._thread,
+            "default_model": self._default_model,
             "note": self._prompt,
             "point": self._point,
             "last_id": self._peer.last_id,
@@ -254,6 +300,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._thread = state["thread"]
+        self._default_model = state["default_model"]
         self._prompt = state["note"]
         self._point = state["point"]
         self._peer.last_id = state["last_id"]

@@ -18,7 +18,7 @@ from remoteclaw.runtimes.codex.rollouts import (
     sessions_of,
     thread_in,
 )
-from remoteclaw.runtimes.codex.thread import HEADERS, common_options, server_of
+from remoteclaw.runtimes.codex.thread import HEADERS, common_options, parts_of, server_of
 from remoteclaw.runtimes.terminal import NotedWatch, RecordTranscript, TerminalNotes
 from remoteclaw.runtimes.wire import toml
 
@@ -62,8 +62,8 @@ class CodexTerminal:
         """Return the command line; secrets of MCP servers are in the environment or in files."""
         policy, sandbox = _POLICIES[spec.permissions]
         options = [f"approval_policy={policy}", f"sandbox_mode={toml(sandbox)}"]
-        if spec.model:
-            options.append(f"model={toml(spec.model)}")
+        if model := spec.model or parts_of(spec.note)[1]:
+            options.append(f"model={toml(model)}")
         if spec.system_prompt and not session_id:  # a resumed thread keeps its instructions
             options.append(f"developer_instructions={toml(spec.system_prompt)}")
         env = {**spec.env, MARK: str(run_dir)}

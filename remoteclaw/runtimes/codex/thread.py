@@ -11,7 +11,7 @@ from typing import Any
 
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec
-from remoteclaw.runtimes.base import server_environment
+from remoteclaw.runtimes.base import server_environment, split_note, with_point
 from remoteclaw.runtimes.wire import mapping, toml
 
 #: The longest wait for MCP servers to start, in seconds: ours for all, and codex's for each.
@@ -55,6 +55,18 @@ def thread_of(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
         "config": servers,
         **model,
     }
+
+
+def note_of(prompt: str, default_model: str, point: str) -> str:
+    """Return a note: the hash of the system prompt, the default model, and the point."""
+    return with_point(f"{prompt} {default_model}".rstrip(), point)
+
+
+def parts_of(note: str) -> tuple[str, str, str]:
+    """Return the parts of a note, which may be empty: see `note_of()`."""
+    words, point = split_note(note)
+    prompt, _, default_model = words.partition(" ")
+    return prompt, default_model, point
 
 
 def limits_of(spec: AgentSpec) -> dict[str, Any]:

@@ -6,14 +6,12 @@ from remoteclaw.protocols import AgentSpec
 
 
 def common_options(spec: AgentSpec, servers: Collection[str]) -> list[str]:
-    """Return the options about the model and MCP servers; `servers` are the configured ones."""
+    """Return the options about MCP servers; `servers` are the configured ones."""
     options: list[str] = []
     if not spec.inherit_mcp:
         # The tools of a server that is named here need no permission.
         allowed = servers if spec.permissions != "deny" else ()
         options += ["--allowed-mcp-server-names", ",".join(allowed) or "none"]
-    if spec.model:
-        options += ["-m", spec.model]
     return options
 
 

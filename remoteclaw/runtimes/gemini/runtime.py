@@ -161,6 +161,7 @@ class GeminiRuntime(AcpRuntime):
         argv += ["--include-directories", str(run_dir / FILES)]
         argv += policy_options(spec, run_dir)
         argv += common_options(spec, [self.server_name(name, spec) for name in spec.mcp_servers])
+        # With `-m`, gemini would report that model as its default, to which /model goes back.
         env = environment_of(spec)
         return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=None)
 

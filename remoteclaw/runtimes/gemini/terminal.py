@@ -54,6 +54,7 @@ class GeminiTerminal:
         if spec.permissions == "deny":
             write_new(run_dir / "refused.toml", _DENY_POLICY.encode())
             argv += ["--admin-policy", str(run_dir / "refused.toml")]
+        argv += ["-m", spec.model] if spec.model else []
         argv += common_options(spec, ())
         if prompt:
             argv.append(f"--prompt-interactive={prompt}")

@@ -57,7 +57,8 @@ class OpencodeTerminal:
                 rules["permission"] = denied(rules.get("permission", {}))
         port, password = _free_port(), secrets.token_urlsafe(24)
         argv = [*spec.command, "--hostname", HOST, "--port", str(port)]
-        argv += ["--model", spec.model] if spec.model else []
+        model = spec.model or spec.note  # else the model that was chosen last would answer
+        argv += ["--model", model] if model else []
         if session_id:
             argv.append(f"--session={session_id}")
         elif prompt:
@@ -67,7 +68,7 @@ class OpencodeTerminal:
             password=password,
             prompt=prompt,
             goes_on=bool(session_id),
-            model=spec.model or "",
+            model=model,
             message=_message_id(),
         )
         env = {
