@@ -48,6 +48,7 @@ from remoteclaw.protocols import (
     AttachmentStore,
     BridgeCallbacks,
     IdentitySource,
+    ModelSetting,
     Runtime,
     SessionMap,
     TurnSources,
@@ -150,6 +151,7 @@ class ChannelBridge:
         sources: TurnSources | None = None,
         used_s: float = 0.0,
         model: str | None = None,
+        model_setting: ModelSetting = "/model",
         workspace: str | None = None,
         begins_anew: bool = False,
         repeats: bool = False,
@@ -159,10 +161,11 @@ class ChannelBridge:
 
         Setting `abort` stops it. The result names the newcomers of `sources` that the agent has
         taken up. `used_s` is the part of the turn's time limit that earlier tries have used, in
-        seconds. `model` and `workspace` replace those of the agent's configuration. With
-        `begins_anew`, the agent gets the turn in a new conversation, which replaces the earlier one
-        once the model has answered. `repeats` says that the agent is asked again after a temporary
-        failure before any output. `opening` is a notice before the agent's first words.
+        seconds. `model` and `workspace` replace those of the agent's configuration; a running agent
+        changes its model. `model_setting` says where `model` was chosen. With `begins_anew`, the
+        agent gets the turn in a new conversation, which replaces the earlier one once the model has
+        answered. `repeats` says that the agent is asked again after a temporary failure before any
+        output. `opening` is a notice before the agent's first words.
         The payloads are numbered from `first_index`; those that were passed to a callback are
         marked as delivered.
         """
@@ -170,6 +173,7 @@ class ChannelBridge:
         run = self._new_run(
             turn, callbacks, first_index, model=model, workspace=workspace, opening=opening
         )
+        run.model_setting = model_setting if model else "model"
         run.begins_anew, run.spec = begins_anew, replace(run.spec, repeats=repeats)
         run.abort = abort or run.abort
         run.sources, run.used_s = sources or run.sources, used_s
@@ -289,9 +293,7 @@ class ChannelBridge:
             model=model or setup.spec.model,
             workspace=workspace or setup.spec.workspace,
         )
-        return Run(
-            setup, turn, spec, delivery, callbacks, messages, has_chosen_model=model is not None
-        )
+        return Run(setup, turn, spec, delivery, callbacks, messages)
 
     def _delivery(
         self,

@@ -39,7 +39,7 @@ async def classify_error(run: Run) -> None:
     subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
     aborted = run.result.aborted or is_stop
     run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
-    remedy, chosen_model = None, run.spec.model if run.has_chosen_model else None
+    remedy = None
     if run.is_local:
         run.reason = run.scrubber.line(run.error.detail, MAX_REASON_CHARS)
         remedy = remedy_of(
@@ -48,7 +48,7 @@ async def classify_error(run: Run) -> None:
             reason=run.reason,
             spec=run.spec,
             runtime=run.setup.runtime,
-            chosen_model=chosen_model,
+            model_setting=run.model_setting,
         )
     text = failure_text(
         run.error,
@@ -57,7 +57,8 @@ async def classify_error(run: Run) -> None:
         zone=run.setup.zone,
         remedy=remedy,
         has_begun=run.delivery.has_begun,
-        chosen_model=chosen_model,
+        model=run.spec.model,
+        model_setting=run.model_setting,
         breaks_off=run.delivered.has_words,
     )
     await run.delivery.deliver_notice(ReplyPayload(text, is_error=not is_stop, is_ours=True))

@@ -5,7 +5,7 @@ from remoteclaw.errors import ErrorCategory, Overdue, Remedy, sentence
 from remoteclaw.events import ErrorEvent
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Turn
-from remoteclaw.protocols import AgentSpec, Runtime
+from remoteclaw.protocols import AgentSpec, ModelSetting, Runtime
 
 #: The maximum length of a CLI's reason for a failure in a reply, in characters.
 MAX_REASON_CHARS = 300
@@ -38,13 +38,14 @@ def failure_text(
     remedy: Remedy | None = None,
     has_begun: bool = False,
     breaks_off: bool = False,
-    chosen_model: str | None = None,
+    model: str | None = None,
+    model_setting: ModelSetting = "model",
 ) -> str:
     """Return the sentence about a failure; `remedy` is for a person who can fix it.
 
     `has_begun` tells that the agent has said or done something before it failed, and `breaks_off`
-    that the beginning of its answer was delivered. `chosen_model` is the model that a person has
-    chosen for the session.
+    that the beginning of its answer was delivered. `model` is the model that was asked, if it was
+    chosen, and `model_setting` says where.
     """
     return sentence(
         error.category,
@@ -54,7 +55,8 @@ def failure_text(
         overdue=overdue,
         remedy=remedy,
         has_begun=has_begun,
-        chosen_model=as_code(chosen_model) if chosen_model else "",
+        model=as_code(model) if model else "",
+        model_setting=model_setting,
         breaks_off=breaks_off,
     )
 
@@ -66,12 +68,12 @@ def remedy_of(
     reason: str,
     spec: AgentSpec,
     runtime: Runtime,
-    chosen_model: str | None = None,
+    model_setting: ModelSetting = "model",
 ) -> Remedy:
     """Return the remedy of a failure, for a person who can change settings and start programs.
 
-    `reason` is the CLI's error message, on one line and without secrets. `chosen_model` is the
-    model that a person has chosen for the session.
+    `reason` is the CLI's error message, on one line and without secrets. `model_setting` says where
+    the model was chosen.
     """
     agent, ways, then = turn.session.agent, runtime.remedies, "then send your message again."
     says = f"{runtime.name}: {as_code(reason)}" if reason else ""
@@ -90,10 +92,11 @@ def remedy_of(
             )
         case ErrorCategory.AUTH:
             fix = f"{sign_in[0].upper()}{sign_in[1:]}, {on}; {then}"
-        case ErrorCategory.UNKNOWN_MODEL if not chosen_model:
+        case ErrorCategory.UNKNOWN_MODEL if model_setting != "/model":
             known = f" ({ways.models}, lists the available models)" if ways.models else ""
             what = f"{agent}'s account can't use its model"
-            choose = f"`model` under [agents.{agent}], or in this session with /model{known}"
+            here = ", or in this session with /model" if model_setting == "model" else ""
+            choose = f"`{model_setting}` under [agents.{agent}]{here}{known}"
             fix = f"Set {choose}; {then}"
             if spec.model:
                 what = f"{agent}'s account can't use the model `{spec.model}`"

@@ -33,6 +33,7 @@ from remoteclaw.protocols import (
     BridgeCallbacks,
     Conversation,
     IdentitySource,
+    ModelSetting,
     Runtime,
     SessionMap,
     TurnSources,
@@ -96,8 +97,8 @@ class Run:
     """Whether other processes can read the identity by its digest."""
     tells_memory: bool = False
     """Whether the agent gets its memory with this turn."""
-    has_chosen_model: bool = False
-    """Whether the model was chosen for the session, not in the agent's configuration."""
+    model_setting: ModelSetting = "model"
+    """Where the model was chosen."""
     scrubber: Scrubber = field(default_factory=Scrubber)
     """Hides the secrets of the turn's agent."""
     agent: AgentProcess | None = None

@@ -34,7 +34,7 @@ async def status(call: CommandCall) -> CommandReply:
     view = await call.fleet.sessions.view(call.session.sid)
     agent = call.agent
     lines = [f"- agent: {call.session.agent} ({call.runtime})"]
-    if model := (view and view.model) or agent.model:
+    if model := view.model_in(call.config) if view else agent.model:
         lines.append(f"- model: {model}")
     try:
         works_in = f"`{await call.workspace()}`"

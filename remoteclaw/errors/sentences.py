@@ -14,7 +14,7 @@ _SENTENCES = {
     ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows for now. "
     "Your message was not answered: send it again when the limit is lifted.",
     ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
-    "Its operator has to correct `model` under [agents.{agent}]; then send your message again.",
+    "Its operator has to correct `{setting}` under [agents.{agent}]; then send your message again.",
     ErrorCategory.CONTEXT_OVERFLOW: "Your message is too long for {agent}'s model. "
     "Send it again in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
@@ -141,7 +141,8 @@ def sentence(
     remedy: Remedy | None = None,
     has_begun: bool = False,
     breaks_off: bool = False,
-    chosen_model: str = "",
+    model: str = "",
+    model_setting: str = "model",
 ) -> str:
     """Return the message about a failed turn for the person in the chat.
 
@@ -149,8 +150,8 @@ def sentence(
     nothing went wrong (a turn that the person stopped). `until` is the time at which the provider
     accepts requests again, as text. A `remedy` is given if the person can fix the failure.
     `has_begun` tells that the agent has said or done something before it failed, and `breaks_off`
-    that the beginning of its answer was delivered. `chosen_model` is the model that a person has
-    chosen for the session, as code; empty if none was chosen.
+    that the beginning of its answer was delivered. `model` is the model that was asked, as code,
+    and `model_setting` says where it was chosen: `/model`, or a setting of the agent.
     """
     if breaks_off and category in _BROKEN_OFF:
         then = f"after {until}" if until else _THEN.get(category, "")
@@ -161,14 +162,14 @@ def sentence(
     template = _SENTENCES[category]
     if has_begun:
         template = _BROKE_OFF.get(category, template)
-    if category is ErrorCategory.UNKNOWN_MODEL and chosen_model:
+    if category is ErrorCategory.UNKNOWN_MODEL and model_setting == "/model":
         template = _CHOSEN_MODEL
     if category is ErrorCategory.TIMEOUT and overdue:
         template = _OVERDUE[overdue.setting]
     elif until:
         template = _UNTIL.get(category, template)
     span = _span(overdue.limit_s) if overdue else ""
-    text = template.format(agent=agent, until=until, span=span, model=chosen_model)
+    text = template.format(agent=agent, until=until, span=span, model=model, setting=model_setting)
     if remedy and category not in _WITHOUT_REASON:
         what, _, fix = text.partition(". ")
         reason = f" ({remedy.reason})" if remedy.reason else ""

@@ -10,7 +10,10 @@ import orjson
 
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 
-__all__ = ["AgentSpec", "Decision", "Launch"]
+__all__ = ["AgentSpec", "Decision", "Launch", "ModelSetting"]
+
+#: Where a model was chosen: by the command in the chat, or in a setting of the agent.
+ModelSetting = Literal["/model", "model", "task_model"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ class AgentCaller:
         if bridge.channel and bridge.workspace:
             with contextlib.suppress(ConfigError):
                 workspace = bridge.workspace(state.project)
-                await bridge.channel.warm_up(turn, model=state.model, workspace=workspace)
+                model, _ = bridge.model_of(turn, state)
+                await bridge.channel.warm_up(turn, model=model, workspace=workspace)
 
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
         """Ask the agent until it answers or fails for good; None if the turn is postponed.
@@ -169,6 +170,7 @@ class AgentCaller:
             on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
         )
         memory = self._bridge.memory
+        model, model_setting = self._bridge.model_of(attempt.turn, self._lease.state)
         sources = TurnSources(
             newcomers=attempt.steering.entries if attempt.steering else None,
             history=self.history,
@@ -198,7 +200,8 @@ class AgentCaller:
                     first_index=reply.next_index,
                     sources=sources,
                     used_s=time.monotonic() - attempt.began,
-                    model=self._lease.state.model,
+                    model=model,
+                    model_setting=model_setting,
                     workspace=workspace,
                     begins_anew=ways.begins_anew,
                     repeats=repeats,

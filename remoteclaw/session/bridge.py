@@ -13,8 +13,10 @@ from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet.blobs import Blobs, SessionFiles
 from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
+from remoteclaw.fleet.sessions.state import SessionState
 from remoteclaw.fleet.turns.lease import Lease
-from remoteclaw.protocols import AgentSpec, conversation_name
+from remoteclaw.messages import Turn
+from remoteclaw.protocols import AgentSpec, ModelSetting, conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.identity import SessionIdentity, SessionMemory
@@ -44,6 +46,8 @@ class SessionBridge:
     workspace: Callable[[str | None], str] | None = None
     """Returns the agent's directory for a project, or without one (None). Raises `ConfigError` for
     a project that is no longer configured. None if `channel` is None."""
+    task_model: str | None = None
+    """The agent's `task_model`."""
     zone: str | None = None
     """The agent's IANA time zone."""
     price_of: Callable[[str | None], Price | None] = _no_price
@@ -68,6 +72,15 @@ class SessionBridge:
     def explains_denial(self) -> bool:
         """Whether the agent receives the reason together with a denial."""
         return self.channel is not None and self.channel.explains_denial
+
+    def model_of(self, turn: Turn, state: SessionState) -> tuple[str | None, ModelSetting]:
+        """Return the model of a turn, and the setting that has it; None for the agent's `model`."""
+        is_about_person = any(entry.origin == "chat" for entry in turn.entries)
+        if state.model:
+            return state.model, "/model"
+        if state.is_background and (state.key.task or not is_about_person):
+            return self.task_model, "task_model" if self.task_model else "model"
+        return None, "model"
 
     async def aclose(self) -> None:
         """End an agent that is not parked, and wait for the hooks of finished turns."""
@@ -144,6 +157,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         bridge,
         conversations=frozenset(conversations),
         workspace=workspace_in,
+        task_model=settings.task_model,
         zone=settings.timezone,
         price_of=lambda model: config.prices.get(model or settings.model or ""),
         memory=SessionMemory(lease, config, home),

@@ -106,8 +106,9 @@ class TerminalOpening:
         check_load(terminals.max_load, terminals.min_memory_mb)
         await bridge.keeper.forget()  # a warm agent has the conversation open
         workspace = bridge.workspace(state.turn_project)
+        model, _ = bridge.model_of(attempt.turn, state)
         prepared = await bridge.channel.prepared(
-            attempt.turn, model=state.model, workspace=workspace, subdir=wish.subdir
+            attempt.turn, model=model, workspace=workspace, subdir=wish.subdir
         )
         program = create_cli_runtime(prepared.spec.runtime).terminal
         if program is None:

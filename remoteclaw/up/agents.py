@@ -219,9 +219,11 @@ def introduction(home: Home, name: str, settings: AgentConfig) -> list[tuple[str
     workspace = str(home.workspace_path(name, settings))
     if settings.workspace is None:
         workspace += ", a directory of its own"
+    model = settings.model or f"what {runtime_name} itself is set to"
+    model += f"; for tasks, {settings.task_model}" if settings.task_model else ""
     lines = [
         ("agent", f"{name} is {about}"),
-        ("model", settings.model or f"what {runtime_name} itself is set to"),
+        ("model", model),
         ("works in", workspace),
         ("may", f'{MAY[settings.permissions]} (permissions = "{settings.permissions}")'),
     ]

@@ -93,13 +93,17 @@ async def test_a_refused_model_that_was_chosen_in_a_chat_is_reset_there(
     async with demo_bridge(home, command=script(directory, body)) as (bridge, _, _):
         chosen = await bridge.handle(turn_on(provider), model="o`pus-9")
         configured = await bridge.handle(turn_on(provider))
+        turn = turn_on(provider)
+        of_task = await bridge.handle(turn, model="haiku", model_setting="task_model")
 
     assert said(chosen).startswith("main's account can't use the model `o'pus-9`, which was chosen")
     assert "chosen here with /model" in said(chosen)
     assert "`/model default` goes back to the usual one; then send your message" in said(chosen)
     assert "[agents.main]" not in said(chosen)
     assert ("(demo: `no such model`)" in said(chosen)) is (provider == "web")
-    assert "[agents.main]" in said(configured)
+    assert "`model` under [agents.main]" in said(configured)
+    assert "`task_model` under [agents.main]" in said(of_task)
+    assert "/model" not in said(of_task)
 
 
 async def test_the_reason_of_a_failure_has_no_secrets(home: Home, directory: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.rows import for_each
 #: The settings that agents may change for an owner. Add a setting only if it can't start a program,
 #: contain a secret, grant rights, or instruct an agent.
 FOR_AGENTS = {
-    *("agents.*.model", "agents.*.timezone", "agents.*.warm_s"),
+    *("agents.*.model", "agents.*.task_model", "agents.*.timezone", "agents.*.warm_s"),
     *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
     *("queue.mode", "queue.debounce_ms", "queue.cap", "queue.drop", "queue.channels"),
     *("queue.channels.*.mode", "queue.channels.*.debounce_ms"),

@@ -209,6 +209,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"queue": {"mode": "loud"}}, "INVALID_REQUEST", "[queue] mode is not valid"),
     ({"queue": {"mod": "steer"}}, "INVALID_REQUEST", "did you mean 'mode'?"),
     ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
+    ({"agents": {"main": {"task_model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
     ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
     ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "has a null in it"),
     ({"channels": {"Console": {}}}, "INVALID_REQUEST", "has the channel 'Console'"),

@@ -1,12 +1,22 @@
 """Choices for a session: its model, a past conversation, and commands of its agent's CLI."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from remoteclaw.config.load import load_config
+from remoteclaw.cron.schedule import Schedule
+from remoteclaw.gateway.methods.tasks import HANDLERS as TASKS
+from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import conversation_name
+from remoteclaw.session.record import read_lines
 from tests.support.bridges import claude_script
 from tests.support.conversations import answers, drain, talk
+from tests.support.cron import scheduler_of
+from tests.support.jobs import SESSION, add
 from tests.support.stack import Stack, message
+from tests.support.tasks import work
+from tests.support.turns import begin_turn
 
 #: A claude that replies with the requested model, whether it resumes or copies a conversation, and
 #: its message.
@@ -26,9 +36,12 @@ while True:
 ID = "00000001-0000-0000-0000-000000000000"
 
 
-def with_claude(stack: Stack, directory: Path, **settings: object) -> None:
+def with_claude(
+    stack: Stack, directory: Path, agent: Mapping[str, object] | None = None, **settings: object
+) -> None:
     command = list(claude_script(directory, AGENT))
-    stack.configure({"runtime": "claude", "command": command}, **settings)  # type: ignore[arg-type]
+    config = {"runtime": "claude", "command": command, **(agent or {})}
+    stack.configure(config, **settings)  # type: ignore[arg-type]
 
 
 async def test_a_chosen_model_is_used_from_the_next_turn(stack: Stack, directory: Path) -> None:
@@ -59,6 +72,53 @@ async def test_a_fork_has_the_chosen_model(stack: Stack, directory: Path) -> Non
 
     assert reply.startswith("copy of ")
     assert ", haiku, True: " in reply
+
+
+MODELS = {"model": "opus", "task_model": "haiku"}
+
+
+async def test_tasks_have_their_own_model_and_branches_that_of_the_conversation(
+    stack: Stack, directory: Path
+) -> None:
+    """A branch with another model would read its copy of the conversation in no cache."""
+    with_claude(stack, directory, MODELS)
+    turn = await begin_turn(stack, TASKS)
+    said, shown = {}, {}
+    for knows in ("nothing", "conversation"):
+        task = await turn.call("sessions_spawn", prompt=f"knows {knows}", knows=knows)
+        session = SessionKey.parse(task["childSessionKey"])
+        said[knows] = await worked(stack, session)
+        view = await stack.fleet.sessions.view(session.sid)
+        assert view is not None
+        shown[knows] = view.model_in(load_config(stack.home.config_file, {}))
+
+    assert shown == {"nothing": "haiku", "conversation": "opus"}
+    assert said["nothing"].startswith("haiku, ")
+    assert said["conversation"].startswith("opus, ")
+
+
+async def test_cron_jobs_have_the_model_of_tasks_where_no_person_writes(
+    stack: Stack, directory: Path
+) -> None:
+    """In a conversation of a person, another model would read everything in no cache."""
+    with_claude(stack, directory, MODELS)
+
+    async def fired() -> str:
+        """Fire a job, and return the reply of its turn."""
+        await add(stack.fleet, Schedule(every_s=3600), next_ms=await stack.fleet.scripts.now_ms())
+        await scheduler_of(stack.fleet).tick()
+        return await worked(stack, SESSION)
+
+    assert (await fired()).startswith("haiku, ")
+    assert (await talk(stack, "hello"))[0].startswith("opus, ")
+    assert (await fired()).startswith("opus, ")
+
+
+async def worked(stack: Stack, session: SessionKey) -> str:
+    """Run a session's turns, and return the last answer."""
+    await work(stack, str(session))
+    lines = read_lines(await stack.fleet.records.of(session.sid))
+    return str([line["text"] for line in lines if line["role"] == "agent"][-1])
 
 
 async def test_a_command_of_the_cli_has_a_turn_of_its_own(stack: Stack, directory: Path) -> None:

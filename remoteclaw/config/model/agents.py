@@ -71,6 +71,9 @@ class AgentConfig(AskingSection):
     contain RemoteClaw's state directory. Without it, a directory in the state directory."""
     model: Annotated[str | None, BY_AGENTS] = None
     """The name of the model, passed to the CLI as it is. Without it, the CLI chooses."""
+    task_model: Annotated[str | None, BY_AGENTS] = None
+    """The model of tasks, and of sessions to which only cron jobs and other sessions write. Without
+    it, `model`. A branch has its conversation's model, for the sake of the provider's cache."""
     env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Variables to add to the agent's environment, which has only a few of RemoteClaw's own."""
     env_pass: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
@@ -143,7 +146,7 @@ class AgentConfig(AskingSection):
     requests: RequestsConfig = Field(default_factory=RequestsConfig)
     """Who answers the agent's requests."""
 
-    @field_validator("model")
+    @field_validator("model", "task_model")
     @classmethod
     def _check_model(cls, value: str | None) -> str | None:
         # An agent may change the name, and some CLIs get it as an argument: it must be no option.

@@ -136,7 +136,16 @@ class SessionState:
     def model_in(self, config: Config) -> str | None:
         """Return the model of the session's next turn; None for the CLI's default."""
         agent = config.agents.get(self.key.agent)
-        return self.model or (agent.model if agent else None)
+        of_task = agent.task_model if agent and self.is_background else None
+        return self.model or of_task or (agent.model if agent else None)
+
+    @property
+    def is_background(self) -> bool:
+        """Whether no person talks here: in a task, unless it is a branch, and in a session to which
+        only cron jobs and other sessions have written."""
+        if self.key.task:
+            return not self.is_branch
+        return self.lane == "background" and not self.last_heard_ms
 
     @property
     def is_branch(self) -> bool:
