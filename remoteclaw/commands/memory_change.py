@@ -33,6 +33,7 @@ async def carry_out(requests: Requests, home: Home, request: Request, decided: s
                 replaces=line.replaces,
                 by=line.by,
                 call=f"request {request.id}",
+                is_private=request.session.channel_id == request.session.user,
             )
         except CallRefused as problem:
             state, became = "void", NOT_DONE.format(decided=decided, problem=problem)

@@ -15,6 +15,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.files import UnfitFile, format_size, read_file
+from remoteclaw.locations import MEMORY_FILE
 from remoteclaw.messages import SessionKey
 
 #: The maximum size of a file, and of all files of `identity` together, in bytes. The text is read
@@ -22,6 +23,8 @@ from remoteclaw.messages import SessionKey
 MAX_FILE_BYTES, MAX_BYTES = 16 * 1024, 32 * 1024
 #: The directory of the files about people.
 PEOPLE = "people"
+#: The maximum size of a memory, in bytes: the agent reads it at the begin of each conversation.
+MAX_MEMORY_BYTES = 8 * 1024
 TOO_MUCH = (
     "The files of [agents.{agent}] identity have {size} together, and {most} are the most: shorten "
     "them."
@@ -81,6 +84,20 @@ def read_identity_file(directory: Path, file: IdentityFile) -> str | None:
     return text.replace("\r\n", "\n").strip()
 
 
+def read_memory(directory: Path) -> str:
+    """Return the text of `MEMORY.md` in an agent's directory; empty if it is absent.
+
+    Raises `ConfigError` if it can't be used.
+    """
+    text = read_identity_file(directory, IdentityFile(MEMORY_FILE, is_about_person=True)) or ""
+    if (size := len(text.encode())) > MAX_MEMORY_BYTES:
+        raise ConfigError(
+            f"{directory / MEMORY_FILE} can't be used for the agent {directory.name!r}: it has "
+            f"{size:,} bytes, and {MAX_MEMORY_BYTES:,} are the most: shorten it."
+        )
+    return text
+
+
 def check_sizes(agent: str, texts: Sequence[str]) -> None:
     """Raise `ConfigError` if the files of `identity` are too large together."""
     size = sum(len(text.encode()) for text in texts)
@@ -99,6 +116,8 @@ def identity_problem(home: Home, agent: str, settings: AgentConfig) -> str | Non
         check_sizes(agent, texts)
         for file in _people_files(directory):
             read_identity_file(directory, file)
+        if settings.memory:
+            read_memory(directory)
     except ConfigError as problem:
         return str(problem)
     return None
@@ -117,7 +136,9 @@ def _check(directory: Path, path: Path, status: os.stat_result) -> None:
         raise UnfitFile(f"it leads to {path}, outside of {directory}: put the file itself there")
     if status.st_uid not in (os.getuid(), 0):
         raise UnfitFile(f"it belongs to user {status.st_uid}, not to you: make it your own")
-    if status.st_mode & 0o022:
+    # The group of most users is their own, and their files are often writable for it.
+    is_of_others = status.st_mode & 0o020 and status.st_gid != os.getgid()
+    if status.st_mode & 0o002 or is_of_others:
         raise UnfitFile(f"other users can change it: `chmod go-w {path}`")
     if status.st_size > MAX_FILE_BYTES:
         size, most = format_size(status.st_size), format_size(MAX_FILE_BYTES)

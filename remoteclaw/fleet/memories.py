@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ import orjson
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
-from remoteclaw.config.identity import IdentityFile, read_identity_file
+from remoteclaw.config.identity import MAX_MEMORY_BYTES, read_memory
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -29,8 +29,6 @@ from remoteclaw.fleet.turns.calls import ToolCalls
 from remoteclaw.host.locks import lock_async, replace_file
 from remoteclaw.locations import MEMORY_FILE
 
-#: The maximum size of a memory, in bytes: the agent reads it at the begin of each conversation.
-MAX_BYTES = 8 * 1024
 #: The number of changes that can be undone.
 MAX_LOG = 30
 #: How often a change is tried again after others' changes. Each try loses to another change only.
@@ -40,9 +38,13 @@ LOCK_S = 5.0
 
 IS_FULL = (
     "Nothing was written: the memory of {agent} would have {size} bytes, and {most} are the most. "
+    "{what_to_do}"
+)
+REPLACE = (
     "Replace what matters least: `replaces` takes words of a line, and an empty text removes the "
     "line. The oldest line is: {oldest}"
 )
+REPLACE_THERE = "Have an owner replace a line in a direct chat: this one is read by others."
 NO_LINE = "Nothing was written: no line of the memory has {words!r}. Leave out replaces to add one."
 MANY_LINES = (
     "Nothing was written: {count} lines of the memory have {words!r}. Use more of its words."
@@ -109,15 +111,17 @@ class Memories:
         call: str,
         caller: Caller | None = None,
         effect: dict[str, Any] | None = None,
+        is_private: bool = True,
     ) -> Memory:
         """Add a line, or put it in the place of the one that has the words `replaces`.
 
-        An empty line removes that one. Calls with the same `call` have one effect. Raises
+        An empty line removes that one. Unless the chat `is_private`, a refusal quotes no line.
+        Calls with the same `call` have one effect. Raises
         `CallRefused` if the memory is full, the words are not found, or the turn is over.
         """
 
         def changed(text: str) -> tuple[str, str]:
-            return with_line(text, line, replaces, agent=agent)
+            return with_line(text, line, replaces, agent=agent, is_private=is_private)
 
         return await self._change(
             home, agent, changed, by=by, call=call, caller=caller, effect=effect
@@ -128,7 +132,7 @@ class Memories:
 
         def changed(now: str) -> tuple[str, str]:
             merged = merge(base, text.strip(), now)
-            check_size(agent, merged)
+            check_size(agent, merged, merged.splitlines())
             return merged, "edited"
 
         return await self._change(home, agent, changed, by=by, call=secrets.token_hex(16))
@@ -249,7 +253,7 @@ class Memories:
             if edited in (base, memory.text):
                 return True
             text = merge(base, edited, memory.text)
-            if len(text.encode()) > MAX_BYTES:
+            if len(text.encode()) > MAX_MEMORY_BYTES:  # with what others have added
                 log.error("%s is too large: the memory stays as it was.", file.path)
                 return False
             change = MemoryChange("edited", str(file.path), now_ms(), memory.text)
@@ -292,7 +296,7 @@ class _MemoryFile:
 
     def read(self) -> str:
         """Return the text; empty if the file is absent. Raises `ConfigError` if it is unusable."""
-        return read_identity_file(self.directory, IdentityFile(MEMORY_FILE, True)) or ""
+        return read_memory(self.directory)
 
     def write(self, text: str) -> None:
         """Write the text, unless the file has it; make no file for an empty memory."""
@@ -305,7 +309,9 @@ class _MemoryFile:
         replace_file(self.path, content)
 
 
-def with_line(text: str, line: str, replaces: str, *, agent: str) -> tuple[str, str]:
+def with_line(
+    text: str, line: str, replaces: str, *, agent: str, is_private: bool = True
+) -> tuple[str, str]:
     """Return the text with a line added or replaced, and the change in words.
 
     Raises `CallRefused` if it gets too large, or if `replaces` doesn't name one line.
@@ -324,19 +330,21 @@ def with_line(text: str, line: str, replaces: str, *, agent: str) -> tuple[str, 
         changed = [*lines[:number], *([line] if line else []), *lines[number + 1 :]]
         what = f"{line} (instead of: {before})" if line else f"removed: {before}"
     result = "\n".join(changed)
-    check_size(agent, result, lines)
+    check_size(agent, result, lines if is_private else ())
     return result, what
 
 
-def check_size(agent: str, text: str, lines: "list[str] | None" = None) -> None:
-    """Raise `CallRefused` if a memory is too large."""
+def check_size(agent: str, text: str, lines: Sequence[str] = ()) -> None:
+    """Raise `CallRefused` if a memory is too large; it quotes the first one of `lines`."""
     size = len(text.encode())
-    if size <= MAX_BYTES:
+    if size <= MAX_MEMORY_BYTES:
         return
-    oldest = (lines or text.splitlines() or [""])[0]
+    what_to_do = REPLACE.format(oldest=lines[0]) if lines else REPLACE_THERE
     raise CallRefused(
         "INVALID_REQUEST",
-        IS_FULL.format(agent=agent, size=f"{size:,}", most=f"{MAX_BYTES:,}", oldest=oldest),
+        IS_FULL.format(
+            agent=agent, size=f"{size:,}", most=f"{MAX_MEMORY_BYTES:,}", what_to_do=what_to_do
+        ),
     )
 
 

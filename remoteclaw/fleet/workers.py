@@ -66,8 +66,12 @@ class WorkerView:
         """The problem of the worker and its remedy; empty if there is no problem."""
         if self.is_ours:
             return ""
-        why = "was not started as `remoteclaw worker`: it would run any job. End it."
-        return f"process {self.pid} on {self.host} {why}"
+        ours = ", ".join(filter(keys.is_lane, self.queues))
+        return (
+            f"process {self.pid} on {self.host} was not started as `remoteclaw worker`, so it runs "
+            f"without the job class DrainJob: it fails each hint that it takes from {ours}, and "
+            "would run any other job. End it."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,7 @@ async def test_doctor_and_status_report_missing_and_foreign_processes(stack: Sta
     assert "NO  sweeper          no sweeper is running" in doctor.stdout
     assert "NO  gateway          none on this host" in doctor.stdout
     assert f"process {stranger.pid} on" in doctor.stdout
+    assert "it fails each hint that it takes from agents, and would run any" in doctor.stdout
     assert "1 rq worker\n" in doctor.stdout
     assert "sweeper   none" in status.stdout
     assert "gateway   none here" in status.stdout

@@ -16,7 +16,7 @@ from tests.support.command import run_command
 from tests.support.rows import for_each
 from tests.support.up import remoteclaw
 
-SETTINGS = AgentConfig(identity=("SOUL.md", "USER.md"))
+SETTINGS = AgentConfig(identity=("SOUL.md", "USER.md"), memory=True)
 ALICE = SessionKey("main", "telegram", "default", "42", "42")
 
 
@@ -31,6 +31,9 @@ def files(home: Home) -> Path:
 
 
 def test_files_that_the_operator_wrote_have_no_problem(home: Home, files: Path) -> None:
+    """Also with the mode that the umask of many users gives them."""
+    (files / "USER.md").chmod(0o664)
+
     assert identity_problem(home, "main", SETTINGS) is None
 
 
@@ -71,7 +74,9 @@ def _directory(files: Path) -> None:
         (_link_directory, "outside of"),
         (_directory, "it is no regular file"),
         (lambda files: (files / "USER.md").chmod(0o622), "other users can change it: `chmod go-w"),
+        (lambda files: (files / "SOUL.md").chmod(0o606), "other users can change it: `chmod go-w"),
         (_write("people/telegram-42.md", b"\xff"), "it is no UTF-8 text"),
+        (_write("MEMORY.md", b"x" * 9000), "it has 9,000 bytes, and 8,192 are the most: shorten"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_reason(

@@ -84,17 +84,26 @@ async def test_a_fork_and_another_worker_have_the_identity_of_the_conversation(
 
 
 @pytest.mark.parametrize("cli", ["codex"], indirect=True)
-async def test_a_compaction_brings_the_edited_file_at_once(cli: AgentCli, stack: Stack) -> None:
-    """The prompt is new then anyway."""
+async def test_a_compaction_brings_the_edited_file_and_the_memory_at_once(
+    cli: AgentCli, stack: Stack
+) -> None:
+    """The prompt is new then anyway, and the summary may lack the memory."""
     write(stack, OLD)
-    await started(stack, cli, permissions="auto")
+    write(stack, "Alice likes tea.", "MEMORY.md")
+    await started(stack, cli, permissions="auto", memory=True)
     number = len(cli.model.requests())
-    await stack.ask("SAY:green")
+    await stack.ask("SAY:green", channel_id="alice")
     size = cli.model.requests()[number]["size"]
-    await stack.ask("LONG:40000")
+    await stack.ask("LONG:40000", channel_id="alice")
     write(stack, NEW)
+    last = word("last")
 
     with cli.model.limited(size=size + 20_000):
-        answers = [await stack.ask(f"GREPSYS:{NEW}") for _ in range(2)]
+        answers = [
+            await stack.ask(f"{text} GREPSYS:{NEW}", channel_id="alice") for text in ("again", last)
+        ]
 
     assert all("GREPSYS true" in answer for answer in answers)
+    body = str(asked(cli.model, last)).partition(last)[0]
+    assert body.count("Alice likes tea.") == 2  # codex also keeps the message that began with it
+    assert "Alice likes tea." not in body[body.rindex("[remoteclaw ") :]

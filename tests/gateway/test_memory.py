@@ -1,6 +1,7 @@
 """An agent's memory: who may write to it, how it is told, and that nothing of it gets lost."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from remoteclaw.commands import CommandCall
 from remoteclaw.commands.memory import memory
 from remoteclaw.config.home import Home
+from remoteclaw.config.identity import MAX_MEMORY_BYTES
 from remoteclaw.config.load import load_config
 from remoteclaw.config.tool_policy import listed_tools
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.memories import MAX_BYTES, merge
+from remoteclaw.fleet.memories import merge
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.messages import EVERYONE, SessionKey
 from remoteclaw.tools.catalog import TOOLS
@@ -114,9 +116,31 @@ async def test_a_full_memory_names_its_oldest_line(stack: Stack) -> None:
     full = await refusal(own, text="y" * 900)
     await own.call("memory_write", text="short", replaces="0 xxx")
 
-    assert f"{MAX_BYTES:,} are the most" in full
+    assert f"{MAX_MEMORY_BYTES:,} are the most" in full
     assert "The oldest line is: - 20" in full
-    assert len((await text_of(stack)).encode()) <= MAX_BYTES
+    assert len((await text_of(stack)).encode()) <= MAX_MEMORY_BYTES
+
+
+async def test_no_line_of_the_memory_is_quoted_in_a_group(stack: Stack) -> None:
+    """Others read there what an owner has told the agent alone."""
+    own = await turn(stack)
+    for number in range(8):
+        await own.call("memory_write", text=f"{number} {'x' * 900}")
+    await own.finish()
+    there = await turn(stack, channel_id="c1", chat_kind="group")
+
+    full = await refusal(there, text="y" * 900)
+    replaced = await refusal(there, text="z", replaces="0 xxx")
+    shown = (await memory(replace(call_of(stack), is_group=True))).text
+    undone = (await memory(replace(call_of(stack, "undo"), is_group=True))).text
+
+    assert full.endswith(
+        "Have an owner replace a line in a direct chat: this one is read by others."
+    )
+    assert replaced.startswith("Nothing was written: lines are replaced in a direct chat")
+    assert shown == "All people here would read the memory: send /memory in a direct chat."
+    assert undone == "The last change of the memory is undone."
+    assert "xxx" not in full + replaced + shown + undone
 
 
 async def test_a_secret_is_not_remembered(stack: Stack) -> None:

@@ -1,5 +1,6 @@
 """The identity and the memory of an agent in its sessions."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from tests.support.cli import run
+from tests.support.conversations import answers, drain, go, prompts, talk
 from tests.support.stack import Stack, message
 
 DIRECT: dict[str, Any] = {"channel_id": "alice"}
@@ -110,3 +112,38 @@ async def test_the_identity_outlives_the_conversation_that_has_it(stack: Stack, 
 
     assert len(kept) == 1
     assert await client.pttl(kept[0]) > await client.pttl(keys.session_map(accepted.session.sid))
+
+
+async def test_a_first_turn_that_was_cut_off_has_the_memory_again(agent: Stack) -> None:
+    """Its agent is gone, and the next one has read nothing."""
+    agent.configure({**agent.agent, "memory": True})
+    write(agent.home, "MEMORY.md", "Alice likes tea.")
+    first = await agent.append("wait", **DIRECT)
+    cut_off = drain(agent, first)
+    await agent.reached(first, "output")
+    cut_off.cancel()
+    await asyncio.wait((cut_off,))
+    await agent.fleet.scripts.client.hset(keys.state(first.session.sid), "lease_until_ms", 1)
+    told = prompts(agent).count("Alice likes tea.")
+
+    go(agent)
+    await drain(agent, first)
+    await answers(agent, first)
+    told_again = prompts(agent).count("Alice likes tea.")
+    await talk(agent, "and more", **DIRECT)
+
+    assert (told, told_again) == (1, 2)
+    assert prompts(agent).count("Alice likes tea.") == 2
+
+
+async def test_a_group_is_not_told_the_memory(agent: Stack) -> None:
+    """Even if only owners write there now."""
+    agent.configure({**agent.agent, "memory": True})
+    write(agent.home, "MEMORY.md", "Alice likes tea.")
+
+    await talk(agent, "one", channel_id="c1", is_shared=True)
+    await talk(agent, "two", channel_id="c1", chat_kind="group")
+
+    assert "Alice likes tea." not in prompts(agent)
+    await talk(agent, "three", channel_id="d-17", chat_kind="direct")
+    assert prompts(agent).count("Alice likes tea.") == 1

@@ -11,17 +11,19 @@ import orjson
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.bridge.untrusted import clean, clean_name
 from remoteclaw.clock import local_time, now_ms
+from remoteclaw.config.identity import MAX_MEMORY_BYTES
 from remoteclaw.config.model import Config
 from remoteclaw.config.requests import can_be_asked, request_settings
 from remoteclaw.config.tool_policy import approval_rule, is_owned_by
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.memories import MAX_BYTES, Memory, with_line
+from remoteclaw.fleet.memories import Memory, with_line
 from remoteclaw.fleet.requests.card import ShownCard, make_card, other_chat_note, request_args
 from remoteclaw.fleet.requests.request import Change, MemoryLine, Request, new_id
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.host.terminal import fenced, one_line
 from remoteclaw.messages import Entry, people_of
+from remoteclaw.session.identity import is_direct_chat
 from remoteclaw.session.record import senders_of
 from remoteclaw.tools import memory as contract
 
@@ -37,8 +39,14 @@ REQUESTED = (
 NOBODY = (
     "Nothing was written: {why}, so a person would have to allow it, and nobody can be asked here."
 )
+#: A line that is replaced would be quoted to the people of the chat.
+NOT_HERE = (
+    "Nothing was written: lines are replaced in a direct chat with an owner, because others read "
+    "this one. Leave out replaces to add a line."
+)
 #: Why a person has to allow a call.
 READ_WEB = "This turn has read what others have written (the web, an MCP server or another chat)"
+IN_TERMINAL = "RemoteClaw doesn't know what a terminal's program has read"
 HAS_OTHERS = "This conversation has messages of people who are no owners"
 NO_RECORD = "Others may have written in this conversation, of which there is no record"
 BY_RULE = "The configuration says so ({rule})"
@@ -49,14 +57,20 @@ async def _write(call: Call, params: contract.MemoryWriteParams) -> contract.Mem
     scrubber = Scrubber(secrets_of(call.config))
     text = clean(scrubber.line(params.text, contract.MAX_LINE_CHARS), max_chars=10_000).strip()
     replaces = " ".join((params.replaces or "").split())
+    is_private = call.caller is None or is_direct_chat(
+        call.caller.session, [entry.message for entry in call.turn.entries]
+    )
+    if replaces and not is_private:
+        raise CallRefused("FORBIDDEN", NOT_HERE)
     if not text and not replaces:
         raise CallRefused("INVALID_REQUEST", "memory_write: text is empty: say what to remember.")
     zone = call.config.agents[agent].timezone
     date = local_time(now_ms(), zone).strftime("%Y-%m-%d")
     by = _source(call)
     line = f"- {date} ({by}): {text}" if text else ""
-    if (why := await _why_to_ask(call)) is not None:
-        return await _request(call, MemoryLine(agent, line, replaces, by), why=why)
+    if (why := await _why_to_ask(call, is_private=is_private)) is not None:
+        wanted = MemoryLine(agent, line, replaces, by)
+        return await _request(call, wanted, why=why, is_private=is_private)
     effect = {"type": "memory_written", "tool": "memory_write", "agent": agent, "text": line}
     memory = await call.fleet.memories.write_line(
         call.home,
@@ -67,6 +81,7 @@ async def _write(call: Call, params: contract.MemoryWriteParams) -> contract.Mem
         call=call.id,
         caller=call.caller,
         effect=effect,
+        is_private=is_private,
     )
     call.note(effect)
     what = f"“{text}”" if text else f"nothing more of “{one_line(replaces, max_chars=200)}”"
@@ -100,7 +115,7 @@ def _name_of(entry: Entry) -> str:
     return clean_name(entry.message.user_name or entry.message.from_)
 
 
-async def _why_to_ask(call: Call) -> str | None:
+async def _why_to_ask(call: Call, *, is_private: bool) -> str | None:
     """Return why a person has to allow a call; None if nobody has to."""
     if call.caller is None:
         return None
@@ -108,8 +123,10 @@ async def _why_to_ask(call: Call) -> str | None:
         return BY_RULE.format(rule=rule)
     if call.turn.has_read_web:
         return READ_WEB
+    if call.caller.state.terminal_entry == call.turn.id:
+        return IN_TERMINAL
     session = call.caller.session
-    if session.channel_id == session.user:
+    if is_private:
         return None
     # Whoever has written here before may have prepared what the agent does for an owner now.
     record = await call.fleet.records.of(session.sid)
@@ -120,13 +137,17 @@ async def _why_to_ask(call: Call) -> str | None:
     return HAS_OTHERS if others else None
 
 
-async def _request(call: Call, line: MemoryLine, *, why: str) -> contract.MemoryWritten:
+async def _request(
+    call: Call, line: MemoryLine, *, why: str, is_private: bool
+) -> contract.MemoryWritten:
     """Ask people to allow a call; nothing is written yet."""
     assert call.caller is not None, "operators are not asked"
     if earlier := await call.fleet.calls.result_of(call.caller, call.id):
         return contract.MemoryWritten(**orjson.loads(earlier["result"]))
     memory = await call.fleet.memories.read(call.home, line.agent)
-    _, what = with_line(memory.text, line.line, line.replaces, agent=line.agent)
+    _, what = with_line(
+        memory.text, line.line, line.replaces, agent=line.agent, is_private=is_private
+    )
     entries = call.turn.entries
     people = people_of(entries)
     is_in_chat = entries[-1].deliver == "channel"
@@ -179,7 +200,7 @@ async def _tell(call: Call, text: str) -> None:
 
 def _fill(memory: Memory) -> str:
     size = len(memory.text.encode())
-    return f"The owner is told. The memory has {size:,} of {MAX_BYTES:,} bytes."
+    return f"The owner is told. The memory has {size:,} of {MAX_MEMORY_BYTES:,} bytes."
 
 
 # -- for operators -----------------------------------------------------------------------------
@@ -218,7 +239,7 @@ def _text(call: Call, agent: str, memory: Memory) -> contract.MemoryText:
         agent=agent,
         text=memory.text,
         bytes=len(memory.text.encode()),
-        max_bytes=MAX_BYTES,
+        max_bytes=MAX_MEMORY_BYTES,
         is_used=call.config.agents[agent].memory,
     )
 
