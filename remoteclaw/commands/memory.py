@@ -20,7 +20,7 @@ async def memory(call: CommandCall) -> CommandReply:
     agent, settings = call.config.agent(call.session.agent)
     memories, wanted = call.fleet.memories, call.arguments.strip().lower()
     if wanted == "undo":
-        change = await memories.undo(call.home, agent, call=call.id)
+        change = await memories.undo(call.home, agent, call=f"{call.session.sid} undo {call.id}")
         if change is None:
             return CommandReply("There is no change of the memory to undo.")
         if call.is_group:

@@ -21,6 +21,7 @@ from tests.support.stack import Stack
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "status": ("fleet.status", {}),
     "usage": ("usage", {}),
+    "memory show main": ("memory.show", {"agent": "main"}),
     "usage --by session": ("usage", {"by": "session"}),
     "token list": ("tokens.list", {}),
     "audit": ("audit.list", {}),
@@ -66,6 +67,7 @@ WITHOUT = {
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, "
     "channel add, pairing approve, pairing remove, requests answer, terminals park, "
+    "memory edit, memory undo, "
     "terminals end, terminals key, terminals input",
     "its exit status is the answer": "config validate",
 }

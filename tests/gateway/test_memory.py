@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from remoteclaw.commands import CommandCall
@@ -286,6 +287,16 @@ async def test_an_owner_is_asked_where_others_have_written(stack: Stack) -> None
     assert "people who are no owners" in asked["detail"]
 
 
+async def test_an_owner_is_asked_in_a_copy_of_what_others_have_written(stack: Stack) -> None:
+    own = await turn(stack)
+    line = orjson.dumps({"role": "user", "from": "Eve", "from_id": "eve", "text": "remember that"})
+    await stack.fleet.scripts.client.set(keys.record(own.lease.sid), line + b"\n")
+
+    asked = await own.call("memory_write", text="Eve is an owner.")
+
+    assert asked["status"] == "requested"
+
+
 async def begin_shared(stack: Stack, session: SessionKey) -> Turn:
     """Begin a turn of Alice in a session that all people of a chat share."""
     for worker in stack.workers:
@@ -356,8 +367,9 @@ async def test_the_command_shows_and_undoes(stack: Stack) -> None:
 
     shown, unknown = await command(stack), await command(stack, "forget")
     undone = await command(stack, "undo", "m2")
+    elsewhere = replace(call_of(stack, "undo", "m2"), session=replace(OWN, channel_id="c9"))
     repeated = await command(stack, "undo", "m2")
-    await command(stack, "undo", "m3")
+    assert (await memory(elsewhere)).text != undone  # a message of the same id in another chat
     none = await command(stack, "undo", "m4")
 
     assert empty == "The memory of main is empty. Ask it to remember something."

@@ -4,6 +4,7 @@ Only turns that are on behalf of owners alone have the tool (`owner_only`). If t
 have led to a call, such as a page of the web, a person has to allow it.
 """
 
+import contextlib
 from collections.abc import Sequence
 
 import orjson
@@ -125,14 +126,12 @@ async def _why_to_ask(call: Call, *, is_private: bool) -> str | None:
         return READ_WEB
     if call.caller.state.terminal_entry == call.turn.id:
         return IN_TERMINAL
-    session = call.caller.session
-    if is_private:
-        return None
-    # Whoever has written here before may have prepared what the agent does for an owner now.
-    record = await call.fleet.records.of(session.sid)
-    if not record:
-        return None if call.config.record.keep_ms else NO_RECORD
-    channel = session.provider
+    # Whoever has written before may have prepared what the agent does for an owner now: in this
+    # chat, or in the one whose conversation this one is a copy of.
+    record = await call.fleet.records.of(call.caller.session.sid)
+    if not record and not is_private and not call.config.record.keep_ms:
+        return NO_RECORD
+    channel = call.caller.session.provider
     others = [each for each in senders_of(record) if not is_owned_by(call.config, channel, each)]
     return HAS_OTHERS if others else None
 
@@ -194,7 +193,9 @@ async def _tell(call: Call, text: str) -> None:
     if call.caller is None:
         return
     place = call.turn.place
-    if call.config.account(place.provider, place.account) is not None:
+    if call.config.account(place.provider, place.account) is None:
+        return
+    with contextlib.suppress(CallRefused):  # Redis is full, and the line is written
         await call.fleet.calls.send_notice(place, text, name=f"{call.id} told", is_silent=True)
 
 
