@@ -22,6 +22,7 @@ from remoteclaw.events import (
     ThinkingEvent,
     ToolResultEvent,
     ToolUseEvent,
+    UsageEvent,
 )
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.agent import CliTurn
@@ -77,10 +78,21 @@ class SessionUsage:
         self._reported = AgentUsage()
         """The tokens that the agent has reported with its answers."""
         self._cost_before = self.cost = cost_before
+        self._shown = AgentUsage()
+        """The tokens of the last event."""
 
     def add(self, result: Mapping[str, Any]) -> None:
         """Add the tokens of the answer to a prompt."""
         self._reported += _usage_of(result)
+
+    def growth(self) -> list[AgentEvent]:
+        """Return an event with the tokens so far; none if the agent has recorded no new ones."""
+        after = self._before and self._runtime.totals(self._spec, self._session)
+        usage = after[0].since(self._before[0]) if self._before and after else AgentUsage()
+        if usage == self._shown:
+            return []
+        self._shown = usage
+        return [UsageEvent(usage)]
 
     def measure(self) -> tuple[AgentUsage, float | None]:
         """Return the tokens and the cost so far; the cost is None if it is not known, or nothing.
@@ -219,7 +231,11 @@ class AcpTurn(CliTurn[RpcMessage]):
             return []
         self._usage.cost = cost_of(message) or self._usage.cost
         self.commands = commands_of(message) or self.commands
-        return self._update(mapping(message.params.get("update")))
+        update = mapping(message.params.get("update"))
+        events = self._update(update)
+        if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
+            events += self._usage.growth()  # before the next request to the model
+        return events
 
     async def _take_log(self, line: str) -> list[AgentEvent]:
         note = self._runtime.read_log(line)
@@ -230,6 +246,7 @@ class AcpTurn(CliTurn[RpcMessage]):
             self._requests[self._logged_message] += 1
             is_second = self._requests[self._logged_message] > 1
             self._is_repeated = is_second and self._message_id == self._logged_message
+            return self._usage.growth()
         if note.is_compaction:
             self._summaries.add(self._logged_message)
             self._summary = ""

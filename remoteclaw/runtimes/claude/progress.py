@@ -90,6 +90,8 @@ class TokensSoFar:
         """The tokens of the running or last request."""
         self._is_running = False
         """Whether a request is running; claude adds it to its totals when it ends."""
+        self._of_subagents: dict[str, AgentUsage] = {}
+        """The tokens of the requests of subagents, by the id of the answer."""
 
     @property
     def of_answer(self) -> AgentUsage:
@@ -108,7 +110,13 @@ class TokensSoFar:
 
     def read(self, message: dict[str, Any]) -> list[AgentEvent]:
         """Return the sum if a line changes it; else nothing."""
-        if message.get("type") != "stream_event" or message.get("parent_tool_use_id"):
+        if message.get("parent_tool_use_id"):
+            answer = mapping(message.get("message"))
+            if message.get("type") != "assistant" or not answer.get("usage"):
+                return []
+            self._of_subagents[text(answer.get("id"))] = usage_of(mapping(answer["usage"]))
+            return [self._so_far]
+        if message.get("type") != "stream_event":
             return []
         event = mapping(message.get("event"))
         match event.get("type"):
@@ -123,7 +131,11 @@ class TokensSoFar:
                 self._is_running = False
             case _:
                 return []
-        return [UsageEvent(self._before + self.of_answer)]
+        return [self._so_far]
+
+    @property
+    def _so_far(self) -> UsageEvent:
+        return UsageEvent(sum(self._of_subagents.values(), self._before + self.of_answer))
 
 
 def usage_of(usage: dict[str, Any]) -> AgentUsage:
