@@ -312,6 +312,7 @@ READS_CHAT_OF_KEY = {
     "commands/call.py": "a command has no turn: its chat is the session's",
     "commands/status.py": "lists sessions with their channels",
     "channels/task_progress.py": "the session above all tasks may have no turn now",
+    "fleet/budgets/": "a request about a budget has no turn",
     "fleet/sessions/task_tree.py": "the session above all tasks may have no turn now",
     "fleet/sessions/records.py": "forgets the history of the chat, long after its turns",
     "fleet/replies/replies.py": "counts what `/stop` drops, of all turns of a session",

@@ -30,6 +30,12 @@ DONE_WITH_PLAN = {
     "deny": "Not approved by {name} at {at}.",
     "words": "Changes requested by {name} at {at}:{why}",
 }
+#: The same for a budget.
+DONE_WITH_BUDGET = {
+    "once": "Half as much again allowed by {name} at {at}. What waited begins.",
+    "conversation": "Limit lifted by {name} at {at}. What waited begins.",
+    "deny": "Stopped by {name} at {at}: messages are refused now.{why}",
+}
 LEFT_OPEN = "Not answered, says {name} at {at}.{why}"
 #: The message to the agent if its turn was over when a permission was given.
 GO_ON = (
@@ -61,7 +67,13 @@ ENDED: dict[State, str] = {
     "expired": "That answer comes too late: ask the agent again.",
 }
 IS_CHANGE = "That changes {what}: answer with `/allow {id}` or `/deny {id}`."
-FOR_OWNERS = "You may not answer that: owners of this installation decide about its configuration."
+FOR_OWNERS = (
+    "You may not answer that: owners of this installation decide about its configuration and its "
+    "budgets."
+)
+IS_BUDGET = (
+    "That is about a budget: answer with `/allow {id}`, `/allow {id} always` or `/deny {id}`."
+)
 #: The report of an allowed configuration change that another host has to make.
 SOON = "{answer} {host} makes the change in a moment."
 NOT_YOURS = "You may not answer that: `[requests] who` in the configuration says who may."
@@ -110,7 +122,7 @@ async def answer_request(
             by in request.people
         )
         return AnswerOutcome(NOT_ALONE if is_one_of_many else NOT_YOURS)
-    if request.change and not (is_owner or by == OPERATOR):
+    if (request.change or request.budget) and not (is_owner or by == OPERATOR):
         return AnswerOutcome(FOR_OWNERS)
     if instructions := _instructions(request, verdict, words):
         return AnswerOutcome(instructions.format(id=request.id))
@@ -138,7 +150,7 @@ async def answer_request(
     report = _report(request, answer)
     if not is_done:
         return AnswerOutcome(f"{ANSWERED_BEFORE} {report}")
-    if state in ("granted", "used"):
+    if state in ("granted", "used") and not request.budget:
         return AnswerOutcome(f"{report}{WOKEN}", counts=True)
     return AnswerOutcome(report, counts=True, is_shown=True)
 
@@ -150,6 +162,8 @@ def _instructions(request: Request, verdict: Verdict, words: str) -> str | None:
     if request.change and verdict not in ("once", "deny"):
         what = "the agent's memory" if request.change.memory else "the configuration"
         return IS_CHANGE.format(what=what, id=request.id)
+    if request.budget:
+        return None if verdict in dict(request.offered) else IS_BUDGET
     if request.is_question and (
         verdict in ("once", "conversation") or not (words or verdict == "deny")
     ):
@@ -218,7 +232,8 @@ def _report(request: Request, answer: RequestAnswer) -> str:
     """Return a sentence that says who answered what, and when."""
     at = time.strftime("%H:%M", time.localtime(answer.at_ms / 1000))
     why = f" “{one_line(answer.words, max_chars=300)}”" if answer.words else ""
-    done = (DONE_WITH_PLAN if request.is_plan else DONE)[answer.verdict]
+    by_kind = {"plan": DONE_WITH_PLAN, "budget": DONE_WITH_BUDGET}
+    done = by_kind.get(request.kind, DONE)[answer.verdict]
     if request.is_question and answer.verdict == "deny":
         done = LEFT_OPEN
     return done.format(name=answer.name, at=at, why=why)

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from remoteclaw.config.model import Config, RequestsConfig
+from remoteclaw.config.model import Budget, Config, RequestsConfig
 from remoteclaw.config.tool_lists import most_specific, quoted
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
-from remoteclaw.profiles import id_problem, profile_of
+from remoteclaw.profiles import id_problem, profile_of, runs_in_gateway
 
 #: The name of anyone who answers at the command line or through the gateway's admin methods.
 OPERATOR = "operator"
@@ -24,6 +24,18 @@ HOLD_S = 600
 NO_ACCOUNT = (
     "{key}.chat is {chat}, but nothing is sent there: there is no account {account} "
     "({there}). Name a chat of an account, or add it with `remoteclaw channel add {channel}`."
+)
+
+
+#: Why at the limit of a budget no owner is asked.
+NO_OWNERS = (
+    "nobody is asked at its limit, because no channel has owners: messages wait until the period "
+    "ends, or until `remoteclaw requests answer`. Set `owners` of a channel"
+)
+NOBODY_ANSWERS = "nobody is asked at its limit, because `who` in [requests] is empty"
+NO_CHAT = (
+    "at its limit, an owner is asked only if their own chat reaches it, because [requests] has no "
+    "chat. Set it, for example to telegram:ID"
 )
 
 
@@ -48,6 +60,46 @@ class RequestSettings:
 
 def request_settings(config: Config, session: SessionKey) -> RequestSettings:
     """Return the settings for a conversation, each from the narrowest table that has it."""
+    requests = _merged_settings(config, session)
+    return replace(requests, chat=None) if requests.chat == session.place else requests
+
+
+def owners_place(config: Config, session: SessionKey) -> ChatPlace | None:
+    """Return the chat in which owners are asked about a budget; None if none can be asked.
+
+    It is the chat of `[requests]` for the conversation `session`; without one, the conversation's
+    own if it is an owner's direct chat.
+    """
+    if not can_be_asked(config, session, ()):
+        return None
+    if chat := _merged_settings(config, session).chat:
+        return chat
+    is_chat = runs_in_gateway(session.provider) or (
+        (session.provider, session.account) in config.accounts()
+    )
+    is_owners = not session.is_shared and is_owned_by(config, session.provider, session.user)
+    return session.place if is_chat and is_owners else None
+
+
+def unasked_budget(config: Config, budget: Budget) -> str | None:
+    """Return why no owner may be asked at the limit of a budget; None if one is, or none shall.
+
+    A table of a channel or a group can name a chat for its conversations only.
+    """
+    if budget.at_limit != "ask":
+        return None
+    kind, _, name = budget.of.partition(":")
+    agents = [name] if kind == "agent" else list(config.agents)
+    if not any(settings.owners for settings in config.channels.values()):
+        return NO_OWNERS
+    tables = [config.requests, *(config.agents[agent].requests for agent in agents)]
+    if any(table.who == () for table in tables):
+        return NOBODY_ANSWERS
+    has_chat = config.requests.chat or all(config.agents[agent].requests.chat for agent in agents)
+    return None if has_chat else NO_CHAT
+
+
+def _merged_settings(config: Config, session: SessionKey) -> RequestSettings:
     channel = config.channel(session.provider)
     is_direct = session.user == session.channel_id
     group = None if is_direct else most_specific(channel.groups, session.channel_id)
@@ -62,7 +114,7 @@ def request_settings(config: Config, session: SessionKey) -> RequestSettings:
             hold_s=table.hold_s or requests.hold_s,
             chat=requests.chat if table.chat is None else chat,
         )
-    return replace(requests, chat=None) if requests.chat == session.place else requests
+    return requests
 
 
 def can_be_asked(config: Config, session: SessionKey, people: Collection[str]) -> bool:

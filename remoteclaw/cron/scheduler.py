@@ -7,15 +7,18 @@ may run: each due time is fired once, and none is lost if a scheduler dies.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
+from remoteclaw.config.model import Config
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Due
 from remoteclaw.cron.settle import Settler
 from remoteclaw.cron.store import LOG_LIMITS, Cron, JobRun
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.budgets.budgets import Budgets
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.turns.inbound import FULL, encode_entry, entry_args
@@ -39,9 +42,13 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """Fires due jobs, and settles their runs."""
 
-    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+    def __init__(
+        self, scripts: Scripts, waker: Waker, budgets: Budgets, config: Callable[[], Config]
+    ) -> None:
         self._scripts = scripts
         self._waker = waker
+        self._budgets = budgets
+        self._config = config
         self._cron = Cron(scripts)
         self._settler = Settler(scripts)
         self._unreadable: set[str] = set()
@@ -105,6 +112,12 @@ class Scheduler:
             if await self._cron.unfinished(job):
                 return await self._skip_while_unfinished(job, due_ms, due)
             return "left"  # the next tick settles the run first, which may change the due time
+        if message and not job.is_once:  # a message that comes once is kept, as those of people are
+            why = await self._budgets.refusal(self._config(), job.session, job.session, job.people)
+            if why:
+                refused = _run(job, due_ms, "skipped", why)
+                await self._send_fire(job, due_ms, replace(job, next_ms=due.next_ms), refused)
+                return "handled"
         return await self._fire(job, due_ms, due, message)
 
     async def _fire(

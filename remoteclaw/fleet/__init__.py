@@ -10,6 +10,7 @@ from typing import Self
 from remoteclaw.config.model.fleet import LEASE_S
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.blobs import Blobs
+from remoteclaw.fleet.budgets.budgets import Budgets
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.identities import Identities
@@ -52,6 +53,7 @@ class Fleet:
     accounts: Accounts
     receipts: Receipts
     blobs: Blobs
+    budgets: Budgets
     requests: Requests
     audit: Audit
     edits: Edits
@@ -108,6 +110,7 @@ class Fleet:
             accounts=Accounts(scripts),
             receipts=Receipts(scripts),
             blobs=blobs,
+            budgets=Budgets(scripts, waker),
             requests=requests,
             audit=Audit(scripts),
             edits=Edits(scripts, waker),

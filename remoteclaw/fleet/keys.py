@@ -382,6 +382,12 @@ def shown_requests(chat: ChatPlace) -> str:
     return f"rc:shown-requests:{place}"
 
 
+def budget(budget_id: str) -> str:
+    """Hash: what owners have decided about a budget in one period, the request to them, and who
+    was told about its limit; until a day after the period, 31 days for that of a tree."""
+    return f"rc:budget:{budget_id}"
+
+
 def rules(sid: str) -> str:
     """Hash: the permissions that people have given for the session's conversation, by rule and by
     the person for whom, as JSON; until the conversation ends."""

@@ -37,6 +37,7 @@ from remoteclaw.messages import (
     stream_order,
 )
 from remoteclaw.session.bridge import SessionBridge
+from remoteclaw.session.budgets import TurnBudgets
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import Fate, OpenTurn
 from remoteclaw.session.record import added, lines_of_aside
@@ -79,12 +80,14 @@ class TurnAsides:
         turn_asked: asyncio.Event,
         steering: Steering | None,
         permissions: Permissions | None,
+        budgets: TurnBudgets | None,
         history: Callable[[], Awaitable[Sequence[dict[str, str]]]],
     ) -> None:
         """`turn_asked` is set once the agent has received the turn's prompt.
 
         `steering` takes the messages that join the turn, and `permissions` knows the turn's open
-        requests. `history` returns the record, for an agent that is asked in another conversation.
+        requests; `budgets` limit the turn. `history` returns the record, for an agent that is asked
+        in another conversation.
         """
         self._lease = lease
         self._bridge = bridge
@@ -96,6 +99,7 @@ class TurnAsides:
         self._turn_asked = turn_asked
         self._steering = steering
         self._permissions = permissions
+        self._budgets = budgets
         self._history = history
         self._asides = Asides(lease)
         self._newest = max((e.id for e in (*turn.left_out, *turn.entries)), key=stream_order)
@@ -185,6 +189,8 @@ class TurnAsides:
 
     async def _answer(self, entry: Entry) -> None:
         try:
+            if self._budgets and await self._budgets.is_at_limit():
+                return  # it waits for a turn, and with it for the budget
             if raw := await self._asides.ask(self._turn.id, entry.id):
                 entry = decode(raw, self._lease.session)  # its sender may just have edited it
                 await self._apply(entry, await self._ask(entry))

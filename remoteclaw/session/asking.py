@@ -13,14 +13,14 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
-from remoteclaw.events import PermissionEvent
+from remoteclaw.events import AgentUsage, PermissionEvent
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.asides import Asides
 from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Postponement
-from remoteclaw.messages import AgentDeliveryResult, Turn
+from remoteclaw.messages import AgentDeliveryResult, ToolCall, Turn
 from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
@@ -28,7 +28,6 @@ from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, 
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import count_refusals, digest, has_message, has_notice
-from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.retry import (
     RETRIED_AT_ONCE,
     SHORT_MS,
@@ -39,6 +38,9 @@ from remoteclaw.session.retry import (
 from remoteclaw.session.task_notes import keep_noting
 from remoteclaw.session.waiting import decode_all
 from remoteclaw.session.ways_out import WaysOut
+
+#: The denial of a tool that an agent asks for after the limit of a budget is reached.
+BUDGET_USED_UP = "The budget is used up, so this turn ends here."
 
 log = logging.getLogger(__name__)
 
@@ -160,11 +162,11 @@ class AgentCaller:
             on_partial_reply=reply.publish,
             on_live_text=reply.show,
             on_activity=reply.show_activity,
-            on_tool=reply.show_tool,
+            on_tool=partial(_note_tool, attempt),
             on_plan=reply.show_plan,
-            on_usage=reply.show_usage,
+            on_usage=partial(_note_usage, attempt),
             on_phase=attempt.progress.reached,
-            on_permission=partial(_decide, attempt.permissions, reply)
+            on_permission=partial(_decide, attempt.permissions, attempt)
             if attempt.permissions
             else None,
             on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
@@ -189,10 +191,13 @@ class AgentCaller:
         reply.begin_call(price)
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
+            checking: asyncio.Task[None] | None = None
             noting = tasks.create_task(
                 keep_noting(self._lease, attempt.batch.turn, reply, self._bridge.scrubber)
             )
             try:
+                if attempt.budgets:
+                    checking = tasks.create_task(attempt.budgets.keep_checking())
                 result = await bridge.handle(
                     attempt.turn,
                     callbacks,
@@ -212,6 +217,8 @@ class AgentCaller:
             finally:
                 showing.cancel()
                 noting.cancel()
+                if checking:
+                    checking.cancel()
                 reply.show_activity(())
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
@@ -274,7 +281,21 @@ class AgentCaller:
         return digest(await self._lease.read_record(), since_ms=since_ms)
 
 
-async def _decide(permissions: Permissions, reply: TurnReply, event: PermissionEvent) -> Decision:
+def _note_usage(attempt: Attempt, usage: AgentUsage) -> None:
+    attempt.reply.show_usage(usage)
+    if attempt.budgets:
+        attempt.budgets.note()
+
+
+def _note_tool(attempt: Attempt, call: ToolCall) -> None:
+    attempt.reply.show_tool(call)
+    if attempt.budgets:
+        attempt.budgets.note()
+
+
+async def _decide(permissions: Permissions, attempt: Attempt, event: PermissionEvent) -> Decision:
     """Ask people about a permission; the live text does not count the time as work."""
-    with reply.waiting_for_people():
+    if attempt.budgets and not await attempt.budgets.check():
+        return Decision("deny", BUDGET_USED_UP)
+    with attempt.reply.waiting_for_people():
         return await permissions.decide(event)

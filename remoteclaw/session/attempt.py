@@ -12,6 +12,7 @@ from remoteclaw.fleet.turns.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.asides import TurnAsides
+from remoteclaw.session.budgets import TurnBudgets
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
@@ -94,6 +95,8 @@ class Attempt:
     """Checks whether a newer message may interrupt the turn."""
     permissions: Permissions | None = None
     """Asks people for permissions; None if no person can be asked."""
+    budgets: TurnBudgets | None = None
+    """The budgets that limit the turn; None if none does."""
     began: float = field(default_factory=time.monotonic)
 
     def interrupt(self) -> None:

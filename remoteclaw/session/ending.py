@@ -19,11 +19,11 @@ from remoteclaw.session.notices import (
     COMMAND_DONE,
     NOTHING_SAID,
     TOO_MANY,
+    end_early,
     failed_result,
     notice_result,
     stop_result,
     superseded,
-    waiting_for_person,
     with_notice,
 )
 from remoteclaw.session.queue import BatchStep
@@ -66,6 +66,8 @@ def without_agent(step: BatchStep, attempt: Attempt) -> Ending:
         case BatchStep.DROPPED:
             text = TOO_MANY.format(count=len(turn.entries), cap=attempt.queue.cap)
             return Ending(notice_result(text), status="dropped")
+        case BatchStep.REFUSED:
+            return Ending(notice_result(attempt.batch.refusal or ""), status="dropped")
         case BatchStep.STOPPED:
             return Ending(failed_result(turn, ErrorCategory.ABORTED))
         case BatchStep.UNREADABLE:
@@ -85,7 +87,9 @@ async def finish(
     if attempt.is_superseded and result.error_category is ErrorCategory.ABORTED:
         result = superseded(result, turn)
     if attempt.permissions and attempt.permissions.lapsed:
-        result = waiting_for_person(result, attempt.permissions.waiting_notice)
+        result = end_early(result, attempt.permissions.waiting_notice)
+    if attempt.budgets:
+        result = await attempt.budgets.settle(result)
     error = None
     status = ending.status or STATUS_BY_ERROR.get(result.error_category, "failed")
     if result.error_category is not None:
@@ -123,6 +127,7 @@ async def finish(
         is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
         usage=usage,
         last_aside_note=attempt.told_beside,
+        budgets=attempt.budgets.applied if attempt.budgets else (),
     )
     # The writes of phases were sent before the outcome, but may still be unanswered.
     await attempt.progress.settle()

@@ -71,8 +71,8 @@ def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
     return replace(result, payloads=payloads, error_category=category)
 
 
-def waiting_for_person(result: AgentDeliveryResult, text: str) -> AgentDeliveryResult:
-    """Return the result with `text` about a request that no person has answered in time."""
+def end_early(result: AgentDeliveryResult, text: str) -> AgentDeliveryResult:
+    """Return the result of a turn that RemoteClaw has ended: done, with `text` that says why."""
     if result.error_category is not ErrorCategory.ABORTED:
         return result
     *before, last = result.payloads

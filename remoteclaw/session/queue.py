@@ -166,6 +166,8 @@ class BatchStep(StrEnum):
     """Ends with the reply to `/stop`, which took effect when it was accepted."""
     DROPPED = "dropped"
     """Ends with a notice that more messages waited than the cap allows."""
+    REFUSED = "refused"
+    """Ends with a notice that the limit of a budget is reached."""
     STOPPED = "stopped"
     """Ends because a stop was accepted before the batch began."""
     UNREADABLE = "unreadable"
@@ -183,7 +185,7 @@ def batch_step(batch: Batch, turn: Turn, *, command: Command | None) -> BatchSte
     if command and command.name == "stop":
         return BatchStep.STOP_NOTICE
     if batch.is_dropped:
-        return BatchStep.DROPPED
+        return BatchStep.DROPPED if batch.refusal is None else BatchStep.REFUSED
     if batch.is_stopped and turn.entries[0].origin != "operator":  # `/stop` can't stop these
         return BatchStep.STOPPED
     if any(entry.unreadable for entry in turn.entries):

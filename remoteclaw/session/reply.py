@@ -54,7 +54,8 @@ class TurnReply:
         self._call_since_ms: int | None = None
         """The start of the running call, as if the time in which it waited for people had been
         before it; None if no call runs."""
-        self._price: Price | None = None
+        self.price: Price | None = None
+        """The price of the running call's tokens; None if it is not known."""
         self._last_message = ""
         """The text of the last complete message."""
         self.since_ms = now_ms()
@@ -93,7 +94,7 @@ class TurnReply:
             place = {"index": payload.index, "text": payload.text, "is_complete": True}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._lease.turns.publish_live_text(
-                    {**self._shown(), **place}, usage=self._spent_now
+                    {**self._shown(), **place}, usage=self.spent_now
                 )
         if self._goes_to_channel:  # later: the page removes the live text when the message arrives
             await self._lease.turns.publish(payload.index, self._stream_payload(payload))
@@ -170,7 +171,7 @@ class TurnReply:
 
     def begin_call(self, price: Price | None) -> None:
         """Note that a call of the agent begins; `price` is that of the model, if it is known."""
-        self._price = price
+        self.price = price
         self._call_since_ms = now_ms() - self._waited_ms
 
     @property
@@ -188,11 +189,12 @@ class TurnReply:
         self._usage, self._call_since_ms = AgentUsage(), None
 
     @property
-    def _spent_now(self) -> Usage:
+    def spent_now(self) -> Usage:
+        """The usage of this attempt so far."""
         if self._call_since_ms is None:
             return self.spent
         since_ms = self._call_since_ms + self._waited_ms
-        return self.spent + Usage.of_tokens(self._usage, self._price, since_ms=since_ms)
+        return self.spent + Usage.of_tokens(self._usage, self.price, since_ms=since_ms)
 
     @property
     def last_tool(self) -> ToolCall | None:
@@ -219,7 +221,7 @@ class TurnReply:
                 shown, tools = self._shown(), self._shown_tools()
                 await self._lease.turns.publish_live_text(
                     {**shown, "tools": tools},
-                    usage=self._spent_now,
+                    usage=self.spent_now,
                     for_chat=shown if self._goes_to_channel else None,
                 )
             with contextlib.suppress(TimeoutError):
@@ -242,7 +244,7 @@ class TurnReply:
             "is_quiet": is_quiet,
             "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
             "plan": [] if is_quiet else [asdict(step) for step in self.plan],
-            "tokens": self._spent_now.new_tokens,
+            "tokens": self.spent_now.new_tokens,
             "origin": self._origin,
             "messages": len(self._turn.left_out) + len(self._turn.entries),
         }

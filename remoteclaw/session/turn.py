@@ -5,24 +5,28 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from remoteclaw.config.budgets import AppliedBudget
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, LeaseLost, RedisUnavailable
+from remoteclaw.fleet.budgets.standing import LimitReached, Standing
 from remoteclaw.fleet.sessions.usage import UsageScopes
 from remoteclaw.fleet.terminals.state import TerminalPlace
 from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.turns.commands import command_of
 from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
-from remoteclaw.fleet.turns.turn import Finished
+from remoteclaw.fleet.turns.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 from remoteclaw.session.asides import TurnAsides
 from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
+from remoteclaw.session.budgets import SessionBudgets, TurnBudgets
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.moved_turn import send_end_notice
 from remoteclaw.session.notices import RESET, SECOND_TRY, failed_result, notice_result
@@ -69,6 +73,7 @@ class TurnRunner:
         self._lease = lease
         self._bridge = bridge
         self._config = config
+        self._budgets = SessionBudgets(lease, config, bridge.zone)
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
         self._agent_caller = AgentCaller(lease, bridge, config.record)
         self._running: Attempt | None = None
@@ -120,6 +125,7 @@ class TurnRunner:
             if step is BatchStep.STOPPED and is_told and not attempt.turn.entries[0].waits:
                 ending = replace(ending, result=replace(ending.result, payloads=()))
             finished = await self._finish(attempt, ending)
+            await self._budgets.tell(finished.budgets)
             self._was_stopped = (
                 ending.result.error_category is ErrorCategory.ABORTED
                 and not attempt.is_superseded
@@ -212,12 +218,16 @@ class TurnRunner:
         will_reset = await self._resets.reason_for(planned[0].id, planned, was_asked=False)
         needs_other = will_reset or planned[0].terminal or lease.state.kept_size
         ready_agent = None if needs_other else bridge.keeper.ready
-        batch = await lease.turns.begin(
-            plan.batch,
+        limits = () if plan.is_dropped else await self._budgets.of_new(planned)
+        begin = partial(
+            lease.turns.begin,
             phase="dropped" if plan.is_dropped else "spawned" if ready_agent else "accepted",
             detail=ready_agent or "",
-            left_out=plan.left_out,
         )
+        try:
+            batch = await begin(plan.batch, left_out=plan.left_out, budgets=limits)
+        except LimitReached as limit:
+            batch = await self._begin_at_limit(limit.standing, limits, planned, waiting, begin)
         if batch is None:
             return None
         entries = batch.entries
@@ -263,6 +273,14 @@ class TurnRunner:
         )
         if permissions.can_ask:
             attempt.permissions = permissions
+        if applied := await self._budgets.of(turn.entries):
+            attempt.budgets = TurnBudgets(
+                self._budgets,
+                lease,
+                applied,
+                attempt.reply,
+                stop=attempt.abort.set,
+            )
         running = OpenTurn(
             turn, attempt.queue, attempt.waiting_after, bridge.can_steer, bridge.can_aside
         )
@@ -271,6 +289,29 @@ class TurnRunner:
         if running.takes_asides and not running.takes_messages:
             attempt.asides = self._new_asides(attempt, running)
         return attempt
+
+    async def _begin_at_limit(
+        self,
+        standing: Standing,
+        limits: Sequence[AppliedBudget],
+        planned: Sequence[Entry],
+        waiting: Sequence[Entry],
+        begin: Callable[..., Awaitable[Batch | None]],
+    ) -> Batch | None:
+        """Begin what the limit of a budget doesn't refuse, or refuse `planned`.
+
+        Return None if `planned` waits; then the lease is released.
+        """
+        if results := [entry for entry in waiting if entry.origin == "result"]:
+            plan = next_batch(results, self.queue, busy_since_ms=None)
+            return await begin(plan.batch)
+        await self._bridge.keeper.park()
+        behind = [entry for entry in waiting if entry not in planned]
+        refused = await self._budgets.wait(standing, planned, behind, limits)
+        if refused is None:
+            return None
+        ids = [entry.id for entry in planned]
+        return await begin(ids, phase="dropped", detail="", refused=refused)
 
     def _new_asides(self, attempt: Attempt, running: OpenTurn) -> TurnAsides:
         """Return the turn's asides; with `steering`, messages can join the turn."""
@@ -283,6 +324,7 @@ class TurnRunner:
             turn_asked=attempt.progress.asked,
             steering=attempt.steering,
             permissions=attempt.permissions,
+            budgets=attempt.budgets,
             history=self._agent_caller.history,
         )
 

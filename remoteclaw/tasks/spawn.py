@@ -10,11 +10,12 @@ from typing import Any
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.budgets.budgets import Budgets
 from remoteclaw.fleet.sessions.sessions import Sessions, SessionView
 from remoteclaw.fleet.sessions.task_tree import TaskTrees
 from remoteclaw.fleet.turns.caller import Caller
 from remoteclaw.fleet.turns.calls import ConversationCopy, ToolCalls
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, payers_of
 from remoteclaw.tasks.branches import copyable
 from remoteclaw.tasks.entries import message_between, provenance_of_task
 
@@ -23,6 +24,7 @@ async def spawn(
     sessions: Sessions,
     calls: ToolCalls,
     trees: TaskTrees,
+    budgets: Budgets,
     config: Config,
     caller: Caller | None,
     call_id: str,
@@ -44,10 +46,15 @@ async def spawn(
     copy of its parent's conversation, and is a branch of it if agent and place are the same. The
     third value says whether it begins with the `conversation`, with `notes` about it or with
     `nothing`. Raises `CallRefused` if the parent has `max_children` unfinished tasks, if its tree
-    has `max_tree`, or if another session has the label.
+    has `max_tree`, if another session has the label, or if a budget is used up.
     """
     sender = caller.session if caller else None
     above = await sessions.ancestors(parent)
+    root = above[-1] if above else parent.key
+    payers = payers_of(caller.turn.entries) if caller and caller.turn else people
+    why = await budgets.refusal(config, session, root, payers)
+    if why and await calls.result_of(caller, call_id) is None:  # else a repeated call
+        raise CallRefused("FORBIDDEN", why)
     is_own = replace(parent.key, task=None) == session
     is_branch = knows_conversation and is_own
     copied = None
@@ -69,7 +76,7 @@ async def spawn(
         limits=parent.limits.of_task,
         label=label,
         max_unfinished=config.sessions.max_children,
-        root=above[-1] if above else parent.key,
+        root=root,
         max_below=config.sessions.max_tree,
         copied=copied,
     )

@@ -23,7 +23,8 @@ class AnswerParams(Params):
     verdict: Literal["once", "conversation", "edits", "deny", "words"]
     """`once` allows this call, `conversation` also the same call later in the conversation, and
     `deny` refuses it. `words` answers a question with the text of `reason`. `edits` approves a plan
-    and allows changes of files."""
+    and allows changes of files. For a budget, `once` allows half as much again, `conversation`
+    lifts the limit until the period ends, and `deny` refuses messages until then."""
     reason: Annotated[str, Field(max_length=4000)] = ""
     """The reason of a denial, or the answer to a question: text, or numbers of its choices."""
 
@@ -59,9 +60,9 @@ class RequestView(Result):
     id: str
     session_key: str
     agent: str
-    kind: Literal["tool", "question", "plan", "change"]
+    kind: Literal["tool", "question", "plan", "change", "budget"]
     """`tool`: to use a tool. `question`: an answer. `plan`: to continue with a plan (Markdown).
-    `change`: to change the configuration."""
+    `change`: to change the configuration. `budget`: to spend more than a budget allows."""
     tool: str
     """The name of the tool with which the agent asks, or which it wants to use."""
     what: str
@@ -74,7 +75,8 @@ class RequestView(Result):
     is_question: bool
     """Whether the answer is a text."""
     choices: tuple[str, ...] = ()
-    """The answers that a question proposes, numbered from 1."""
+    """The answers that a question proposes, numbered from 1, or the labels of those about a
+    budget."""
     is_multiple: bool = False
     """Whether several choices can be selected."""
     offered: tuple[tuple[str, str], ...]

@@ -11,6 +11,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.identity import identity_problem
 from remoteclaw.config.load import load_config, overrides
 from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
+from remoteclaw.config.requests import unasked_budget
 from remoteclaw.errors import RedisRefused, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
@@ -71,6 +72,9 @@ async def examine() -> AsyncIterator[Finding]:
         yield Finding("hooks", problem is None, problem or "all can be imported")
     for name, agent in config.agents.items():
         yield _agent(home, name, agent)
+    for budget in config.budgets:
+        if problem := unasked_budget(config, budget):
+            yield Finding(f"budget of {budget.of}", False, f"{problem}.")
     yield Finding("terminals", True, ghostty.problem() or "can be opened")
     pid = running_pid(home)
     if config.redis.url is None and pid is None:

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config
+from remoteclaw.config.model import Budget, Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
@@ -29,7 +29,7 @@ def sweeping(fleet: Fleet, home: Home, config: Config) -> list[Coroutine[Any, An
 
     Any number of processes may run them. `config` is the configuration at the start.
     """
-    scheduler = Scheduler(fleet.scripts, fleet.waker)
+    scheduler = Scheduler(fleet.scripts, fleet.waker, fleet.budgets, CurrentConfig(home, config))
     return [fleet.sweeper.run(), scheduler.run(), _sweep_host(fleet, home, config)]
 
 
@@ -37,6 +37,7 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
     """Release sessions of dead workers, renew terminals, and end processes of killed holders."""
     current = CurrentConfig(home, config)
     renewer = LeaseRenewer(fleet.terminals, home.host_id)
+    budgets: Sequence[Budget] | None = None
     while True:
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await fleet.sweeper.release_dead(home.host_id, is_alive, end_left=end_strays)
@@ -44,6 +45,9 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
             await end_unknown_terminals(fleet.terminals, home.runs)
             await remove_old_files(home.terminals, fleet.terminals.is_open)
             await fleet.workers.clear_dead(is_alive)
+            if budgets != (now := current().budgets):
+                await fleet.budgets.wake_all()
+                budgets = now
         await asyncio.sleep(SWEEP_HOST_S)
         try:
             if count := await asyncio.to_thread(end_strays):

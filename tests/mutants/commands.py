@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a change that is allowed by a paired user",
-        before="if request.change and not (is_owner or by == OPERATOR):",
-        after="if False:",
+        before="if (request.change or request.budget) and not (is_owner or by == OPERATOR):",
+        after="if request.budget and not (is_owner or by == OPERATOR):",
         test="test_only_owners_decide_on_a_change",
     ),
     Mutant(
@@ -105,5 +105,11 @@ MUTANTS = (
         before='if request.incomplete and verdict not in ("deny", "words"):',
         after="if False:",
         test="test_a_long_action_without_room_for_its_text_can_only_be_denied",
+    ),
+    Mutant(
+        "a budget about which anybody decides who may answer requests",
+        before="if (request.change or request.budget) and not (is_owner or by == OPERATOR):",
+        after="if request.change and not (is_owner or by == OPERATOR):",
+        test="test_only_owners_decide_about_budgets",
     ),
 )

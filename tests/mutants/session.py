@@ -321,4 +321,22 @@ MUTANTS = (
         after="if True:",
         test="test_a_members_message_does_not_interrupt_the_turn_of_an_owner",
     ),
+    Mutant(
+        "a limit that refuses a task's result",
+        before='if results := [entry for entry in waiting if entry.origin == "result"]:',
+        after="if results := []:",
+        test="test_a_tasks_result_passes_the_limit_before_what_waits",
+    ),
+    Mutant(
+        "a turn that fails at the limit of a budget",
+        before="result = await attempt.budgets.settle(result)",
+        after="pass",
+        test="test_the_limit_ends_a_running_turn_once_and_delivers_what_it_has_said",
+    ),
+    Mutant(
+        "a budget's day by the clock of the host",
+        before="local_day(self._lease.now_ms,",
+        after='local_day(__import__("remoteclaw.clock").clock.now_ms(),',
+        test="test_what_waits_runs_when_the_period_ends",
+    ),
 )

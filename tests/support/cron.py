@@ -3,6 +3,7 @@
 import asyncio
 import functools
 
+from remoteclaw.config.model import Config
 from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.cron.store import Cron
@@ -23,7 +24,7 @@ def calls_of(fleet: Fleet) -> CronCalls:
 @functools.cache
 def scheduler_of(fleet: Fleet) -> Scheduler:
     """Return a fleet's scheduler, the same one at each call, because it has state."""
-    return Scheduler(fleet.scripts, fleet.waker)
+    return Scheduler(fleet.scripts, fleet.waker, fleet.budgets, Config)
 
 
 async def look_together(

@@ -66,8 +66,13 @@ class ShownCard:
     card."""
 
 
-def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> ShownCard:
-    """Return the card of a request with `text`; `how` tells people how to answer it."""
+def make_card(
+    request: Request, *, attempt: int, text: str, how: str = "", is_told: bool = False
+) -> ShownCard:
+    """Return the card of a request with `text`; `how` tells people how to answer it.
+
+    If `is_told`, the conversation knows already that another chat shows the card.
+    """
 
     def payload(
         place: ChatPlace, part: str, text: str, card: Card | None = None, *files: Attachment
@@ -91,6 +96,7 @@ def make_card(request: Request, *, attempt: int, text: str, how: str = "") -> Sh
         elsewhere = {
             name: payload(here, f":{name}", template.format(id=request.id))
             for name, template in ELSEWHERE.items()
+            if not (is_told and name == "shown_elsewhere")
         }
     card, files = Card(request.id, tuple(request.offered)), [request.file] if request.file else []
     return ShownCard(

@@ -40,6 +40,8 @@ PLAN = (
 )
 #: The possible answers to a change of the configuration.
 CHANGE = (PERMISSION[0], PERMISSION[2])
+#: The verdicts on a budget, in the order of the labels in `choices`.
+BUDGET = ("once", "conversation", "deny")
 #: A change of the configuration can be answered for this long, in milliseconds.
 CHANGE_MS = 3600 * 1000
 
@@ -132,7 +134,7 @@ class Request:
     is_question: bool = False
     """Whether the request is a question, which a text answers."""
     choices: Sequence[str] = ()
-    """The answers that a question proposes."""
+    """The answers that a question proposes, or the labels of those about a budget."""
     is_multiple: bool = False
     """Whether several of the `choices` can be chosen."""
     here: ChatPlace
@@ -161,6 +163,9 @@ class Request:
     change: "Change | None" = None
     """The requested change of the configuration; None for other requests. No turn waits for the
     answer to a change."""
+    budget: str = ""
+    """The id of the budget whose limit is reached; empty for other requests. No turn waits for the
+    answer: the request belongs to the session that was the first to reach the limit."""
     became: str = ""
     """The result of the change, as a sentence."""
     message: str = ""
@@ -206,8 +211,10 @@ class Request:
         return orjson.dumps(values)
 
     @property
-    def kind(self) -> Literal["tool", "question", "plan", "change"]:
+    def kind(self) -> Literal["tool", "question", "plan", "change", "budget"]:
         """The kind of the request."""
+        if self.budget:
+            return "budget"
         if self.change:
             return "change"
         return "plan" if self.is_plan else "question" if self.is_question else "tool"
@@ -225,6 +232,8 @@ class Request:
             return tuple(each for each in PLAN if each[0] != "edits" or self.offers_edits)
         if self.change:
             return CHANGE
+        if self.budget:
+            return tuple(zip(BUDGET, self.choices, strict=True))
         if not self.is_question:
             return PERMISSION
         numbered = ((str(number), label) for number, label in enumerate(self.choices, 1))
@@ -250,5 +259,5 @@ class Request:
 _CONSTANT_FIELDS = (
     *("turn", "tool", "what", "where", "deliver", "people"),
     *("is_question", "choices", "is_multiple", "before", "is_plan", "offers_edits", "here", "chat"),
-    *("is_again", "incomplete"),
+    *("is_again", "incomplete", "budget"),
 )

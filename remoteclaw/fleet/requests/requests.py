@@ -21,7 +21,7 @@ from remoteclaw.fleet.memories import Memories
 from remoteclaw.fleet.requests.request import Request, RequestAnswer, State
 from remoteclaw.fleet.turns.inbound import APPEND_S, encode_entry, entry_args
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import ChatPlace
+from remoteclaw.messages import ChatPlace, SessionKey
 
 #: The rule that the answer `edits` to a plan adds to the conversation.
 ALL_EDITS = {"tool": "Edit", "what": "all files of the workspace"}
@@ -140,13 +140,31 @@ class Requests:
         The messages that show the request change to `closing_text`. If the turn that asked waits no
         longer, an entry with `entry_text` wakes the session, on behalf of the people for whom the
         turn worked. A request for a change of the configuration becomes `answered`; when the change
-        was made or refused, `close_change()` closes it.
+        was made or refused, `close_change()` closes it. The answer to a request about a budget
+        takes effect, and wakes all sessions that wait for the budget.
         A permission for the conversation is kept for each of `holders`.
         `message_id` is the platform's id of the message that answers; empty if none does.
         The caller checks whether the person may answer. Repeating the same answer is harmless.
         """
         session = request.session
         text = orjson.dumps(asdict(answered))
+        by = f"{answered.by} {answered.verdict} {answered.words}"
+        if request.budget:
+            answering = await self._scripts.run(
+                "answer_budget",
+                request_id=request.id,
+                budget_id=request.budget,
+                budget=keys.budget(request.budget),
+                answer=text,
+                by=by,
+                message=message_id,
+                verdict=answered.verdict,
+                words=closing_text,
+                deadline=boottime() + APPEND_S,
+            )
+            for woken in answering.woken:
+                await self._waker.try_hint(SessionKey.parse(woken.session_key), woken.queue)
+            return _answered(answering)
         allowed = {"tool": request.tool, "what": request.what}
         rule = (ALL_EDITS if answered.verdict == "edits" else allowed) | {
             "name": answered.name,
@@ -156,7 +174,7 @@ class Requests:
             "answer",
             request_id=request.id,
             answer=text,
-            by=f"{answered.by} {answered.verdict} {answered.words}",
+            by=by,
             message=message_id,
             verdict=answered.verdict,
             remembered=orjson.dumps(rule),
@@ -166,8 +184,7 @@ class Requests:
             deadline=boottime() + APPEND_S,
         )
         await self._waker.try_hint(session, answering.queue)
-        answer = RequestAnswer.decode(answering.answer) if answering.answer else None
-        return answering.status == "done", answering.state, answer
+        return _answered(answering)
 
     async def close_change(
         self,
@@ -219,6 +236,12 @@ class Requests:
     async def expire_due(self) -> int:
         """Let requests whose time is over lapse or expire, at most 100; return the number."""
         return int(await self._scripts.run("overdue_requests", max_count=100))
+
+
+def _answered(answering: Any) -> tuple[bool, State, RequestAnswer | None]:
+    """Return the result of `Requests.answer()` from that of its script."""
+    answer = RequestAnswer.decode(answering.answer) if answering.answer else None
+    return answering.status == "done", answering.state, answer
 
 
 def _entry_args(request: Request, text: str) -> Values:

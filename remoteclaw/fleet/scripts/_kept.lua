@@ -15,8 +15,8 @@ end
 -- answered or done something isn't kept: the terminal waits for it.
 -- → whether the session was postponed and is not any more
 local function keep_batch(state)
-  local until_ms, before = unpack(redis.call('HMGET', state, 'postponed_until_ms', 'phase_before'))
-  if not until_ms or phase_order[before or ''] > phase_order.postponed then return false end
+  local until_ms, before, batch = unpack(redis.call('HMGET', state, 'postponed_until_ms', 'phase_before', 'batch'))
+  if not until_ms or not batch or phase_order[before or ''] > phase_order.postponed then return false end
   rename_fields(state, '', 'kept_')
   return true
 end

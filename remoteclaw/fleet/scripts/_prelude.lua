@@ -122,7 +122,8 @@ end
 
 -- What is recorded about a turn and its attempts.
 local TURN_FIELDS = {'turn', 'batch', 'attempt', 'phase', 'attempt_nonce', 'phase_before', 'published_count',
-  'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'last_notice', 'doing', 'progress'}
+  'forgiven_attempts', 'left_out', 'steered', 'postponed_reason', 'is_resumed', 'tries', 'last_notice', 'doing', 'progress',
+  'refusal'}
 
 -- Remove everything that is recorded about a turn.
 local function forget_turn(state)

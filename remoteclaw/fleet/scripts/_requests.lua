@@ -70,8 +70,8 @@ local function open_request(keys, it, turn, attempt, until_ms)
     redis.call('HSET', keys.request, 'replies', keys.replies, 'closing', it.closing)
     put_reply(keys.replies, it.card)
     if keys.here then  -- another chat shows the request
-      redis.call('HSET', keys.request, 'here_replies', keys.here, 'shown_elsewhere', it.shown_elsewhere,
-        'unreached', it.unreached)
+      redis.call('HSET', keys.request, 'here_replies', keys.here, 'shown_elsewhere',
+        it.shown_elsewhere or '', 'unreached', it.unreached)
     end
   end
   announce_request(it.request_id)

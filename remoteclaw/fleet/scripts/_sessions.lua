@@ -11,6 +11,16 @@ local function wake(sid, state)
   return was_kept or was_postponed
 end
 
+-- The sessions that wait for the budget `id`, or for any. Their keys can't be given to a script.
+local function waiting_for_budgets(active, id)
+  local found = {}
+  for _, sid in ipairs(redis.call('ZRANGE', active, 0, -1)) do
+    local budget, until_ms = unpack(redis.call('HMGET', 'rc:state:{' .. sid .. '}', 'budget', 'postponed_until_ms'))
+    if until_ms and budget and (not id or budget == id) then found[#found + 1] = sid end
+  end
+  return found
+end
+
 -- The sessions that a session has started, and theirs, each after the session that started it.
 -- Their keys can't be given to a script, because only the script knows their ids.
 local function descendants(sid)

@@ -3,15 +3,19 @@
 -- gets a turn of its own, so that an entry which kills its worker takes no other entry with it.
 -- A kept batch comes after the session's terminal, and before everything else. If it is still postponed, the lease is
 -- released.
--- uses: edits, usage, kept
--- keys: state, inbound, active, outcome
--- args: epoch, nonce, entry_ids, phase, detail, left_out, sid
+-- A batch that has not begun is not recorded if the limit of a budget is reached.
+-- uses: edits, usage, kept, budgets
+-- keys: state, inbound, active, outcome, budget?, spent_in*, budgets*
+-- args: epoch, nonce, entry_ids, phase, detail, left_out, sid, limits?, refused*
 -- result: verdict, turn, attempt, phase_before, entries, forgiven_attempts, left_out, busy_since_ms, queue_settings,
---   is_resumed, tries, last_notice, model, turn_project, has_tasks, has_aside_notes, has_denials, spent
---   verdict: running|stopped|dropped|missing|postponed; phase_before: the furthest phase of the earlier attempts;
+--   is_resumed, tries, last_notice, model, turn_project, has_tasks, has_aside_notes, has_denials, spent, refusal, reached,
+--   budgets
+--   refused: to drop the batch for `budget`: the notice, the day, and the people who get the notice once on that day;
+--   refusal: that notice, empty if all have had it
+--   verdict: running|stopped|dropped|missing|postponed|over; phase_before: the furthest phase of the earlier attempts;
 --   forgiven_attempts: the number of those that were cut off on purpose; is_resumed: 1 if the one before was postponed;
 --   has_…: 1 if the session has started others, and if there are notes and reasons of denials for the agent;
---   spent: the usage of the earlier attempts; last_notice, model, …: as in the state
+--   spent: the usage of the earlier attempts; last_notice, model, …: as in the state; reached, budgets: of check_budgets
 
 -- Of `ids`, oldest first: those up to the stop mark if it covers the first one, else all. So a stop between two messages
 -- stops only the first one.
@@ -50,12 +54,24 @@ local function attempts_at(outcome)
   return math.min(count, 2)
 end
 
+-- The notice about a batch that is dropped for a budget, and note that its people have had it; empty if they have before.
+local function notice_of(refused)
+  local notice, day = unpack(refused)
+  local was_told = refused[3] ~= nil
+  for number = 3, #refused do
+    local field = 'told ' .. refused[number]
+    was_told = redis.call('HGET', keys.budget, field) == day and was_told
+    redis.call('HSET', keys.budget, field, day)
+  end
+  return was_told and '' or notice
+end
+
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 if redis.call('HGET', keys.state, 'status') ~= 'running' then  -- a repeated call
   return result{verdict = 'postponed'}
 end
-local wanted, opening = args.phase, nil
+local wanted, opening, reached, budgets = args.phase, nil, nil, nil
 if redis.call('HEXISTS', keys.state, 'kept_batch') == 1 and redis.call('HEXISTS', keys.state, 'batch') == 0 then
   opening = on_stream(redis.call('HGET', keys.state, 'terminal_entry') or '')
   if opening ~= '' then
@@ -104,6 +120,12 @@ if attempt_nonce ~= args.nonce then
         redis.call('UNLINK', 'rc:spawned:' .. string.match(keys.state, '{.-}'))
       end
     end
+    local has_begun = attempt > 0  -- as an entry of a failed batch
+    if not has_begun and not is_stopped(keys.state, split(batch)[1]) then
+      reached, budgets = check_budgets(keys, args)
+      if reached then return result{verdict = 'over', reached = reached, budgets = budgets} end
+    end
+    if args.refused[1] then redis.call('HSET', keys.state, 'refusal', notice_of(args.refused)) end
   elseif attempt - forgiven >= 2 and phase_before ~= 'dropped' and string.find(batch, ',') then
     local ids = split(batch)
     redis.call('HSET', keys.state, 'failed_batch_end', ids[#ids])
@@ -128,7 +150,10 @@ local turn = entries[1][1]
 if attempt_nonce ~= args.nonce then
   -- The agent of an attempt that was cut off may still run. Without the grant it can't call tools; a new grant names the
   -- new agent. The agent of a postponed attempt continues in this one, and keeps its grant.
-  local is_resumed = redis.call('HDEL', keys.state, 'postponed_reason') == 1
+  local was_postponed = redis.call('HGET', keys.state, 'postponed_reason')
+  local is_resumed = was_postponed and was_postponed ~= 'budget'  -- for a budget, nothing had begun
+  redis.call('HDEL', keys.state, 'postponed_reason', 'budget', 'budget_name')
+  if args.limits then redis.call('HDEL', keys.state, 'budget_told') end
   if attempt > 1 and wanted ~= 'spawned' and not is_resumed then redis.call('HDEL', keys.state, 'grant') end
   redis.call('HSET', keys.state, 'is_resumed', is_resumed and 1 or 0)
   local now = now_ms()
@@ -159,12 +184,12 @@ if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or not is_drop
 elseif is_dropped then
   verdict = 'dropped'
 end
-local busy_since_ms, queue_settings, is_resumed, tries, last_notice, model, turn_project, spent = unpack(redis.call(
-  'HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'last_notice', 'model', 'turn_project',
-  'spent'))
+local busy_since_ms, queue_settings, is_resumed, tries, last_notice, model, turn_project, spent, refusal = unpack(
+  redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'last_notice', 'model',
+    'turn_project', 'spent', 'refusal'))
 local function exists(name) return redis.call('EXISTS', name .. string.match(keys.state, '{.-}')) end
 return result{verdict = verdict, turn = turn, attempt = attempt, phase_before = phase_before, entries = entries,
   forgiven_attempts = forgiven, left_out = left_out, busy_since_ms = busy_since_ms, queue_settings = queue_settings,
   is_resumed = is_resumed, tries = tries, last_notice = last_notice, model = model, turn_project = turn_project,
   has_tasks = exists('rc:children:'), has_aside_notes = exists('rc:aside-notes:'),
-  has_denials = exists('rc:unreported-denials:'), spent = spent}
+  has_denials = exists('rc:unreported-denials:'), spent = spent, refusal = refusal, reached = reached, budgets = budgets}

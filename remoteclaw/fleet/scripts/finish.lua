@@ -1,12 +1,12 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
--- uses: replies, requests, entries, sessions, edits, record, asides, work, usage
+-- uses: replies, requests, entries, sessions, edits, record, asides, work, usage, budgets
 -- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
 --   usage, usage_day, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome, outcome_channel,
---   result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*
+--   result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*, spent_in*, budgets*
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
---   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, payloads*
--- result: left, hints, now_ms, queue_settings, result_queue
+--   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, limits?, payloads*
+-- result: left, hints, now_ms, queue_settings, result_queue, budgets
 --   result: the entry with the task's result, for the session that has started the task
 --   last_note: the last note that the agent has received with this turn
 --   home_entry: the entry of a person's message that was moved here, in the session from which it was moved; home_note:
@@ -98,6 +98,10 @@ if args.result and is_over() then
       outcome = keys.result_outcome},
     {entry = args.result, sid = args.result_sid, grace_ms = args.grace_ms, session_key = args.result_key,
       lane = 'background'})
+  -- No budget refuses a result: it comes before the messages that wait for one.
+  if redis.call('HGET', keys.result_state, 'postponed_reason') == 'budget' and wake(args.result_sid, keys.result_state) then
+    result_queue = queue_if_scheduled(keys.result_state)
+  end
   redis.call('HSET', keys.state, 'reported_entry', redis.call('HGET', keys.state, 'task_entry') or turn)
   redis.call('HDEL', keys.state, 'unreported')
 elseif args.result and redis.call('HEXISTS', keys.state, 'last_task_entry') == 1 then
@@ -139,5 +143,6 @@ if args.agent_process then
 else
   redis.call('HDEL', keys.state, 'agent_process')
 end
+local _, budgets = check_budgets(keys, args)
 return result{left = redis.call('XLEN', keys.inbound), hints = waiting, now_ms = now, queue_settings = queue,
-  result_queue = result_queue}
+  result_queue = result_queue, budgets = budgets}

@@ -49,9 +49,8 @@ if keys.request and redis.call('EXISTS', keys.request) == 1 then
     redis.call('HSET', keys.request, 'unshown', args.why)
     redis.call('PUBLISH', 'rc:request-updates', args.request_id)
   end
-  if here and (state == 'open' or state == 'lapsed') then
-    put_reply(here, args.category and unreached or shown_elsewhere)
-  end
+  local notice = args.category and unreached or shown_elsewhere
+  if here and notice ~= '' and (state == 'open' or state == 'lapsed') then put_reply(here, notice) end
 elseif args.is_agents == '1' and redis.call('EXISTS', keys.shown_requests) == 1 then
   redis.call('ZADD', keys.shown_requests, now, '')
 end

@@ -25,6 +25,8 @@ _POSTPONED_FOR = {
     ErrorCategory.RETRYABLE: "model busy",
     ErrorCategory.UNREACHABLE: "model not reachable",
 }
+#: The reason of a session that waits for a budget, which is no failure of its agent.
+FOR_BUDGET = "budget"
 #: The state of an idle session is kept for this long, in milliseconds: longer than the CLI's
 #: session id.
 STATE_MS = 8 * 24 * 3600 * 1000
@@ -76,9 +78,11 @@ class SessionState:
     finished_turn: str | None
     """The id of the last turn that finished."""
     postponed: str | None
-    """The category of the error for which the session or its kept batch is postponed; None if it
-    isn't."""
+    """The category of the error for which the session or its kept batch is postponed, or
+    `FOR_BUDGET`; None if it isn't."""
     postponed_until_ms: int | None
+    budget_name: str | None
+    """The name of the budget for which the session waits; None if it waits for none."""
     kept_size: int
     """The number of entries of the kept batch, which was postponed and waits behind the terminal; 0
     without one."""
@@ -125,6 +129,8 @@ class SessionState:
         """Why the session is postponed, as people read it; None if it isn't."""
         if self.postponed is None:
             return None
+        if self.postponed == FOR_BUDGET:
+            return f"{self.budget_name} is used up"
         words = self.postponed.replace("_", " ")
         return _POSTPONED_FOR.get(cast(ErrorCategory, self.postponed), words)
 

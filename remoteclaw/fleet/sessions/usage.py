@@ -20,6 +20,9 @@ from remoteclaw.messages import Entry, payers_of
 
 #: The sums of a session are kept for this many days, a quarter, at about 150 bytes per day.
 USAGE_DAYS = 92
+#: The usual prices of tokens that a model reads from a cache, and that it writes, in proportion to
+#: those of tokens that it reads.
+CACHED_PRICE, OUTPUT_PRICE = 0.1, 5
 #: The usage of a day is kept for this long, in milliseconds.
 USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 
@@ -117,6 +120,20 @@ class Usage:
     def read_tokens(self) -> int:
         """All input tokens, from a cache or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+def usual_price(usage: Usage) -> Price | None:
+    """Return what the tokens in `usage` have cost, with usual ratios; None if it is unknown."""
+    weighted = (
+        usage.input_tokens
+        + usage.cache_write_tokens
+        + CACHED_PRICE * usage.cache_read_tokens
+        + OUTPUT_PRICE * usage.output_tokens
+    )
+    if not (usage.cost_micro_usd and weighted):
+        return None
+    each = usage.cost_micro_usd / weighted  # dollars for a million
+    return Price(input=each, cached=each * CACHED_PRICE, output=each * OUTPUT_PRICE)
 
 
 def _numbers(usage: AgentUsage, cost_usd: float | None, price: Price | None) -> dict[str, int]:
@@ -218,6 +235,11 @@ class UsageLedger:
             lambda ask: [ask.hget(keys.usage_day(day.isoformat()), field) for day in dates]
         )
         return sum((Usage.decode(numbers) for numbers in sums), Usage())
+
+    async def agent(self, agent: str) -> Usage:
+        """Return the usage of one agent since its first turn."""
+        client = self._scripts.client
+        return Usage.decode(await self._scripts.call(client.hget, keys.USAGE, agent))
 
     async def agents(self) -> dict[str, Usage]:
         """Return the usage of each agent since its first turn."""

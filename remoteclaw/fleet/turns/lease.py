@@ -353,10 +353,11 @@ class Leases:
         )
         if acquired.status != "acquired":
             return None
+        state = pairs(acquired.state)
         return Lease(
             sid=sid,
             epoch=acquired.epoch,
-            state=SessionState.decode(pairs(acquired.state)),
+            state=SessionState.decode(state),
             session_map={
                 name.decode(): Conversation.decode(value.decode())
                 for name, value in pairs(acquired.session_map).items()
@@ -365,6 +366,8 @@ class Leases:
             gateway=acquired.gateway,
             lease_s=self.lease_s,
             renewed_at=sent_at,
+            acquired_at=sent_at,
+            acquired_ms=int(state[b"lease_until_ms"]) - lease_ms,
             prefetched_entries=[(entry_id, fields) for entry_id, fields in acquired.entries],
             scripts=self._scripts,
             waker=self._waker,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from remoteclaw.clock import boottime
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Value, Values
 from remoteclaw.fleet.sessions.state import SessionState
@@ -38,6 +39,10 @@ class LeasedSession:
     lease_s: float
     renewed_at: float
     """The time at which the last successful renewal was sent, on `boottime()`."""
+    acquired_at: float
+    """The time at which the lease was acquired, on `boottime()`."""
+    acquired_ms: int
+    """The same time on Redis' clock, in milliseconds."""
     scripts: Scripts
     waker: Waker
     newest_read: str = "0-0"
@@ -60,6 +65,11 @@ class LeasedSession:
     def kill_at(self) -> float:
         """The time at which the holder kills the agent, on `boottime()`."""
         return self.renewed_at + KILL_FRACTION * self.lease_s
+
+    @property
+    def now_ms(self) -> int:
+        """The time on Redis' clock, in milliseconds, by which all hosts count the same days."""
+        return self.acquired_ms + round((boottime() - self.acquired_at) * 1000)
 
     @property
     def session(self) -> SessionKey:

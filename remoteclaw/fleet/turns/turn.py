@@ -11,8 +11,18 @@ from typing import Any, Literal
 
 import orjson
 
+from remoteclaw.config.budgets import AppliedBudget
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.budgets.standing import (
+    LimitReached,
+    Refused,
+    Standing,
+    limit_args,
+    of_reached,
+    refused_args,
+    standings,
+)
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
@@ -66,6 +76,9 @@ class Batch:
     """False if there are no reasons of denials that the agent has not received."""
     spent: Usage = field(default_factory=Usage)
     """The usage of earlier attempts that were cut off or postponed."""
+    refusal: str | None = None
+    """The notice with which the entries are dropped for a budget, perhaps empty; None if they
+    aren't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,26 @@ class Postponement:
     """The notice to send now; None if it was already sent."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWait:
+    """The wait of entries for a budget, before their turn begins."""
+
+    standing: Standing
+    """The budget."""
+    name: str
+    """Its name for people."""
+    until_ms: int
+    """The end of the budget's period, at which the entries are tried again."""
+    detail: str
+    """The reason, for operators who trace the message."""
+    entries: Sequence[str]
+    told: str
+    """What `notice` says: it is sent once."""
+    place: ChatPlace
+    notice: dict[str, Any] | None
+    """The notice to the chat `place`; None if the reply does not go there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The state after the end of a turn."""
@@ -117,6 +150,8 @@ class Finished:
     """The number of waiting hints that are at least as urgent as the session's."""
     at_ms: int
     """The end of the turn, in milliseconds on Redis' clock."""
+    budgets: Sequence[Standing] = ()
+    """The budgets that limit the turn, after it."""
 
 
 class Turns:
@@ -139,8 +174,13 @@ class Turns:
         phase: Phase = "accepted",
         detail: str = "",
         left_out: Sequence[str] = (),
+        budgets: Sequence[AppliedBudget] = (),
+        refused: Refused | None = None,
     ) -> Batch | None:
         """Record a turn of the entries, or begin the unfinished turn again.
+
+        A turn that has not begun yet is not recorded if the limit of one of `budgets` is reached:
+        raises `LimitReached`. With `refused`, the entries are dropped for a budget.
 
         `phase` is "spawned" if the agent is ready, which saves a call of `note_phase()`, and
         "dropped" for entries that get no turn. `left_out` are the entries of which the agent sees
@@ -158,7 +198,11 @@ class Turns:
             phase=phase,
             detail=detail,
             left_out=",".join(left_out),
+            **limit_args(budgets),
+            **refused_args(refused),
         )
+        if reached := of_reached(budgets, begun.reached, begun.budgets):
+            raise LimitReached(reached)
         if begun.verdict in ("missing", "postponed"):
             self._lease.is_given_away = begun.verdict == "postponed"
             return None
@@ -185,9 +229,51 @@ class Turns:
             has_aside_notes=bool(begun.has_aside_notes),
             has_denials=bool(begun.has_denials),
             spent=Usage.decode(begun.spent),
+            refusal=begun.refusal,
         )
         self._place = place_of(self._batch.entries)
         return self._batch
+
+    async def wait_for_budget(
+        self, wait: BudgetWait, budgets: Sequence[AppliedBudget], *, newest: str
+    ) -> Literal["waits", "news", "passes"]:
+        """Release the lease until a time, because the limit of one of `budgets` is reached.
+
+        Returns "news" if the session has an entry after `newest`, the last entry that the caller
+        knows, and "passes" if the limit isn't reached any more.
+        """
+        stream = keys.replies(wait.place.provider, wait.place.account)
+        verdict: Literal["waits", "news", "passes"] = await self._lease.run_fenced(
+            "wait_for_budget",
+            newest=newest,
+            until_ms=wait.until_ms,
+            budget_id=wait.standing.id,
+            budget_name=wait.name,
+            detail=wait.detail,
+            entry_ids=",".join(wait.entries),
+            told=wait.told,
+            notice=_json(wait.notice),
+            replies=stream if wait.notice else None,
+            **limit_args(budgets),
+        )
+        self._lease.is_given_away = verdict == "waits"
+        return verdict
+
+    async def count_spent(
+        self, usage: Usage, budgets: Sequence[AppliedBudget]
+    ) -> tuple[Standing | None, Sequence[Standing]]:
+        """Count the usage of the running attempt so far at once.
+
+        Return the first of `budgets` whose limit is reached, if any, and all of them.
+        """
+        counted = await self._lease.run_fenced(
+            "count_spent",
+            turn=self._running.turn,
+            **self._lease.usage_args(usage),
+            **limit_args(budgets),
+        )
+        reached = of_reached(budgets, counted.reached, counted.budgets)
+        return reached, standings(budgets, counted.budgets)
 
     async def join(self, entry_ids: Sequence[str]) -> list[RawEntry]:
         """Record that entries join the running turn, and return them for the agent.
@@ -303,6 +389,7 @@ class Turns:
         usage: Usage | None = None,
         last_aside_note: bytes | None = None,
         moved: MovedEnd | None = None,
+        budgets: Sequence[AppliedBudget] = (),
     ) -> Finished:
         """End the running turn, and the joined entries that the agent has `taken_up`.
 
@@ -318,6 +405,7 @@ class Turns:
           None if the agent was not asked.
         - `last_aside_note` is the last note of an aside that the agent received; the notes up to it
           are deleted.
+        - `budgets` limit the turn; the result says how much is spent of them.
         - `moved` ends the entry also in the session from which it was moved.
         """
         recipients = await self._progress.recipients()
@@ -350,6 +438,7 @@ class Turns:
             queues=keys.competing(self._lease.state.lane, self._lease.host),
             blobs=[keys.blob(self._lease.sid, name) for name in blobs],
             **home_end_args(moved),
+            **limit_args(budgets),
             **self._lease.usage_args(usage),
         )
         self._batch = None
@@ -361,7 +450,12 @@ class Turns:
         )
         if task_result:
             await self._lease.waker.try_hint(task_result.to, finished.result_queue)
-        return Finished(left=finished.left, competing_hints=finished.hints, at_ms=finished.now_ms)
+        return Finished(
+            left=finished.left,
+            competing_hints=finished.hints,
+            at_ms=finished.now_ms,
+            budgets=standings(budgets, finished.budgets),
+        )
 
     async def side_effects(self) -> list[dict[str, Any]]:
         """Return the noted side effects of the running turn's tools, in all attempts, in order."""

@@ -43,6 +43,7 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         call.fleet.sessions,
         call.fleet.calls,
         call.fleet.task_trees,
+        call.fleet.budgets,
         call.config,
         call.caller,
         call.id,

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.state import FOR_BUDGET
 from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.fleet.terminals.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call, Handler
@@ -148,6 +150,8 @@ async def _open_now(
     if params.force and view and view.turn and not (is_open or view.is_postponed):
         await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
     on_behalf_of = call.people(session)
+    if not is_open:
+        await _check_budgets(call, session, view, on_behalf_of)
     wish = TerminalWish(
         by=call.operator.name,
         cols=params.cols or settings.cols,
@@ -172,6 +176,19 @@ async def _open_now(
     waits = turn not in (None, accepted.entry_id)
     terminal = terminal_of(call.terminals.newest_record(record))
     return contract.OpenedTerminal(terminal=terminal, created=is_new, waits=waits)
+
+
+async def _check_budgets(
+    call: Call, session: SessionKey, view: SessionView | None, people: Sequence[str]
+) -> None:
+    """Raise `CallRefused` if a budget is used up, or if the session waits for one."""
+    above = await call.fleet.sessions.ancestors(view) if view else ()
+    root = above[-1] if above else session
+    why = await call.fleet.budgets.refusal(call.config, session, root, people)
+    if not why and view and view.postponed == FOR_BUDGET:
+        why = f"Messages of this session wait: {view.postponed_for}."
+    if why:
+        raise CallRefused("REFUSED", why)
 
 
 def _check_agent_and_subdir(call: Call, params: contract.OpenTerminalParams) -> None:

@@ -10,6 +10,7 @@ const PLACEHOLDERS = {
   question: "Your own words",
   plan: "What should be different",
   change: "Why not: the agent is told",
+  budget: "Why not",
 };
 /** What the person who answered did, by kind and verdict. */
 const DONE = {
@@ -17,6 +18,7 @@ const DONE = {
   question: { words: "answered", deny: "left it open" },
   plan: { once: "approved it", edits: "approved it, with all changes of files in the workspace", deny: "did not approve it", words: "wants it to be different" },
   change: { once: "approved it", deny: "rejected it" },
+  budget: { once: "allowed half as much again", conversation: "lifted the limit", deny: "stopped it" },
 };
 
 /** Return the heading of a request. */
@@ -26,12 +28,14 @@ export function headline({ agent, kind, tool }) {
     question: `${agent} requests`,
     plan: `${agent} wants to go on with this plan`,
     change: `${agent} wants to ${tool === "memory_write" ? "remember something" : "change the configuration"}`,
+    budget: "A budget is used up",
   }[kind];
 }
 
 /** Return the content of a request: a plan as HTML, a change as a diff. */
 export function body(request) {
   if (request.kind === "plan") return request.html ? rendered(request.html) : el("div", { class: "text plain", text: request.what });
+  if (request.kind === "budget") return el("div", { class: "text plain", text: request.what });
   if (request.kind === "question") return el("div", { class: "text plain", text: questionOf(request).text });
   const isDiff = request.kind === "change" && request.tool !== "memory_write";
   return el("pre", { tabindex: "0", class: isDiff ? "diff" : null },
@@ -51,6 +55,7 @@ export function deadline(request) {
   if (!request.untilMs) return "";
   const until = `${moment(request.untilMs)}, ${ago(request.untilMs)}`;
   if (request.kind === "change") return `It expires at ${until}.`;
+  if (request.kind === "budget") return `Messages wait until ${until}.`;
   return request.state === "open" ? `The agent waits until ${until}; it can be answered for a day.` : `The agent has stopped waiting and is woken by an answer, until ${until}.`;
 }
 
@@ -61,7 +66,7 @@ export function outcome(request) {
   if (!answer || state === "void") return state === "expired" ? "Nobody answered in time." : "Nothing waits for an answer any more: the turn is over, or it was stopped.";
   const quoted = answer.words ? `: “${answer.words}”` : ".";
   const sentence = `${answer.name} ${DONE[kind][answer.verdict] ?? answer.verdict} at ${moment(answer.atMs)}${quoted}`;
-  return ["granted", "used"].includes(state) ? `${sentence} The agent is told to go on.` : sentence;
+  return kind !== "budget" && ["granted", "used"].includes(state) ? `${sentence} The agent is told to go on.` : sentence;
 }
 
 /**

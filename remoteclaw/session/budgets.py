@@ -1,0 +1,218 @@
+"""Budgets of a session: its turns wait at a limit, and a running turn ends there."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from remoteclaw.clock import local_day, local_time
+from remoteclaw.config.budgets import AppliedBudget, budgets_of
+from remoteclaw.config.model import Config
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet.budgets import words
+from remoteclaw.fleet.budgets.budgets import Asked, Budgets
+from remoteclaw.fleet.budgets.standing import Refused, Standing, end_ms, end_of
+from remoteclaw.fleet.sessions.usage import UsageLedger, usual_price
+from remoteclaw.fleet.turns.commands import command_of
+from remoteclaw.fleet.turns.lease import Lease
+from remoteclaw.fleet.turns.turn import BudgetWait
+from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, payers_of, people_of, place_of
+from remoteclaw.session.notices import end_early
+from remoteclaw.session.queue import may_be_postponed
+from remoteclaw.session.reply import TurnReply
+
+#: How often a turn is checked while its agent reports nothing, if its minutes are limited, in
+#: seconds.
+CHECK_S = 5.0
+
+
+class SessionBudgets:
+    """The budgets of one session, whose lease this process has."""
+
+    def __init__(self, lease: Lease, config: Config, zone: str | None) -> None:
+        """`zone` is that of the times for people."""
+        self._lease = lease
+        self._config = config
+        self._zone = zone
+        self._budgets = Budgets(lease.scripts, lease.waker)
+
+    async def of(self, entries: Sequence[Entry]) -> Sequence[AppliedBudget]:
+        """Return the budgets that limit a turn of `entries`."""
+        if not self._config.budgets:
+            return ()
+        root = await self._lease.progress.root()
+        return budgets_of(
+            self._config,
+            agent=self._lease.session.agent,
+            people=payers_of(entries),
+            root=root.sid,
+            day=self._day,
+        )
+
+    async def of_new(self, planned: Sequence[Entry]) -> Sequence[AppliedBudget]:
+        """Return the budgets that may refuse a new turn of `planned`.
+
+        None refuses a command or a terminal's turn.
+        """
+        if any(map(_is_never_refused, planned)):
+            return ()
+        return await self.of(planned)
+
+    async def wait(
+        self,
+        standing: Standing,
+        planned: Sequence[Entry],
+        behind: Sequence[Entry],
+        budgets: Sequence[AppliedBudget],
+    ) -> Refused | None:
+        """Release the lease of a session whose next turn, of `planned`, has reached a limit.
+
+        Owners are asked for more. Return the refusal if the entries don't wait: `behind` them, the
+        conversation ends, or nobody is asked. If the session has changed, the lease is kept.
+        """
+        if standing.asks and may_be_postponed(behind):
+            root = await self._lease.progress.root()
+            asked = await self._budgets.ask(self._config, standing, root)
+            if asked.status != "decided":
+                wait = self._wait_of(standing, planned, asked)
+                newest = self._lease.newest_read
+                await self._lease.turns.wait_for_budget(wait, budgets, newest=newest)
+            return None
+        is_answered = all(e.deliver == "channel" and not e.waits for e in planned)
+        return Refused(
+            standing,
+            "" if standing.asks else self._refusal(standing, planned[-1]),
+            self._day,
+            people_of(planned) if is_answered else (),
+        )
+
+    async def tell(self, standings: Sequence[Standing]) -> None:
+        """Warn owners of budgets that are almost spent."""
+        for standing in standings:
+            if standing.is_due_for_warning:
+                root = await self._lease.progress.root()
+                await self._budgets.warn(self._config, standing, root)
+
+    async def reached(self, applied: Sequence[AppliedBudget]) -> Standing | None:
+        """Return the first of these budgets whose limit is reached."""
+        return await self._budgets.reached(applied)
+
+    async def stop_text(self, standing: Standing) -> str:
+        """Return the notice behind the answer of a turn that a limit has ended; ask owners."""
+        next_ = ""
+        if standing.asks:
+            root = await self._lease.progress.root()
+            asked = await self._budgets.ask(self._config, standing, root)
+            next_ = words.ASKED if asked.is_shown and asked.status in ("asked", "open") else ""
+        return words.STOPPED_HERE.format(name=words.name_of(standing.applied), next=next_)
+
+    @property
+    def _day(self) -> str:
+        return local_day(self._lease.now_ms, self._config.fleet.timezone).isoformat()
+
+    def _wait_of(self, standing: Standing, planned: Sequence[Entry], asked: Asked) -> BudgetWait:
+        name = words.name_of(standing.applied)
+        at = self._end_text(standing, planned[-1], "")
+        if asked.is_shown:
+            or_later = f", or from{at} on" if at else ""
+            text = words.WAITS.format(Name=words.capital(name), or_later=or_later)
+        else:
+            and_later = f", and I answer it from{at} on" if at else ""
+            text = words.WAITS_UNASKED.format(
+                Name=words.capital(name), and_later=and_later, id=asked.request
+            )
+        turn = Turn(session=self._lease.session, entries=tuple(planned))
+        return BudgetWait(
+            standing=standing,
+            name=name,
+            until_ms=end_ms(standing.applied, self._config.fleet.timezone),
+            detail=f"{name} is used up" + (f" until{at}" if at else ""),
+            entries=[entry.id for entry in planned],
+            told=f"{standing.id} {standing.halves}",
+            place=place_of(planned),
+            notice=TurnReply(self._lease, turn).notice_payload(text),
+        )
+
+    def _refusal(self, standing: Standing, entry: Entry) -> str:
+        has_end = end_of(standing.applied, self._config.fleet.timezone) is not None
+        return words.REFUSED.format(
+            Name=words.capital(words.name_of(standing.applied)),
+            until=self._end_text(standing, entry, " until"),
+            then=words.AGAIN_THEN if has_end else words.NEW_CONVERSATION,
+        )
+
+    def _end_text(self, standing: Standing, entry: Entry, before: str) -> str:
+        """Return the end of the period in the time zone of the person who wrote `entry`."""
+        if (end := end_of(standing.applied, self._config.fleet.timezone)) is None:
+            return ""
+        zone = entry.message.timezone or self._zone
+        at = local_time(int(end.timestamp() * 1000), zone) if zone else end
+        return words.time_text(at, before)
+
+
+class TurnBudgets:
+    """The budgets of a running turn: what it spends counts at once, and the limit ends it."""
+
+    def __init__(
+        self,
+        budgets: SessionBudgets,
+        lease: Lease,
+        applied: Sequence[AppliedBudget],
+        reply: TurnReply,
+        *,
+        stop: Callable[[], None],
+    ) -> None:
+        """`stop` ends the turn."""
+        self._budgets = budgets
+        self._lease = lease
+        self.applied = applied
+        self._reply = reply
+        self._stop = stop
+        self._has_spent = asyncio.Event()
+        self.reached: Standing | None = None
+        """The budget whose limit has ended the turn."""
+
+    async def is_at_limit(self) -> bool:
+        """Whether a limit is reached, by this turn or another one."""
+        return bool(self.reached or await self._budgets.reached(self.applied))
+
+    def note(self) -> None:
+        """Note that the agent has used tokens, or asks for a tool."""
+        self._has_spent.set()
+
+    async def check(self) -> bool:
+        """Count what the turn has spent; end it at a limit. Return whether it goes on."""
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            if self._reply.price is None and any(each.budget.usd for each in self.applied):
+                # The CLI tells what a turn has cost at its end only.
+                sums = UsageLedger(self._lease.scripts)
+                self._reply.price = usual_price(await sums.agent(self._lease.session.agent))
+            spent = self._reply.spent_now
+            reached, standings = await self._lease.turns.count_spent(spent, self.applied)
+            if reached and self.reached is None:
+                self.reached = reached
+                self._stop()
+            elif not reached:
+                await self._budgets.tell(standings)
+        return self.reached is None
+
+    async def keep_checking(self) -> None:
+        """Check after each note, until the limit is reached, or until cancelled."""
+        counts_time = any(each.budget.minutes for each in self.applied)
+        while self.reached is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S if counts_time else None):
+                    await self._has_spent.wait()
+            self._has_spent.clear()
+            await self.check()
+
+    async def settle(self, result: AgentDeliveryResult) -> AgentDeliveryResult:
+        """Return the result of the turn; if a limit has ended it, as done, with a notice."""
+        if self.reached is None:
+            return result
+        return end_early(result, await self._budgets.stop_text(self.reached))
+
+
+def _is_never_refused(entry: Entry) -> bool:
+    command = command_of(entry)
+    is_command = command is not None and (command.name == "stop" or command.is_alone)
+    return is_command or entry.origin == "operator" or bool(entry.terminal)

@@ -1,0 +1,451 @@
+"""Budgets: what happens to messages at the limit, and after an owner's answer."""
+
+import asyncio
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.commands.answers import FOR_OWNERS, IS_BUDGET, NOT_YOURS, answer_request
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.requests.request import Request
+from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.session.notices import RESET
+from tests.conftest import shifted
+from tests.support.bridges import claude_script
+from tests.support.conversations import drain, dying, talk
+from tests.support.jobs import set_clock
+from tests.support.requests import answered
+from tests.support.stack import Stack, kill, said
+from tests.support.waiting import eventually
+
+DAY = {"of": "agent:main", "tokens": 1000, "per": "day"}
+
+
+def configure(stack: Stack, *budgets: dict[str, Any], **sections: Any) -> None:
+    """Set budgets; owners are asked in the chat `ops`."""
+    channels = {"test": {"owners": ["alice"]}, "telegram": {"token": "1:a", "owners": ["7"]}}
+    asking: dict[str, Any] = {"channels": channels, "requests": {"chat": "telegram:7"}} | sections
+    stack.configure(stack.agent, budgets=budgets, **asking)
+
+
+async def spend(stack: Stack, tokens: int, scope: str = "agent main") -> None:
+    """Add tokens to today's sum of a scope, as finished turns would."""
+    client: Any = stack.fleet.scripts.client
+    name = keys.spent(time.strftime("%Y-%m-%d"))
+    before = Usage.decode(await client.hget(name, scope))
+    await client.hset(name, scope, (before + Usage(input_tokens=tokens)).encode())
+
+
+async def notices(stack: Stack, channel: str = "test") -> list[str]:
+    """Return the texts of all messages to a channel."""
+    client: Any = stack.fleet.scripts.client
+    entries = await client.xrange(keys.replies(channel, "default"))
+    return [orjson.loads(fields[b"reply"])["text"] for _, fields in entries]
+
+
+async def waiting(stack: Stack) -> list[Request]:
+    return await stack.fleet.requests.waiting()
+
+
+async def serve(stack: Stack, *accepted: Accepted) -> None:
+    """Serve sessions until they are idle or wait."""
+    for each in accepted:
+        await drain(stack, each)
+
+
+async def test_a_message_waits_at_the_limit_until_an_owner_allows_more(agent: Stack) -> None:
+    configure(agent, DAY)
+    await spend(agent, 1200)
+    first = await agent.append("one")
+    await serve(agent, first)
+
+    view = await agent.fleet.sessions.view(first.session.sid)
+    (request,) = await waiting(agent)
+    assert view
+    assert view.postponed == "budget"
+    assert view.postponed_for == "today's budget of main is used up"
+    assert request.what == "main has spent 1,200 of 1,000 tokens today."
+    assert [label for _, label in request.offered] == [
+        "Half as much again",
+        "No limit today",
+        "Stop",
+    ]
+    (told,) = await notices(agent)
+    assert told.startswith("Today's budget of main is used up. I have asked an owner for more.")
+
+    second = await agent.append("two")
+    assert "allowed by alice" in await answered(agent, request, "once")
+    await serve(agent, first)
+
+    assert said(await agent.outcome(first)) == "heard one, knew -"
+    assert said(await agent.outcome(second)) == "heard two, knew one"
+    assert await waiting(agent) == []
+
+
+async def at_limit(stack: Stack, *texts: str, tokens: int = 1200) -> tuple[list[Accepted], Request]:
+    """Reach the limit of the budget, and let messages wait for it; return them and the request."""
+    configure(stack, DAY)
+    await spend(stack, tokens)
+    accepted = [await stack.append(text) for text in texts]
+    await serve(stack, accepted[0])
+    (request,) = await waiting(stack)
+    return accepted, request
+
+
+async def test_owners_are_asked_once_however_many_sessions_reach_the_limit(agent: Stack) -> None:
+    configure(agent, DAY)
+    await spend(agent, 1000)
+    chats = [await agent.append("hi", channel_id=f"chat-{number}") for number in range(5)]
+
+    await asyncio.gather(*(drain(agent, each) for each in chats))
+    await serve(agent, *chats)
+
+    (request,) = await waiting(agent)
+    assert len(await notices(agent, "telegram")) == 1
+    assert len(await notices(agent)) == 5
+    await answered(agent, request, "conversation")
+    await serve(agent, *chats)
+    assert [said(await agent.outcome(each)) for each in chats] == ["heard hi, knew -"] * 5
+
+
+async def test_the_request_comes_again_after_the_allowance(agent: Stack) -> None:
+    (first,), request = await at_limit(agent, "one")
+    await answered(agent, request, "once")
+    await serve(agent, first)
+    assert said(await agent.outcome(first)) == "heard one, knew -"
+
+    await spend(agent, 300)
+    second = await agent.append("two")
+    await serve(agent, second)
+    (again,) = await waiting(agent)
+
+    assert again.what == "main has spent 1,500 of 1,500 tokens today."
+    assert len(await notices(agent)) == 3  # two notices and an answer
+    await answered(agent, again, "once")
+    await serve(agent, second)
+    assert said(await agent.outcome(second)) == "heard two, knew one"
+
+
+async def test_without_a_limit_for_the_day_nothing_waits_any_more(agent: Stack) -> None:
+    (first,), request = await at_limit(agent, "one")
+    await answered(agent, request, "conversation")
+    await spend(agent, 100_000)
+    second = await agent.append("two")
+    await serve(agent, first)
+
+    assert said(await agent.outcome(first)) == "heard one, knew -"
+    assert said(await agent.outcome(second)) == "heard two, knew one"
+
+
+async def test_stop_refuses_what_waits_and_what_comes_with_one_sentence(agent: Stack) -> None:
+    accepted, request = await at_limit(agent, "one", "two")
+    assert "messages are refused now" in await answered(agent, request, "deny")
+    await serve(agent, accepted[0])
+    third = await agent.append("three")
+    await serve(agent, third)
+
+    outcomes = [await agent.outcome(each) for each in (*accepted, third)]
+    assert [each.status for each in outcomes] == ["dropped"] * 3
+    refusals = [text for text in await notices(agent) if "so I don't answer until" in text]
+    assert len(refusals) == 1
+    assert refusals[0].endswith("Your message is not kept: send it again then.")
+    assert await waiting(agent) == []
+
+
+async def test_a_budget_that_stops_refuses_at_once_and_asks_nobody(agent: Stack) -> None:
+    configure(agent, DAY | {"at_limit": "stop"})
+    await spend(agent, 1000)
+    texts = {}
+    for person in ("bob", "bob", "cleo"):
+        each = await agent.append("hi", from_=person, is_shared=True)
+        await serve(agent, each)
+        texts[each.entry_id] = said(await agent.outcome(each))
+
+    assert [bool(text) for text in texts.values()] == [True, False, True]
+    assert await waiting(agent) == []
+    assert await notices(agent, "telegram") == []
+
+
+async def test_only_owners_decide_about_budgets(agent: Stack) -> None:
+    configure(agent, DAY, requests={"chat": "telegram:7", "who": "sender"})
+    await spend(agent, 1000)
+    accepted = await agent.append("one", from_="bob")
+    await serve(agent, accepted)
+    (request,) = await waiting(agent)
+
+    assert await answered(agent, request, "once", by="bob") == NOT_YOURS
+    assert await waiting(agent) == [request]
+
+    configure(agent, DAY, requests={"chat": "telegram:7", "who": ["test:bob"]})
+    assert await answered(agent, request, "once", by="bob") == FOR_OWNERS
+    assert await waiting(agent) == [request]
+
+
+async def test_the_first_answer_about_a_budget_counts(agent: Stack) -> None:
+    _, request = await at_limit(agent, "one")
+
+    assert (await answered(agent, request, "once")).startswith(
+        "Half as much again allowed by alice"
+    )
+    late = await answered(agent, request, "deny")
+
+    assert late.startswith("It was answered before: Half as much again allowed by alice")
+    assert await answered(agent, request, "once") != ""
+    client: Any = agent.fleet.scripts.client
+    assert await client.hgetall(keys.budget(request.budget)) == {b"halves": b"1"}
+
+
+@pytest.mark.parametrize("verdict", ["edits", "words"])
+async def test_other_answers_are_explained(agent: Stack, verdict: Any) -> None:
+    _, request = await at_limit(agent, "one")
+
+    told = await answered(agent, request, verdict, words="5")
+
+    assert told == IS_BUDGET.format(id=request.id)
+
+
+async def test_a_turn_that_has_begun_is_never_refused(agent: Stack) -> None:
+    """Nor is a message of a batch that has failed twice, which gets a turn of its own."""
+    configure(agent, DAY)
+    accepted = [await agent.append(text) for text in ("one", "two")]
+    for _ in range(2):
+        async with dying(agent, *accepted):
+            pass
+    await spend(agent, 5000)
+    await serve(agent, accepted[0])
+
+    assert ["heard" in said(await agent.outcome(each)) for each in accepted] == [True] * 2
+    assert await waiting(agent) == []
+
+
+async def test_stop_and_new_end_the_wait(agent: Stack) -> None:
+    (first,), _ = await at_limit(agent, "one")
+    stop = await agent.append("/stop")
+    await serve(agent, first)
+    assert (await agent.outcome(first)).status == "stopped"
+    assert (await agent.outcome(stop)).status == "done"
+
+    second = await agent.append("two")
+    await serve(agent, second)
+    new = await agent.append("/new")
+    await serve(agent, second)
+
+    assert (await agent.outcome(second)).status == "dropped"
+    assert said(await agent.outcome(new)) == RESET
+    assert len([text for text in await notices(agent) if "is used up" in text]) == 2
+
+
+async def test_a_tasks_result_passes_the_limit_before_what_waits(agent: Stack) -> None:
+    (first,), request = await at_limit(agent, "one")
+    await agent.write(first.session, "the result", "result", deliver="channel")
+    await agent.fleet.budgets.wake_all()
+    await serve(agent, first)
+
+    assert any("heard the result" in text for text in await notices(agent))
+    assert (await agent.outcome_so_far(first)).status == "accepted"
+    await answered(agent, request, "once")
+    await serve(agent, first)
+    assert said(await agent.outcome(first)) == "heard one, knew the result"
+
+
+async def test_a_message_does_not_pass_the_limit_with_a_tasks_result(agent: Stack) -> None:
+    (first,), _ = await at_limit(agent, "one")
+    stop = await agent.append("/stop")
+    await serve(agent, stop)
+    await agent.write(first.session, "the result", "result", deliver="channel")
+    collect = {"mode": "collect", "debounce_ms": 0}
+    configure(agent, DAY, queue=collect)
+    second = await agent.append("two")
+    await serve(agent, second)
+
+    assert any("heard the result, knew" in text for text in await notices(agent))
+    assert (await agent.outcome_so_far(second)).status == "accepted"
+
+
+async def test_what_waits_runs_when_the_period_ends(agent: Stack) -> None:
+    """By Redis' clock, whatever this host's is."""
+    await agent.fleet.aclose()
+    scripts = Scripts(open_redis(agent.redis.url), edit=shifted)
+    agent.fleet = Fleet.open(agent.redis.url, scripts=scripts)
+    (first, second), _ = await at_limit(agent, "one", "two")
+    client: Any = agent.fleet.scripts.client
+    midnight_ms = int(await client.hget(keys.state(first.session.sid), "postponed_until_ms"))
+    tomorrow = datetime.fromtimestamp(midnight_ms / 1000).astimezone()
+    assert (tomorrow.hour, tomorrow.minute) == (0, 0)
+
+    await set_clock(agent.fleet, midnight_ms - 1000)
+    await agent.fleet.sweeper.sweep()
+    await serve(agent, first)
+    assert (await agent.outcome_so_far(first)).status == "accepted"
+    await set_clock(agent.fleet, midnight_ms + 1000)
+    await agent.fleet.sweeper.sweep()
+    await serve(agent, first)
+
+    await agent.fleet.requests.expire_due()
+    assert await waiting(agent) == []
+    assert said(await agent.outcome(first)) == "heard one, knew -"
+    assert said(await agent.outcome(second)) == "heard two, knew one"
+
+
+async def test_a_higher_limit_in_the_configuration_wakes_what_waits(agent: Stack) -> None:
+    (first,), _ = await at_limit(agent, "one")
+    await agent.fleet.budgets.wake_all()
+    await serve(agent, first)
+    assert (await agent.outcome_so_far(first)).status == "accepted"
+    assert len(await notices(agent)) == 1
+
+    configure(agent, DAY | {"tokens": 5000})
+    await agent.fleet.budgets.wake_all()
+    await serve(agent, first)
+
+    assert said(await agent.outcome(first)) == "heard one, knew -"
+
+
+async def test_without_an_owner_the_chat_says_until_when_it_waits(agent: Stack) -> None:
+    configure(agent, DAY, requests={}, channels={"test": {}, "telegram": {"token": "1:a"}})
+    await spend(agent, 1000)
+    accepted = await agent.append("one")
+    await serve(agent, accepted)
+
+    (told,) = await notices(agent)
+    (request,) = await waiting(agent)
+    assert "there is no owner whom I can ask" in told
+    assert f"from {datetime.now().astimezone() + timedelta(days=1):%a %d %b, 00:00}" in told
+    assert f"remoteclaw requests answer {request.id}" in told
+
+
+async def test_owners_are_warned_once_at_80_percent(agent: Stack) -> None:
+    configure(agent, DAY)
+    await spend(agent, 799)
+    await talk(agent, "one")
+    assert await notices(agent, "telegram") == []
+
+    await spend(agent, 1)
+    await talk(agent, "two", "three", "four")
+
+    assert await notices(agent, "telegram") == [
+        "**Budget:** main has spent 800 of 1,000 tokens today."
+    ]
+
+
+@pytest.mark.parametrize("step", ["begin", "ask_budget", "wait_for_budget"])
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_is_killed_at_the_limit_loses_and_repeats_nothing(
+    agent: Stack, step: str, side: Any
+) -> None:
+    configure(agent, DAY)
+    await spend(agent, 1000)
+    proxy = await agent.proxied()
+    configure(agent, DAY, redis_url=proxy.url)
+    worker = await agent.start_worker()
+    failpoint = proxy.arm(step, side)
+    first = await agent.append("one")
+    await failpoint.wait()
+    kill(worker.pid)
+    failpoint.cut()
+
+    async with agent.swept():
+        await agent.start_worker()
+        await eventually(lambda: _is_waiting(agent, first))
+        (request,) = await waiting(agent)
+        assert len(await notices(agent)) == 1
+        await answered(agent, request, "once")
+        assert said(await agent.outcome(first)) == "heard one, knew -"
+    assert len(await notices(agent)) == 2
+    assert len(await notices(agent, "telegram")) == 2  # the request, and the same when it is closed
+
+
+async def _is_waiting(stack: Stack, accepted: Accepted) -> bool:
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    return view is not None and view.postponed == "budget"
+
+
+async def test_what_waits_runs_although_the_answering_process_dies_at_once(agent: Stack) -> None:
+    """The answer wakes the sessions in the same step; the sweeper sends the hints that are lost."""
+    configure(agent, DAY)
+    await spend(agent, 1000)
+    chats = [await agent.append("hi", channel_id=f"chat-{number}") for number in range(3)]
+    await serve(agent, *chats)
+    (request,) = await waiting(agent)
+    await agent.start_worker()
+    proxy = await agent.proxied()
+    elsewhere = agent.open_at(proxy.url)
+    failpoint = proxy.arm("answer_budget", "after")
+    answering = asyncio.create_task(_answer_at(agent, elsewhere, request))
+    await failpoint.wait()
+    answering.cancel()
+    failpoint.cut()
+
+    async with agent.swept():
+        outcomes = [await agent.outcome(each) for each in chats]
+
+    assert [said(each) for each in outcomes] == ["heard hi, knew -"] * 3
+
+
+async def _answer_at(stack: Stack, fleet: Fleet, request: Request) -> None:
+    config = load_config(stack.home.config_file, {})
+    about: dict[str, Any] = {"by": "test:alice", "name": "alice", "is_owner": True}
+    await answer_request(fleet.requests, stack.home, config, request, "once", **about)
+
+
+#: A claude that makes four requests of 107 tokens, and then works until it is interrupted.
+WORKING = """
+message = heard()
+echo(message)
+for number in range(4):
+    say(type='stream_event', event=dict(type='message_start', message=dict(
+        usage=dict(input_tokens=100))))
+    delta(f'part {number}. ')
+    say(type='stream_event', event=dict(type='message_delta', usage=dict(output_tokens=7)))
+interrupt = heard('control_request')
+say(type='control_response', response=dict(subtype='success', request_id=interrupt['request_id']))
+result('', subtype='error_during_execution', is_error=True)
+while True: heard()
+"""
+
+
+async def test_the_limit_ends_a_running_turn_once_and_delivers_what_it_has_said(
+    stack: Stack, directory: Path
+) -> None:
+    command = list(claude_script(directory, WORKING))
+    stack.agent = {"runtime": "claude", "command": command}
+    configure(stack, DAY | {"tokens": 1000})
+    await spend(stack, 600)
+    accepted = await stack.append("work")
+    await serve(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert outcome.status == "done"
+    text = (
+        "part 0. part 1. part 2. part 3.\n\n(I have stopped here, because today's budget of main "
+    )
+    assert said(outcome) == f"{text}is used up. An owner is asked for more.)"
+    (request,) = await waiting(stack)
+    assert request.what == "main has spent 1,028 of 1,000 tokens today."
+
+    await answered(stack, request, "once")
+    await serve(stack, accepted)
+    assert (await stack.outcome(accepted)).reply == outcome.reply
+
+
+async def test_a_command_that_arrives_as_a_session_begins_to_wait_is_handled(agent: Stack) -> None:
+    configure(agent, DAY)
+    await spend(agent, 1000)
+    proxy = await agent.proxied()
+    configure(agent, DAY, redis_url=proxy.url)
+    await agent.start_worker()
+    failpoint = proxy.arm("wait_for_budget", "before")
+    first = await agent.append("one")
+    await failpoint.wait()
+    new = await agent.append("/new")
+    failpoint.release()
+
+    assert said(await agent.outcome(new)) == RESET
+    assert (await agent.outcome(first)).status == "dropped"
