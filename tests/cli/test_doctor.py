@@ -73,6 +73,23 @@ def test_doctor_and_config_validate_check_hooks(directory: Path) -> None:
     assert re.search(r"ok  hooks +all can be imported", checked("fine_hook:ended")[1])
 
 
+def test_doctor_names_a_budget_about_which_nobody_is_asked(directory: Path) -> None:
+    def checked(*lines: str) -> str:
+        budget = ["[[budgets]]", "of = 'agent:main'", "tokens = 5", "per = 'day'"]
+        (directory / "remoteclaw.toml").write_text("\n".join(["gateway.port = 0", *budget, *lines]))
+        return without_stack(directory, "doctor", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo").stdout
+
+    telegram = ("[channels.telegram]", "token = '1:a'", "owners = ['7']")
+    asking = ("[requests]", "chat = 'telegram:7'")
+    assert re.search(r"budget of agent:main +nobody is asked at its limit, because no", checked())
+    assert re.search(
+        r"budget of agent:main +at its limit, an owner is asked only", checked(*telegram)
+    )
+    assert "budget of" not in checked(*telegram, *asking)
+    assert "`who` in [requests] is empty" in checked(*telegram, *asking, "who = []")
+    assert "budget of" not in checked("at_limit = 'stop'")
+
+
 def test_doctor_and_config_validate_name_overriding_variables(directory: Path) -> None:
     env = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo", "REMOTECLAW__FLEET__WORKERS": "2"}
 

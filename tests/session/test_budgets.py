@@ -1,7 +1,6 @@
 """Budgets: what happens to messages at the limit, and after an owner's answer."""
 
 import asyncio
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,22 @@ import pytest
 
 from remoteclaw.commands.answers import FOR_OWNERS, IS_BUDGET, NOT_YOURS, answer_request
 from remoteclaw.config.load import load_config
+from remoteclaw.cron.schedule import Schedule
+from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.requests.request import Request
-from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import RESET
 from tests.conftest import shifted
 from tests.support.bridges import claude_script
-from tests.support.conversations import drain, dying, talk
-from tests.support.jobs import set_clock
+from tests.support.budgets import DAY, spend
+from tests.support.conversations import busy, drain, dying, go, talk
+from tests.support.cron import cron_of
+from tests.support.jobs import add, entries, job_of, set_clock
 from tests.support.requests import answered
 from tests.support.stack import Stack, kill, said
 from tests.support.waiting import eventually
-
-DAY = {"of": "agent:main", "tokens": 1000, "per": "day"}
 
 
 def configure(stack: Stack, *budgets: dict[str, Any], **sections: Any) -> None:
@@ -33,14 +33,6 @@ def configure(stack: Stack, *budgets: dict[str, Any], **sections: Any) -> None:
     channels = {"test": {"owners": ["alice"]}, "telegram": {"token": "1:a", "owners": ["7"]}}
     asking: dict[str, Any] = {"channels": channels, "requests": {"chat": "telegram:7"}} | sections
     stack.configure(stack.agent, budgets=budgets, **asking)
-
-
-async def spend(stack: Stack, tokens: int, scope: str = "agent main") -> None:
-    """Add tokens to today's sum of a scope, as finished turns would."""
-    client: Any = stack.fleet.scripts.client
-    name = keys.spent(time.strftime("%Y-%m-%d"))
-    before = Usage.decode(await client.hget(name, scope))
-    await client.hset(name, scope, (before + Usage(input_tokens=tokens)).encode())
 
 
 async def notices(stack: Stack, channel: str = "test") -> list[str]:
@@ -62,7 +54,7 @@ async def serve(stack: Stack, *accepted: Accepted) -> None:
 
 async def test_a_message_waits_at_the_limit_until_an_owner_allows_more(agent: Stack) -> None:
     configure(agent, DAY)
-    await spend(agent, 1200)
+    await spend(agent.fleet, 1200)
     first = await agent.append("one")
     await serve(agent, first)
 
@@ -92,7 +84,7 @@ async def test_a_message_waits_at_the_limit_until_an_owner_allows_more(agent: St
 async def at_limit(stack: Stack, *texts: str, tokens: int = 1200) -> tuple[list[Accepted], Request]:
     """Reach the limit of the budget, and let messages wait for it; return them and the request."""
     configure(stack, DAY)
-    await spend(stack, tokens)
+    await spend(stack.fleet, tokens)
     accepted = [await stack.append(text) for text in texts]
     await serve(stack, accepted[0])
     (request,) = await waiting(stack)
@@ -101,7 +93,7 @@ async def at_limit(stack: Stack, *texts: str, tokens: int = 1200) -> tuple[list[
 
 async def test_owners_are_asked_once_however_many_sessions_reach_the_limit(agent: Stack) -> None:
     configure(agent, DAY)
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     chats = [await agent.append("hi", channel_id=f"chat-{number}") for number in range(5)]
 
     await asyncio.gather(*(drain(agent, each) for each in chats))
@@ -121,7 +113,7 @@ async def test_the_request_comes_again_after_the_allowance(agent: Stack) -> None
     await serve(agent, first)
     assert said(await agent.outcome(first)) == "heard one, knew -"
 
-    await spend(agent, 300)
+    await spend(agent.fleet, 300)
     second = await agent.append("two")
     await serve(agent, second)
     (again,) = await waiting(agent)
@@ -136,7 +128,7 @@ async def test_the_request_comes_again_after_the_allowance(agent: Stack) -> None
 async def test_without_a_limit_for_the_day_nothing_waits_any_more(agent: Stack) -> None:
     (first,), request = await at_limit(agent, "one")
     await answered(agent, request, "conversation")
-    await spend(agent, 100_000)
+    await spend(agent.fleet, 100_000)
     second = await agent.append("two")
     await serve(agent, first)
 
@@ -161,7 +153,7 @@ async def test_stop_refuses_what_waits_and_what_comes_with_one_sentence(agent: S
 
 async def test_a_budget_that_stops_refuses_at_once_and_asks_nobody(agent: Stack) -> None:
     configure(agent, DAY | {"at_limit": "stop"})
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     texts = {}
     for person in ("bob", "bob", "cleo"):
         each = await agent.append("hi", from_=person, is_shared=True)
@@ -175,7 +167,7 @@ async def test_a_budget_that_stops_refuses_at_once_and_asks_nobody(agent: Stack)
 
 async def test_only_owners_decide_about_budgets(agent: Stack) -> None:
     configure(agent, DAY, requests={"chat": "telegram:7", "who": "sender"})
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     accepted = await agent.append("one", from_="bob")
     await serve(agent, accepted)
     (request,) = await waiting(agent)
@@ -218,7 +210,7 @@ async def test_a_turn_that_has_begun_is_never_refused(agent: Stack) -> None:
     for _ in range(2):
         async with dying(agent, *accepted):
             pass
-    await spend(agent, 5000)
+    await spend(agent.fleet, 5000)
     await serve(agent, accepted[0])
 
     assert ["heard" in said(await agent.outcome(each)) for each in accepted] == [True] * 2
@@ -310,7 +302,7 @@ async def test_a_higher_limit_in_the_configuration_wakes_what_waits(agent: Stack
 
 async def test_without_an_owner_the_chat_says_until_when_it_waits(agent: Stack) -> None:
     configure(agent, DAY, requests={}, channels={"test": {}, "telegram": {"token": "1:a"}})
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     accepted = await agent.append("one")
     await serve(agent, accepted)
 
@@ -323,11 +315,11 @@ async def test_without_an_owner_the_chat_says_until_when_it_waits(agent: Stack) 
 
 async def test_owners_are_warned_once_at_80_percent(agent: Stack) -> None:
     configure(agent, DAY)
-    await spend(agent, 799)
+    await spend(agent.fleet, 799)
     await talk(agent, "one")
     assert await notices(agent, "telegram") == []
 
-    await spend(agent, 1)
+    await spend(agent.fleet, 1)
     await talk(agent, "two", "three", "four")
 
     assert await notices(agent, "telegram") == [
@@ -341,7 +333,7 @@ async def test_a_worker_that_is_killed_at_the_limit_loses_and_repeats_nothing(
     agent: Stack, step: str, side: Any
 ) -> None:
     configure(agent, DAY)
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     proxy = await agent.proxied()
     configure(agent, DAY, redis_url=proxy.url)
     worker = await agent.start_worker()
@@ -370,7 +362,7 @@ async def _is_waiting(stack: Stack, accepted: Accepted) -> bool:
 async def test_what_waits_runs_although_the_answering_process_dies_at_once(agent: Stack) -> None:
     """The answer wakes the sessions in the same step; the sweeper sends the hints that are lost."""
     configure(agent, DAY)
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     chats = [await agent.append("hi", channel_id=f"chat-{number}") for number in range(3)]
     await serve(agent, *chats)
     (request,) = await waiting(agent)
@@ -417,7 +409,7 @@ async def test_the_limit_ends_a_running_turn_once_and_delivers_what_it_has_said(
     command = list(claude_script(directory, WORKING))
     stack.agent = {"runtime": "claude", "command": command}
     configure(stack, DAY | {"tokens": 1000})
-    await spend(stack, 600)
+    await spend(stack.fleet, 600)
     accepted = await stack.append("work")
     await serve(stack, accepted)
 
@@ -437,7 +429,7 @@ async def test_the_limit_ends_a_running_turn_once_and_delivers_what_it_has_said(
 
 async def test_a_command_that_arrives_as_a_session_begins_to_wait_is_handled(agent: Stack) -> None:
     configure(agent, DAY)
-    await spend(agent, 1000)
+    await spend(agent.fleet, 1000)
     proxy = await agent.proxied()
     configure(agent, DAY, redis_url=proxy.url)
     await agent.start_worker()
@@ -449,3 +441,54 @@ async def test_a_command_that_arrives_as_a_session_begins_to_wait_is_handled(age
 
     assert said(await agent.outcome(new)) == RESET
     assert (await agent.outcome(first)).status == "dropped"
+
+
+async def test_no_aside_is_asked_at_the_limit_and_its_message_waits(agent: Stack) -> None:
+    queue = {"mode": "aside", "debounce_ms": 0}
+    configure(agent, DAY, queue=queue)
+    first, task = await busy(agent)
+    await spend(agent.fleet, 1000)
+    second = await agent.append("answered what is 2+2?")
+    third = await agent.append("answered what is 3+3?")
+    go(agent)
+    await task
+
+    assert "beside" not in "".join(await notices(agent))
+    assert [await _status(agent, each) for each in (first, second, third)] == [
+        "done",
+        "accepted",
+        "accepted",
+    ]
+    (request,) = await waiting(agent)
+    await answered(agent, request, "conversation")
+    await serve(agent, first)
+    assert "heard answered what is 2+2? + answered what is 3+3?" in said(await agent.outcome(third))
+
+
+async def _status(stack: Stack, accepted: Accepted) -> str:
+    return (await stack.outcome_so_far(accepted)).status
+
+
+async def test_a_cron_job_skips_its_time_at_the_limit_but_one_that_runs_once_is_kept(
+    agent: Stack,
+) -> None:
+    configure(agent, DAY)
+    await spend(agent.fleet, 1000)
+    config = load_config(agent.home.config_file, {})
+    scheduler = Scheduler(
+        agent.fleet.scripts, agent.fleet.waker, agent.fleet.budgets, lambda: config
+    )
+    now_ms = await agent.fleet.scripts.now_ms()
+    often = await add(agent.fleet, Schedule(every_s=60), next_ms=now_ms - 1)
+    once = await add(agent.fleet, Schedule(at="2026-01-01T00:00:00Z"), next_ms=now_ms - 1)
+
+    assert await scheduler.tick() == 1
+
+    runs = await cron_of(agent.fleet).runs(often.id)
+    assert [(run.status, (run.detail or "").partition(" until ")[0]) for run in runs] == [
+        ("skipped", "Today's budget of main is used up")
+    ]
+    assert ((await job_of(agent.fleet, often.id)).next_ms or 0) > now_ms
+    (entry,) = await entries(agent.fleet)
+    assert entry.message.id.startswith(f"cron-{once.id}")
+    assert len(await waiting(agent)) == 1

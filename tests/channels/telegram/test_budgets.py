@@ -1,17 +1,14 @@
 """Budgets at their limit: an owner answers in Telegram, and what waited runs."""
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from remoteclaw.fleet import keys
 from remoteclaw.fleet.requests.request import Request
-from remoteclaw.fleet.sessions.usage import Usage
 from tests.support.bridges import script
+from tests.support.budgets import spend
 from tests.support.conversations import AGENT
 from tests.support.requests import open_request
 from tests.support.stack import Stack, kill
@@ -31,12 +28,6 @@ def channel(stack: Stack, directory: Path, bot: TelegramBot) -> Iterator[Channel
     yield channel
     channel.end()
     assert "Traceback" not in channel.log.read_text()
-
-
-async def reach_limit(stack: Stack) -> None:
-    client: Any = stack.fleet.scripts.client
-    spent = Usage(cost_micro_usd=20_030_000).encode()
-    await client.hset(keys.spent(time.strftime("%Y-%m-%d")), "all", spent)
 
 
 async def shown_request(stack: Stack) -> Request:
@@ -59,7 +50,7 @@ async def test_an_owner_allows_half_as_much_again_and_what_waited_runs_in_order(
     stack: Stack, bot: TelegramBot, channel: Channel, way: str
 ) -> None:
     channel.configure(requests={"chat": f"telegram:{ANN}"}, budgets=[BUDGET])
-    await reach_limit(stack)
+    await spend(stack.fleet, scope="all", micro_usd=20_030_000)
     first = await stack.start_worker()
     channel.start()
     bot.chat(ANN)

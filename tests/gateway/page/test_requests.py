@@ -13,6 +13,8 @@ from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.gateway.methods import HANDLERS
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, logged_in, write
+from tests.support.budgets import DAY, spend
+from tests.support.conversations import drain
 from tests.support.doors import Refused, gateway_process, opened
 from tests.support.pages import login, paged
 from tests.support.requests import answered, open_request, put_in, put_request
@@ -139,6 +141,27 @@ async def test_requests_of_every_kind_are_answered_and_show_who_answered(
         ("words", "smaller steps"),
         ("words", "red, blue"),
     ]
+
+
+async def test_a_budget_at_its_limit_is_decided_on_the_page(browser: Browser, stack: Stack) -> None:
+    stack.configure(budgets=[DAY])
+    await spend(stack.fleet, 1000)
+    accepted = await stack.append("hello")
+    await drain(stack, accepted)
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        await page.goto(f"{door.url}/#/requests")
+        row = page.locator(".request")
+        await expect(row.get_by_role("heading")).to_have_text("A budget is used up")
+        await expect(row).to_contain_text("main has spent 1,000 of 1,000 tokens today.")
+        await expect(row).to_contain_text("Messages wait until")
+        labels = ["Half as much again", "No limit today", "Stop"]
+        await expect(row.get_by_role("button")).to_have_text(labels)
+        await row.get_by_role("button", name="No limit today").click()
+        await expect(row.get_by_role("status")).to_have_text(
+            re.compile(r"^ada lifted the limit at .*\.$")
+        )
+    await drain(stack, accepted)
+    assert (await stack.outcome(accepted)).status == "done"
 
 
 async def test_a_change_of_the_configuration_is_approved_from_its_diff(
