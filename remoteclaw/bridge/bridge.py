@@ -94,6 +94,7 @@ class ChannelBridge:
         secrets: Collection[str] = (),
         home: Home | None = None,
         launch_of: SessionKey | None = None,
+        agent: str = "",
     ) -> None:
         """`spec` is the template of the agent: the bridge adds the prompts and finds the program.
 
@@ -103,7 +104,9 @@ class ChannelBridge:
         `secrets` are values to hide, in addition to those of the agent's environment and of its
         MCP servers. `home` is the state directory, whose files the agent can't send; by default
         this user's. `launch_of` is the session whose system prompt the agent gets, by default the
-        turn's: a branch has the prompt of the conversation that it copies.
+        turn's: a branch has the prompt of the conversation that it copies. `agent` is the name of
+        the agent whose conversation it is, by default the session's: an agent that works in place
+        of the session's has one of its own.
         """
         self._setup = Setup(
             spec=spec,
@@ -119,6 +122,7 @@ class ChannelBridge:
             secrets=secrets,
             home=home or Home.default(),
             launch_of=launch_of,
+            agent=agent,
         )
         self._ending: set[asyncio.Task[None]] = set()
         """The hooks of finished turns."""

@@ -116,7 +116,8 @@ async def _turn_prompt(run: Run, files: TurnFiles) -> tuple[str, list[Image]]:
     Puts the files of the messages where the agent can read them.
     """
     sources = run.sources
-    history = await sources.history() if sources.history and run.begins_conversation else ()
+    seen = run.known.seen if run.known and not run.begins_conversation else None
+    history = await sources.history(seen) if sources.history else ()
     given: dict[str, list[GivenFile]] = {}
     images: list[Image] = []
     for entry in run.turn.entries:

@@ -58,6 +58,7 @@ class Setup:
     secrets: Collection[str]
     home: Home
     launch_of: SessionKey | None
+    agent: str
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ class Run:
     @property
     def map_name(self) -> str:
         """The conversation's name in the session map."""
-        agent = self.turn.session.agent
+        agent = self.setup.agent or self.turn.session.agent
         return conversation_name(agent, self.setup.runtime.name, self.spec.workspace)
 
     async def remember(self, session_id: str, note: str) -> None:
@@ -163,5 +164,6 @@ class Run:
             and not self.begins_conversation
             and not self.is_command
             and may_be_of_conversation(error),
+            conversation=self.map_name if self.is_asked else "",
             compaction=self.delivered.compaction,
         )

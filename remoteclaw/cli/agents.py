@@ -21,7 +21,13 @@ def agents(as_json: bool) -> None:
     wait. COST is whether the CLI reports the cost of a turn. DENIED is whether it learns why a
     permission was denied. RESUMES is how a new process continues a conversation.
     """
-    from remoteclaw.up.agents import installed_clis, openings_of, rules_problem, tools_problem
+    from remoteclaw.up.agents import (
+        fallbacks_problem,
+        installed_clis,
+        openings_of,
+        rules_problem,
+        tools_problem,
+    )
 
     home, settings = load()
     clis = installed_clis(settings)
@@ -42,6 +48,8 @@ def agents(as_json: bool) -> None:
             complain(f"{name} has no tools: {problem}")
         elif problem := rules_problem(agent):
             complain(f"{name}: {problem}")
+        if problem := fallbacks_problem(home, settings, name):
+            complain(f"{name}: {problem}.")
         if openings := openings_of(home, name, agent):
             complain(f"{name}: {openings}.")
 

@@ -113,6 +113,7 @@ def show_session(session: str, as_json: bool) -> None:
             "label": shown["label"],
             "title": shown["title"],
             "model": shown["model"],
+            "answers meanwhile": _fallback_of(shown),
             "project": shown["project"],
             "started by": shown["startedBy"],
             "has started": ", ".join(
@@ -140,6 +141,15 @@ def _conversations(conversations: Mapping[str, str]) -> Iterator[str]:
     for name, conversation in conversations.items():
         _, runtime, workspace = parts_of_name(name)
         yield f"{conversation} of {runtime} in {workspace}"
+
+
+def _fallback_of(session: Mapping[str, Any]) -> str | None:
+    """Return who answers in place of the agent or its model, and why; None if nobody does."""
+    if not session["fallbackBy"]:
+        return None
+    until_ms = session["fallbackUntilMs"]
+    until = f", until {format_time(until_ms)}" if until_ms else ""
+    return f"{session['fallbackBy']} ({session['fallbackFor']}{until})"
 
 
 def pause_of(session: Mapping[str, Any]) -> str:

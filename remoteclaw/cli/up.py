@@ -152,6 +152,7 @@ async def _up(
     from remoteclaw.holder.runs import terminal_runs
     from remoteclaw.up.agents import (
         agent_problem,
+        fallbacks_problem,
         introduction,
         not_passed,
         openings_of,
@@ -185,6 +186,8 @@ async def _up(
             elif problem := tools_problem(home, name, each):
                 _print_row("problem", f"{name} has no tools: {problem}")
             elif problem := rules_problem(each) or passing_problem(each):
+                _print_row("problem", f"{name}: {problem}")
+            if problem := fallbacks_problem(home, config, name):
                 _print_row("problem", f"{name}: {problem}")
             if openings := openings_of(home, name, each):
                 _print_row("careful", f"{name}: {openings}")

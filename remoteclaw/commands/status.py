@@ -36,6 +36,10 @@ async def status(call: CommandCall) -> CommandReply:
     lines = [f"- agent: {call.session.agent} ({call.runtime})"]
     if model := view.model_in(call.config) if view else agent.model:
         lines.append(f"- model: {model}")
+    if view and (by := view.fallback_by):
+        left_ms = (view.fallback_until_ms or now_ms()) - now_ms()
+        span = f", for {format_duration(left_ms)}" if left_ms > 0 else ""
+        lines.append(f"- answers meanwhile: {by} ({view.fallback_for}{span})")
     try:
         works_in = f"`{await call.workspace()}`"
     except ConfigError as problem:
@@ -159,7 +163,9 @@ async def sessions(call: CommandCall) -> CommandReply:
 
 async def usage(call: CommandCall) -> CommandReply:
     """Show the usage of the session, and the total of its agent."""
-    session = await call.fleet.usage.session(call.session.agent, call.session.sid)
+    session = await call.fleet.usage.session(
+        call.session.agent, call.session.sid, also=call.config.agents
+    )
     agents = await call.fleet.usage.agents()
     rows = [
         ("this session", session),

@@ -26,6 +26,8 @@ SESSIONS = "rc:sessions"
 SWEEPER = "rc:sweeper"
 #: Stream: a single entry, replaced with every hint, so that lingering drains notice new work.
 WAKE = "rc:wake"
+#: String: the secret of the digests by which the fleet tells accounts of providers apart.
+ACCOUNT_DIGESTS = "rc:account-digests"
 #: Stream: the dead letters, which are abandoned messages and replies, until an operator retries or
 #: drops them.
 DEAD_LETTERS = "rc:dead-letters"
@@ -312,6 +314,12 @@ def spent(period: str) -> str:
     `all`, of each `agent NAME` and of each `person NAME`, whose shares of a turn add up to it; 93
     days."""
     return f"rc:spent:{period}"
+
+
+def cool(runtime: str, account: str, model: str) -> str:
+    """String: why and until when a model of a provider's account is left alone; until then.
+    `account` is a digest that no key or account can be computed from."""
+    return f"rc:cool:{runtime}:{account}:{model}"
 
 
 def gateway(host_id: str) -> str:

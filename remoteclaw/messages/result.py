@@ -96,5 +96,8 @@ class AgentDeliveryResult:
     is_stuck: bool = False
     """Whether the failure may be due to the earlier conversation, so that it would recur if the
     message were asked again."""
+    conversation: str = ""
+    """The conversation that has the turn, by its name in the session map; empty if the agent was
+    not asked."""
     compaction: CompactionEvent | None = None
     """The last compaction of the conversation in this turn that is done; None if there is none."""

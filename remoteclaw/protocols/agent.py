@@ -209,6 +209,10 @@ class Runtime(Protocol):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return those variables of RemoteClaw's environment that the CLI needs."""
 
+    def account(self, env: Mapping[str, str]) -> Sequence[str]:
+        """Return what identifies the account of the CLI's provider: keys in its environment, and
+        the id in the CLI's own file. It contains secrets. Empty if nothing identifies it."""
+
     def openings(self, spec: AgentSpec) -> Sequence[str]:
         """Return what files of the user allow although the agent needs permissions."""
 

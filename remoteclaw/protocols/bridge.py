@@ -118,8 +118,9 @@ class TurnSources:
 
     newcomers: Callable[[], AsyncGenerator[Entry, None]] | None = None
     """Yields entries that arrive during the turn and that the agent should get at once."""
-    history: Callable[[], Awaitable[Sequence[Mapping[str, str]]]] | None = None
-    """Returns the record of the conversation, for an agent that begins a new one."""
+    history: Callable[[str | None], Awaitable[Sequence[Mapping[str, str]]]] | None = None
+    """Returns the record of the conversation, for an agent that begins a new one (None), or what
+    others have said after a turn that the agent's conversation has (`Conversation.seen`)."""
     effects: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]] | None = None
     """Returns the side effects of the turn's tools so far, in all attempts at the turn."""
     denials: Callable[[], Awaitable[Sequence[Mapping[str, str]]]] | None = None

@@ -1,11 +1,14 @@
 """The base class of runtimes: a CLI's program, environment and start."""
 
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.host.environment import inherit
@@ -20,9 +23,12 @@ from remoteclaw.protocols import (
     TerminalProgram,
 )
 from remoteclaw.runtimes.agent import CliProcess
+from remoteclaw.runtimes.wire import mapping
 
 #: Separates the point from the rest of a note.
 _POINT = " @"
+#: The names of variables with a key or a token for a model.
+_KEY = re.compile(r"_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN)$")
 #: The first bytes of a native program.
 _ELF = b"\x7fELF"
 
@@ -49,6 +55,19 @@ class BaseRuntime(ABC):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `inherited` that the CLI needs: by default the common ones."""
         return inherit(inherited)
+
+    def account(self, env: Mapping[str, str]) -> list[str]:
+        """Return the keys in the environment, with the address, and the id of `signed_in()`."""
+        keys = [f"{name}={env[name]}" for name in sorted(env) if env[name] and _KEY.search(name)]
+        known = [*keys, *filter(None, (self.signed_in(env),))]
+        return known and [
+            *known,
+            *(f"{name}={env[name]}" for name in sorted(env) if name.endswith("_BASE_URL")),
+        ]
+
+    def signed_in(self, env: Mapping[str, str]) -> str:
+        """Return the id of the account in the CLI's own file; by default empty, for unknown."""
+        return ""
 
     def openings(self, spec: AgentSpec) -> list[str]:
         """Return what the user's files allow although the agent needs permissions: by default none.
@@ -91,6 +110,14 @@ class BaseRuntime(ABC):
         else:
             process.restore(parked_state)
         return process
+
+
+def json_file(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty for a file that can't be read."""
+    try:
+        return mapping(orjson.loads(file.read_bytes()))
+    except (OSError, ValueError):
+        return {}
 
 
 def with_point(note: str, point: str) -> str:

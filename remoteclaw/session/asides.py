@@ -204,13 +204,14 @@ class TurnAsides:
 
         A failure of the agent is the verdict "later"; a lost lease or Redis is raised.
         """
-        assert self._bridge.channel is not None, "an agent that answers asides has a bridge"
+        channel = self._bridge.working
+        assert channel is not None, "an agent that answers asides has a bridge"
         history: Sequence[dict[str, str]] = ()
-        if self._bridge.channel.asides == "notes":
+        if channel.asides == "notes":
             history = await self._history()
         try:
             async with asyncio.timeout(self._queue.aside_s):
-                return await self._bridge.channel.aside(entry, await self._running(entry), history)
+                return await channel.aside(entry, await self._running(entry), history)
         except TimeoutError:
             why = f"no answer within {self._queue.aside_s} s"
         except AsideFailed as failed:
@@ -255,7 +256,8 @@ class TurnAsides:
             aside = replace(aside, verdict="later", payloads=self._waiting_notice(entry, aside))
         is_whole = verdict == "answered"
         payloads = aside.payloads
-        lines = partial(lines_of_aside, entry, payloads, at_ms=now_ms())
+        by = self._lease.fallback_agent
+        lines = partial(lines_of_aside, entry, payloads, at_ms=now_ms(), by=by)
         end = AsideEnd(
             place=entry.message.place,
             payloads=self._stream_payloads(entry, aside, is_whole=is_whole),
@@ -289,7 +291,7 @@ class TurnAsides:
         return status != "full"
 
     def _usage_of(self, aside: Aside) -> Usage | None:
-        price = self._bridge.price_of(self._lease.state.model)
+        price = self._bridge.price
         return Usage.of_aside(aside.answer, price) if aside.answer else None
 
     def _log(self, entry: Entry, result: str) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
 from remoteclaw.events import AgentUsage, PermissionEvent
+from remoteclaw.fleet.cooling import Cool, Failure
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.asides import Asides
@@ -24,6 +26,7 @@ from remoteclaw.messages import AgentDeliveryResult, ToolCall, Turn
 from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
+from remoteclaw.session.fallbacks import OF_THE_AGENT, SWITCHING, Choice, switch_notice
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, with_notice
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import may_be_postponed
@@ -45,6 +48,16 @@ BUDGET_USED_UP = "The budget is used up, so this turn ends here."
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one agent has answered."""
+
+    result: AgentDeliveryResult
+    delay: Callable[[], Postponement] | None = None
+    """Returns the postponement of the turn, if it is to be asked again later; None if it is
+    over."""
+
+
 class AgentCaller:
     """Calls the agent of one session under one lease."""
 
@@ -61,65 +74,170 @@ class AgentCaller:
     async def warm_up(self, turn: Turn) -> None:
         """Begin to start the agent for `turn`; any error is left for the turn to report."""
         bridge, state = self._bridge, self._lease.state
-        if bridge.channel and bridge.workspace:
+        if bridge.channel and bridge.workspace and not state.fallback:
             with contextlib.suppress(ConfigError):
                 workspace = bridge.workspace(state.project)
                 model, _ = bridge.model_of(turn, state)
                 await bridge.channel.warm_up(turn, model=model, workspace=workspace)
 
+    async def choose(self, attempt: Attempt) -> None:
+        """Choose who is asked, and in which order: the agent, or a fallback while it is left alone.
+
+        The choice follows from what the fleet knows now, so a turn that is begun again after a
+        crash is asked of the same ones.
+        """
+        bridge = self._bridge
+        if bridge.fallbacks is None:
+            return
+        model, _ = bridge.model_of(attempt.turn, self._lease.state)
+        choices = await bridge.fallbacks.choices(attempt.turn, model)
+        attempt.own, attempt.failure = choices[0]
+        attempt.choices = [choice for choice, failure in choices if failure is None]
+        if attempt.failure:
+            attempt.choices.append(attempt.own)  # if no fallback answers, its own failure decides
+        self._work_with(attempt.choices[0])
+
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
         """Ask the agent until it answers or fails for good; None if the turn is postponed.
 
-        The turn is asked again later only if the agent has neither written text nor used a tool.
+        If the agent can't answer soon, its fallbacks are asked at once, and only if none of them
+        answers, the turn is asked again later. The turn is asked of another one, or again later,
+        only if no agent has written text or used a tool.
         """
-        tries, told = attempt.batch.tries, LastNotice.parse(attempt.batch.last_notice)
+        if attempt.own is None:  # there is no agent
+            return (await self._ask_patiently(attempt, None)).result
+        own = attempt.own
+        of_own: Answer | None = None
+        failed: tuple[Choice, AgentDeliveryResult] | None = None
+        for choice in attempt.choices:
+            if choice.misfit:
+                references = attempt.turn.references
+                log.warning("%s: %s isn't asked: %s", references, choice.name, choice.misfit)
+                continue
+            is_shared = attempt.failure and attempt.failure.category in OF_THE_AGENT
+            if choice.name and choice.agent == own.agent and is_shared:
+                continue
+            if choice.name or failed or self._lease.state.fallback:
+                await self._note_choice(attempt, choice, failed)
+            self._work_with(choice)
+            answer = await self._ask_patiently(attempt, choice)
+            result, failed = answer.result, (choice, answer.result)
+            if choice.name == "":
+                of_own = answer
+            if self._is_final(attempt, choice, result):
+                told = self._lease.state.told_fallback or ""
+                if not attempt.progress.is_silent and choice.name != told:
+                    attempt.newly_told_fallback = choice.name
+                return result
+            if not choice.name and result.error_category:
+                attempt.failure = Failure(result.error_category, result.retry_at_ms)
+        assert of_own is not None, "the agent itself is always asked"
+        return await self._keep_or_fail(attempt, of_own, failed)
+
+    def _is_final(self, attempt: Attempt, choice: Choice, result: AgentDeliveryResult) -> bool:
+        """Whether no fallback may be asked after a result."""
+        category = result.error_category
+        if category is None or not attempt.progress.is_silent or attempt.abort.is_set():
+            return True
+        # A fallback that can't work at all, for example because it isn't signed in, is no answer.
+        return category is ErrorCategory.ABORTED or (not choice.name and category not in SWITCHING)
+
+    async def _keep_or_fail(
+        self,
+        attempt: Attempt,
+        of_own: "Answer",
+        failed: tuple[Choice, AgentDeliveryResult] | None,
+    ) -> AgentDeliveryResult | None:
+        """Postpone the turn as the agent's own failure says, or return the failure."""
+        assert attempt.own is not None, "an agent was asked"
+        self._work_with(attempt.own)
+        if of_own.delay is None:
+            if failed and failed[0].key:
+                await self._note_choice(attempt, attempt.own, failed)
+            return _renumbered(of_own.result, attempt.reply.next_index)
+        cool = None
+        if failed and self._bridge.fallbacks:
+            choice = await self._bridge.fallbacks.with_keys(failed[0])
+            cool = choice.cool(failed[1])
+        if await self._postpone(attempt, of_own.delay(), cool):
+            return None
+        index = attempt.reply.next_index
+        return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
+
+    def release(self) -> None:
+        """Return to the session's agent after a turn."""
+        self._bridge.working, self._lease.fallback_agent = self._bridge.channel, ""
+
+    def _work_with(self, choice: Choice) -> None:
+        own = self._lease.session.agent
+        self._bridge.working, self._bridge.working_model = choice.channel, choice.asked_model
+        self._lease.fallback_agent = "" if choice.agent == own else choice.agent
+
+    async def _note_choice(
+        self, attempt: Attempt, choice: Choice, failed: tuple[Choice, AgentDeliveryResult] | None
+    ) -> None:
+        """Record who is asked, and that the one that has failed before is left alone."""
+        failure = attempt.failure
+        detail, by = f"{choice.agent} itself", None
+        if choice.name and failure:
+            detail = f"{choice.name}: {failure.category} of {self._lease.session.agent}"
+            by = {"by": choice.name, "why": failure.category, "until_ms": failure.until_ms}
+        await attempt.progress.settle()
+        await self._lease.turns.fall_back(
+            detail, to=by, failed=failed[0].cool(failed[1]) if failed else None
+        )
+        log.info("%s: asks %s", attempt.turn.references, detail)
+
+    async def _ask_patiently(self, attempt: Attempt, choice: Choice | None) -> "Answer":
+        """Ask one agent until it answers or fails for longer than a short pause."""
+        own, batch = choice is None or not choice.name, attempt.batch
+        tries = batch.tries if own else 0
+        told = LastNotice.parse(batch.last_notice) if own else LastNotice()
+        channel = choice.channel if choice else self._bridge.channel
         ways = WaysOut(
-            self._bridge.channel,
+            channel,
             attempt.abort,
             count_refusals=self._count_refusals,
             notice_of_loss=partial(self.notice_of_loss, attempt),
         )
-        batch = attempt.batch
-        # A worker may have been killed in a short pause, or a session postponed.
+        # A worker may have been killed in a short pause, a session postponed, or the agent's last
+        # message answered by a fallback.
         repeats = batch.is_resumed or batch.furthest_phase_before == "postponed"
+        repeats = repeats or not own or bool(self._lease.state.told_fallback)
         while True:
-            result, now = await self._ask_once(attempt, ways, repeats=repeats), now_ms()
-            repeats = True
+            result = await self._ask_once(attempt, choice, ways, repeats=repeats)
+            repeats, now = True, now_ms()
             category = result.error_category
             tries += category is not ErrorCategory.USAGE_LIMIT  # a limit is waited for without end
             at_ms = next_try_ms(
                 category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now, told=told
             )
             if at_ms is None or not attempt.progress.is_silent:
-                return result
-            if at_ms - now <= SHORT_MS:
-                is_stopped = await self._pause(attempt, at_ms - now, result)
-            else:
-                zone = attempt.turn.entries[-1].message.timezone or self._bridge.zone
-                delay = postponement(
+                return Answer(result)
+            if at_ms - now > SHORT_MS:
+                delay = partial(
+                    postponement,
                     result,
                     attempt.reply,
                     tries=tries,
                     told=told,
                     at_ms=at_ms,
                     now_ms=now,
-                    zone=zone,
+                    zone=self._zone(attempt),
                 )
-                if await self._postpone(attempt, delay):
-                    return None
-                is_stopped = True
-            if is_stopped:
+                return Answer(result, delay)
+            if await self._pause(attempt, at_ms - now, result):
                 index = attempt.reply.next_index
-                return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
+                return Answer(failed_result(attempt.turn, ErrorCategory.ABORTED, index=index))
 
     async def _ask_once(
-        self, attempt: Attempt, ways: WaysOut, *, repeats: bool
+        self, attempt: Attempt, choice: Choice | None, ways: WaysOut, *, repeats: bool
     ) -> AgentDeliveryResult:
         """Ask once; if the process or the conversation failed, ask at once another way."""
         repeated: set[ErrorCategory | None] = set()
         while True:
             conversations = set(self._lease.session_map)
-            result = await self._handle(attempt, ways, repeats=repeats)
+            result = await self._handle(attempt, choice, ways, repeats=repeats)
             category, progress = result.error_category, attempt.progress
             may_repeat = category in RETRIED_AT_ONCE and category not in repeated
             is_repeated = may_repeat and progress.is_silent
@@ -144,10 +262,10 @@ class AgentCaller:
                 await attempt.reply.send_notice(notice)
 
     async def _handle(
-        self, attempt: Attempt, ways: WaysOut, *, repeats: bool
+        self, attempt: Attempt, choice: Choice | None, ways: WaysOut, *, repeats: bool
     ) -> AgentDeliveryResult:
         """Run the turn through the bridge once, and publish its live text."""
-        reply, bridge = attempt.reply, self._bridge.channel
+        reply, bridge = attempt.reply, self._bridge.working
         attempt.progress.restart()
         problem, workspace = self._bridge.problem, None
         try:
@@ -172,7 +290,7 @@ class AgentCaller:
             on_withdrawn=attempt.permissions.retract if attempt.permissions else None,
         )
         memory = self._bridge.memory
-        model, model_setting = self._bridge.model_of(attempt.turn, self._lease.state)
+        _, model_setting = self._bridge.model_of(attempt.turn, self._lease.state)
         sources = TurnSources(
             newcomers=attempt.steering.entries if attempt.steering else None,
             history=self.history,
@@ -187,7 +305,7 @@ class AgentCaller:
             memory=memory.read if memory and memory.may_read(attempt.turn) else None,
             is_earlier_message=self._is_earlier_message,
         )
-        price = self._bridge.price_of(self._lease.state.model)
+        price = self._bridge.price
         reply.begin_call(price)
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(reply.keep_showing())
@@ -205,12 +323,12 @@ class AgentCaller:
                     first_index=reply.next_index,
                     sources=sources,
                     used_s=time.monotonic() - attempt.began,
-                    model=model,
+                    model=choice.model if choice else None,
                     model_setting=model_setting,
                     workspace=workspace,
                     begins_anew=ways.begins_anew,
                     repeats=repeats,
-                    opening=ways.opening,
+                    opening=self._opening(attempt, choice, ways),
                 )
                 reply.count_usage(Usage.of(result.run, price))
                 return result
@@ -220,6 +338,17 @@ class AgentCaller:
                 if checking:
                     checking.cancel()
                 reply.show_activity(())
+
+    def _zone(self, attempt: Attempt) -> str | None:
+        return attempt.turn.entries[-1].message.timezone or self._bridge.zone
+
+    def _opening(self, attempt: Attempt, choice: Choice | None, ways: WaysOut) -> str:
+        """Return the notices before the agent's first words."""
+        notice = ""
+        if choice and attempt.own:
+            told, zone = self._lease.state.told_fallback or "", self._zone(attempt)
+            notice = switch_notice(attempt.own, choice, attempt.failure, told=told, zone=zone)
+        return "\n\n".join(filter(None, (notice, ways.opening)))
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
         """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""
@@ -231,8 +360,11 @@ class AgentCaller:
                 await attempt.abort.wait()
         return attempt.abort.is_set()
 
-    async def _postpone(self, attempt: Attempt, delay: Postponement) -> bool:
-        """Release the session until `delay.until_ms`; False if the turn must be stopped instead."""
+    async def _postpone(self, attempt: Attempt, delay: Postponement, failed: Cool | None) -> bool:
+        """Release the session until `delay.until_ms`; False if the turn must be stopped instead.
+
+        The model that has `failed` last is left alone.
+        """
         await attempt.progress.settle()
         if attempt.asides:
             attempt.asides.abandon()
@@ -240,7 +372,10 @@ class AgentCaller:
         waiting_after = attempt.waiting_after
         while may_be_postponed(waiting_after):
             verdict = await self._lease.turns.postpone(
-                delay, newest=attempt.newest_known, usage=attempt.reply.spent
+                delay,
+                newest=attempt.newest_known,
+                usage=attempt.reply.spent,
+                failed=failed,
             )
             if verdict == "postponed":
                 log.info("%s: waits %s", attempt.turn.references, delay.detail)
@@ -275,10 +410,21 @@ class AgentCaller:
     async def _is_earlier_message(self, message_id: str) -> bool:
         return has_message(await self._lease.read_record(), message_id)
 
-    async def history(self) -> list[dict[str, str]]:
-        """Return the digest of the conversation's record for a new agent process."""
-        since_ms = now_ms() - self._record.keep_ms
-        return digest(await self._lease.read_record(), since_ms=since_ms)
+    async def history(self, seen: str | None = None) -> list[dict[str, str]]:
+        """Return the digest of the conversation's record for a new agent process.
+
+        With a turn `seen`, it is of what was said after that turn, with which the conversation of
+        the agent ends; empty if no other agent has answered since.
+        """
+        if seen is not None and seen in ("", self._bridge.keeper.finished_turn):
+            return []
+        return digest(
+            await self._lease.read_record(),
+            since_ms=now_ms() - self._record.keep_ms,
+            seen=seen,
+            of=self._lease.session.agent,
+            for_=self._lease.working_agent,
+        )
 
 
 def _note_usage(attempt: Attempt, usage: AgentUsage) -> None:
@@ -299,3 +445,9 @@ async def _decide(permissions: Permissions, attempt: Attempt, event: PermissionE
         return Decision("deny", BUDGET_USED_UP)
     with attempt.reply.waiting_for_people():
         return await permissions.decide(event)
+
+
+def _renumbered(result: AgentDeliveryResult, index: int) -> AgentDeliveryResult:
+    """Return a failure's result whose messages follow the notices that were sent after it."""
+    payloads = (replace(each, index=index + n) for n, each in enumerate(result.payloads))
+    return replace(result, payloads=tuple(payloads))

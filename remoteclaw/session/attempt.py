@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remoteclaw.config.model import QueueConfig
+from remoteclaw.fleet.cooling import Failure
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Batch
@@ -13,6 +14,7 @@ from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.asides import TurnAsides
 from remoteclaw.session.budgets import TurnBudgets
+from remoteclaw.session.fallbacks import Choice
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.steering import Steering
@@ -89,6 +91,15 @@ class Attempt:
     told_beside: bytes | None = None
     """The last note of an aside that the agent received with the turn's prompt."""
     abort: asyncio.Event = field(default_factory=asyncio.Event)
+    choices: Sequence[Choice] = ()
+    """Who is asked, in this order."""
+    own: Choice | None = None
+    """The session's agent itself; None if it can't be built."""
+    failure: Failure | None = None
+    """Why the session's agent can't answer; None while it can."""
+    newly_told_fallback: str | None = None
+    """The fallback that the turn has told its chat about, empty for the agent itself; None if there
+    was nothing to tell."""
     is_superseded: bool = False
     """Whether the turn is being stopped because a newer message replaces it."""
     interrupting: "asyncio.Task[None] | None" = None

@@ -12,6 +12,7 @@ from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Finished, RecordAppend
 from remoteclaw.messages import AgentDeliveryResult
+from remoteclaw.protocols import Conversation
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.moved_turn import answered_entries, moved_end, with_end_notice
@@ -32,6 +33,8 @@ from remoteclaw.tasks.entries import in_outcome, result_of
 
 #: An outcome keeps at most this much of a CLI's error message for operators, in characters.
 MAX_DETAIL_CHARS = 500
+#: What a conversation has seen that began with a message which another agent then answered.
+NOTHING_SEEN = "0-0"
 #: The status of an outcome by the turn's error; that of any other error is "failed".
 STATUS_BY_ERROR = {
     None: "done",
@@ -107,7 +110,14 @@ async def finish(
         usage = replace(usage, turns=1)
     answered = answered_entries(turn)
     lines = partial(
-        lines_of, turn, joined, result, at_ms=now_ms(), notices=reply.notices, plan=reply.plan
+        lines_of,
+        turn,
+        joined,
+        result,
+        at_ms=now_ms(),
+        notices=reply.notices,
+        plan=reply.plan,
+        by=lease.fallback_agent,
     )
     finished = await lease.turns.finish(
         status,
@@ -128,12 +138,30 @@ async def finish(
         usage=usage,
         last_aside_note=attempt.told_beside,
         budgets=attempt.budgets.applied if attempt.budgets else (),
+        conversations=_conversations_after(lease, turn.id, result.conversation, keeper),
+        told_fallback=attempt.newly_told_fallback,
     )
     # The writes of phases were sent before the outcome, but may still be unanswered.
     await attempt.progress.settle()
     keeper.note_finished_turn(turn.id)
     _log(attempt, status, result.error_category, usage)
     return finished
+
+
+def _conversations_after(
+    lease: Lease, turn: str, name: str, keeper: AgentKeeper
+) -> dict[str, Conversation]:
+    """Return the changed conversations of the session map: what each has of the record.
+
+    The conversation `name` has the `turn`. Another one without a note has the turns before it.
+    """
+    changed: dict[str, Conversation] = {}
+    for each, conversation in lease.session_map.items():
+        before = conversation.seen or (name and (keeper.finished_turn or NOTHING_SEEN))
+        seen = turn if each == name else before
+        if seen != conversation.seen:
+            changed[each] = replace(conversation, seen=seen)
+    return changed
 
 
 def _log(

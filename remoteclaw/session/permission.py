@@ -81,11 +81,12 @@ class Permissions:
         *,
         abort: asyncio.Event,
         joined: Callable[[], Sequence[Entry]],
-        explains_denial: bool,
+        explains_denial: Callable[[], bool],
     ) -> None:
         """Setting `abort` stops the turn. `joined` returns the messages that have joined it.
 
-        An agent that `explains_denial` receives the reason together with a denial.
+        `explains_denial` returns whether the agent that works receives the reason together with a
+        denial.
         """
         self._explains_denial = explains_denial
         self._lease = lease
@@ -264,7 +265,7 @@ class Permissions:
 
     async def _wait_for_answer(self, name: str, *, is_question: bool) -> RequestAnswer | None:
         """Wait for the answer as long as the turn may wait; None if Redis has lost the request."""
-        is_heard = is_question or self._explains_denial
+        is_heard = is_question or self._explains_denial()
         wake_up = asyncio.Event()
         self._wake_ups.add(wake_up)
         needed = asyncio.create_task(self._lease.wait_until_needed())

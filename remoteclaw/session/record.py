@@ -15,7 +15,8 @@ The record is lines of JSON, oldest first, each with `at` (milliseconds since 19
 - `summary`: the CLI's own summary of the conversation before this line, as `text`
 - `error`: `category`, and the `text` that the person read, with its reference
 
-All lines but `user` have the id of their turn as `turn`.
+All lines but `user` have the id of their turn as `turn`. Those of a turn that another agent
+answered in place of the session's have its name as `by`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,14 @@ from remoteclaw.fleet.terminals.state import TerminalEvent
 from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.turns.turn import RecordAppend
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import AgentDeliveryResult, Entry, ReplyPayload, ToolCall, Turn
+from remoteclaw.messages import (
+    AgentDeliveryResult,
+    Entry,
+    ReplyPayload,
+    ToolCall,
+    Turn,
+    stream_order,
+)
 from remoteclaw.protocols import TranscriptItem
 
 #: At most this much of an open terminal is shown as recorded, in bytes.
@@ -68,15 +76,17 @@ def lines_of(
     max_bytes: int = 1024 * 1024,
     notices: Sequence[ReplyPayload] = (),
     plan: Sequence[PlanStep] = (),
+    by: str = "",
 ) -> bytes:
     """Return the lines that a turn adds to the record.
 
     `joined` are the entries that joined the turn while it ran, `at_ms` is its end, `notices` were
-    sent before the answer, and `plan` is the agent's. If the lines have more than `max_bytes`, half
+    sent before the answer, and `plan` is the agent's. `by` is the agent that answered in place of
+    the session's. If the lines have more than `max_bytes`, half
     of a whole record, the oldest ones are left out; no text takes more than half of that.
     """
     max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)  # a character takes up to 6 bytes of JSON
-    of_turn = {"at": at_ms, "turn": turn.id}
+    of_turn = {"at": at_ms, "turn": turn.id, **_by(by)}
     lines: list[dict[str, Any]] = []
     if result.compaction and (summary := result.compaction.summary):
         summary = _shortened(summary, max_bytes // SUMMARY_SHARE)
@@ -103,14 +113,15 @@ def lines_of(
 
 
 def lines_of_aside(
-    entry: Entry, payloads: Sequence[ReplyPayload], *, at_ms: int, max_bytes: int
+    entry: Entry, payloads: Sequence[ReplyPayload], *, at_ms: int, max_bytes: int, by: str = ""
 ) -> bytes:
     """Return the lines that a message answered as an aside adds to the record."""
     max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)
     lines = [_user_line(entry, max_chars)]
     if text := "\n\n".join(payload.text for payload in payloads):
         text = _shortened(text, max_chars)
-        lines.append({"at": at_ms, "turn": entry.id, "role": "agent", "text": text})
+        of_turn = {"at": at_ms, "turn": entry.id, **_by(by)}
+        lines.append({**of_turn, "role": "agent", "text": text})
     return b"".join(orjson.dumps(line) + b"\n" for line in lines)
 
 
@@ -217,14 +228,26 @@ def _user_line(entry: Entry, max_chars: int) -> dict[str, Any]:
     return line
 
 
-def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
+def digest(
+    record: bytes, *, since_ms: int = 0, seen: str | None = None, of: str = "", for_: str = ""
+) -> list[dict[str, str]]:
     """Return notes of a conversation for a new agent process, oldest first.
 
     The keys of a note tell its speaker, so that no text can pretend to be another's. Lines from
     before `since_ms`, and all lines before the CLI's last summary, are left out. If the rest has
     more than `MAX_DIGEST_CHARS`, notes after its beginning are left out.
+
+    With a turn `seen`, the notes are of what came after it, and none unless another agent has said
+    or done something there. `of` is the session's agent, and `for_` the one that gets the notes, if
+    that is another one.
     """
-    notes = [*_notes(record, since_ms)]
+    lines = [*read_lines(record)]
+    if seen is not None:
+        lines = _lines_after(lines, seen)
+        others = {line.get("by") or of for line in lines if line.get("role") in ("agent", "tool")}
+        if not others - {for_ or of}:
+            return []
+    notes = [*_notes(lines, since_ms, of, for_ or of)]
     summary_at = max((at for at, note in enumerate(notes) if "summary" in note), default=0)
     notes = notes[summary_at:]
     if sum(map(_length, notes)) <= MAX_DIGEST_CHARS:
@@ -282,7 +305,8 @@ def as_markdown(record: bytes) -> str:
                 head = f"## {one_line(str(line['from']))}, {at:%Y-%m-%d %H:%M}"
                 parts += [head, str(line["text"])]
             case "agent":
-                parts += [f"## Agent, {at:%Y-%m-%d %H:%M}", str(line["text"])]
+                name = one_line(str(line.get("by", "Agent")))
+                parts += [f"## {name}, {at:%Y-%m-%d %H:%M}", str(line["text"])]
             case "tool":
                 parts.append(f"- used {one_line(str(line['name']))}")
             case "error":
@@ -305,11 +329,33 @@ def read_lines(record: bytes) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
-    for line in read_lines(record):
+def _lines_after(lines: list[dict[str, Any]], seen: str) -> list[dict[str, Any]]:
+    """Return the lines after those of the turn `seen`; all if the record has lost that turn."""
+    if not seen:
+        return []
+    last = max((n for n, line in enumerate(lines) if line.get("turn") == seen), default=None)
+    if last is not None:
+        return lines[last + 1 :]
+    return [line for line in lines if line.get("at", 0) > stream_order(seen)[0]]
+
+
+def _by(agent: str) -> dict[str, str]:
+    return {"by": agent} if agent else {}
+
+
+def _notes(
+    lines: Iterable[dict[str, Any]], since_ms: int, of: str, for_: str
+) -> Iterator[dict[str, str]]:
+    for line in lines:
         if line.get("at", 0) < since_ms:
             continue
+        speaker = line.get("by") or of
         match line.get("role"):
+            case "agent" if speaker != for_:
+                yield {"agent": speaker, "wrote": line["text"], **_files(line, "sent_files")}
+            case "tool" if speaker != for_:
+                used = line["input"][:MAX_TOOL_CHARS]
+                yield {"agent": speaker, "used": line["name"], "with": used}
             case "user":
                 sender: dict[str, str] = {k: line[k] for k in ("from", "from_id") if k in line}
                 yield {**sender, "said": line["text"], **_files(line, "with_files")}

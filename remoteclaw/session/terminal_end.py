@@ -140,8 +140,12 @@ async def take_over_conversation(
         return TerminalLeftovers(conversation, None, (), stray)
     session_map = LeasedSessionMap(lease)
     before = await session_map.get(place.name)
-    is_same = before is not None and before.id == conversation
-    await session_map.set(place.name, before if before and is_same else Conversation(conversation))
+    # Without what others have said before the terminal, the conversation is told that first.
+    lacks = before is not None and before.seen not in ("", lease.state.finished_turn)
+    seen = before.seen if before and lacks else place.turn
+    note = before.note if before and before.id == conversation else ""
+    identity = before.identity if before and before.id == conversation else ""
+    await session_map.set(place.name, Conversation(conversation, note, seen, identity))
     publisher = TranscriptPublisher(terminals, lease.sid, lease.epoch, place)
     publisher.follow(conversation, transcript)
     await publisher.publish()

@@ -138,6 +138,7 @@ class TurnRunner:
         finally:
             if attempt.asides:
                 attempt.asides.abandon()
+            self._agent_caller.release()
             self._running = None
 
     async def _run_terminal(self, attempt: Attempt) -> Finished | None:
@@ -262,6 +263,7 @@ class TurnRunner:
         log.info("%s: begins: %s, %s", turn.references, about, worker)
         if turn.entries[0].terminal:
             return attempt
+        await self._agent_caller.choose(attempt)
         permissions = Permissions(
             lease,
             turn,
@@ -269,7 +271,7 @@ class TurnRunner:
             bridge.files,
             abort=attempt.abort,
             joined=lambda: attempt.joined_so_far,
-            explains_denial=bridge.explains_denial,
+            explains_denial=lambda: bridge.explains_denial,
         )
         if permissions.can_ask:
             attempt.permissions = permissions

@@ -176,6 +176,13 @@ class SessionDetails(SessionFacts, PauseFacts):
     """The first words of the session's conversation."""
     model: str | None = None
     """The model of the next turn; absent if the CLI chooses."""
+    fallback_by: str | None = None
+    """The fallback that was asked last in place of the agent or its model, as in the agent's
+    `fallbacks`; absent if none was."""
+    fallback_for: str | None = None
+    """Why it was asked, as people read it."""
+    fallback_until_ms: int | None = None
+    """When the provider accepts requests again, in milliseconds since 1970; absent if unknown."""
     project: str | None = None
     """The project in which the agent works; absent for its workspace."""
     started_by: str | None = None

@@ -25,6 +25,8 @@ from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini.runtime import trust_problem
 from remoteclaw.runtimes.opencode.config import plugin_problem
 from remoteclaw.runtimes.wire import mapping
+from remoteclaw.session.bridge import spec_in_place_of
+from remoteclaw.session.fallbacks import misfit
 from remoteclaw.up import mcp_call
 
 #: Time limit for a CLI to print its version, and to report its sign-in, in seconds.
@@ -116,6 +118,7 @@ def _spec(home: Home, name: str, settings: AgentConfig) -> AgentSpec:
         workspace=str(home.workspace_path(name, settings)),
         env=env,
         permissions=settings.permissions,
+        allow=settings.allow,
         trust_workspace=settings.trust_workspace,
     )
 
@@ -143,6 +146,18 @@ def rules_problem(settings: AgentConfig) -> str | None:
     if ignored and settings.permissions != "auto":
         return f"{', '.join(ignored)} in its allow has no effect with {name}; {see}."
     return None
+
+
+def fallbacks_problem(home: Home, config: Config, name: str) -> str | None:
+    """Return which of an agent's fallbacks can't keep to its rules; None if all can."""
+    settings, problems = config.agents[name], []
+    own, runtime = _spec(home, name, settings), create_cli_runtime(_runtime_name(settings))
+    for other in settings.fallback_agents:
+        cli = create_cli_runtime(_runtime_name(config.agents[other]))
+        theirs = spec_in_place_of(own, config.agents[other], cli)
+        if why := misfit(own, runtime, theirs, cli):
+            problems.append(f"agent:{other} in its fallbacks is never asked: {why}")
+    return "; ".join(problems) or None
 
 
 def passing_problem(settings: AgentConfig) -> str | None:

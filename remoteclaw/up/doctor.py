@@ -10,7 +10,7 @@ from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
 from remoteclaw.config.identity import identity_problem
 from remoteclaw.config.load import load_config, overrides
-from remoteclaw.config.model import AgentConfig, Config, GatewayConfig, HooksConfig, is_loopback
+from remoteclaw.config.model import Config, GatewayConfig, HooksConfig, is_loopback
 from remoteclaw.config.requests import unasked_budget
 from remoteclaw.errors import RedisRefused, RemoteClawError
 from remoteclaw.fleet import Fleet
@@ -28,6 +28,7 @@ from remoteclaw.up.agents import (
     agent_problem,
     call_tools,
     describe_agent,
+    fallbacks_problem,
     openings_of,
     rules_problem,
     sign_in_problem_of,
@@ -70,8 +71,8 @@ async def examine() -> AsyncIterator[Finding]:
     if config.hooks != HooksConfig():
         problem = hooks_problem(config.hooks)
         yield Finding("hooks", problem is None, problem or "all can be imported")
-    for name, agent in config.agents.items():
-        yield _agent(home, name, agent)
+    for name in config.agents:
+        yield _agent(home, config, name)
     for budget in config.budgets:
         if problem := unasked_budget(config, budget):
             yield Finding(f"budget of {budget.of}", False, f"{problem}.")
@@ -110,12 +111,14 @@ def hooks_problem(hooks: HooksConfig) -> str | None:
     return None
 
 
-def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
+def _agent(home: Home, config: Config, name: str) -> Finding:
+    settings = config.agents[name]
     problem = (
         agent_problem(home, name, settings)
         or identity_problem(home, name, settings)
         or tools_problem(home, name, settings)
         or rules_problem(settings)
+        or fallbacks_problem(home, config, name)
         or sign_in_problem_of(settings)
     )
     openings = openings_of(home, name, settings)

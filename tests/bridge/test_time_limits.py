@@ -232,7 +232,7 @@ async def test_the_stall_limit_does_not_apply_before_the_prompt_is_sent(
     body = "prompt = begin(); text('here'); answer(prompt, stopReason='end_turn')\n"
     slow = f"time.sleep(1.2)\n{body}"
 
-    async def history() -> list[dict[str, str]]:
+    async def history(_seen: str | None) -> list[dict[str, str]]:
         await asyncio.sleep(0.1)
         return []
 

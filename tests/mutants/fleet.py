@@ -167,4 +167,10 @@ MUTANTS = (
         after="if False:",
         test="test_requests_in_a_webhook_show_exactly_what_will_run",
     ),
+    Mutant(
+        "a model that is left alone for all accounts",
+        before="told = orjson.dumps([runtime, *account])",
+        after="told = orjson.dumps([runtime])",
+        test="test_an_agent_with_another_account_is_asked",
+    ),
 )

@@ -339,4 +339,29 @@ MUTANTS = (
         after='local_day(__import__("remoteclaw.clock").clock.now_ms(),',
         test="test_what_waits_runs_when_the_period_ends",
     ),
+    Mutant(
+        "a fallback that is asked after the agent has said something",
+        before="category is None or not attempt.progress.is_silent or attempt.abort.is_set()",
+        after="category is None or attempt.abort.is_set()",
+        test="test_nobody_else_is_asked_once_the_agent_has_said_something",
+    ),
+    Mutant(
+        "an agent that isn't told what another one has said meanwhile",
+        before="seen = turn if each == name else before",
+        after="seen = turn",
+        test="test_another_agent_answers_during_a_limit_and_both_know_what_the_other_said",
+    ),
+    Mutant(
+        "a fallback with its own permissions in place of the agent's",
+        before="inherit_mcp=spec.inherit_mcp and settings.inherit_mcp,",
+        after="inherit_mcp=spec.inherit_mcp and settings.inherit_mcp,\n"
+        "permissions=settings.permissions,",
+        test="test_another_agent_has_the_rights_of_the_one_in_whose_place_it_works",
+    ),
+    Mutant(
+        "a fallback that is asked although it can't keep to the agent's rules",
+        before="if choice.misfit:",
+        after="if False:",
+        test="test_a_fallback_that_cannot_keep_to_the_rules_is_passed_over",
+    ),
 )

@@ -694,7 +694,13 @@ async def test_a_request_that_is_retracted_while_it_is_stored_does_not_stay_open
     turn = Turn(session=accepted.session, entries=(entry,))
     files = SessionFiles(fleet.blobs, lease)
     permissions = Permissions(
-        lease, turn, config, files, abort=asyncio.Event(), joined=tuple, explains_denial=False
+        lease,
+        turn,
+        config,
+        files,
+        abort=asyncio.Event(),
+        joined=tuple,
+        explains_denial=lambda: False,
     )
     failpoint = proxy.arm("request", "after")
     event = PermissionEvent("r", "Bash", {"command": "touch x"}, description="touch x")

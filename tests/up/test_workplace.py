@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from remoteclaw.cli import main
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import AgentConfig
-from remoteclaw.up.agents import introduction, rules_problem
+from remoteclaw.config.model import AgentConfig, Config
+from remoteclaw.up.agents import fallbacks_problem, introduction, rules_problem
 from tests.support.command import REMOTECLAW
 from tests.support.terminal import Terminal, env
 from tests.support.up import running
@@ -219,3 +219,27 @@ def test_up_names_permissions_that_the_cli_cannot_enforce(home: Home) -> None:
     lines = introduction(home, "main", settings)
     assert any("change files in that directory" in text for _, text in lines)
     assert any("Bash(git status), Read" in text for _, text in lines)
+
+
+def test_up_names_fallbacks_that_cannot_keep_to_the_agents_rules(home: Home) -> None:
+    config = Config.model_validate(
+        {
+            "agents": {
+                "main": {
+                    "runtime": "claude",
+                    "allow": ["Read(~/notes/**)"],
+                    "fallbacks": ["opus", "agent:codex", "agent:second", "agent:other"],
+                },
+                "codex": {"runtime": "codex"},
+                "second": {"runtime": "claude"},
+                "other": {"runtime": "acp", "command": ["some-agent"]},
+            }
+        }
+    )
+
+    assert fallbacks_problem(home, config, "main") == (
+        "agent:codex in its fallbacks is never asked: codex can't keep to Read(~/notes/**) in "
+        "allow; agent:other in its fallbacks is never asked: an ACP agent decides by itself what "
+        "it asks for"
+    )
+    assert fallbacks_problem(home, config, "codex") is None

@@ -16,6 +16,11 @@ from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.locations import AGENT_FILES, MEMORY_FILE, state_directory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
+#: The beginning of a fallback that is another agent; after it comes the agent's name.
+ANOTHER_AGENT = "agent:"
+#: A model's name. An agent may change it, and some CLIs get it as an argument, so it is no option.
+_MODEL = re.compile(r"[\x21-\x2c\x2e-\x7e][\x21-\x7e]{0,199}")
+
 
 class McpServerSettings(Section):
     """An MCP server for the agent: either a program to start (stdio) or an address (HTTP)."""
@@ -74,6 +79,10 @@ class AgentConfig(AskingSection):
     task_model: Annotated[str | None, BY_AGENTS] = None
     """The model of tasks, and of sessions to which only cron jobs and other sessions write. Without
     it, `model`. A branch has its conversation's model, for the sake of the provider's cache."""
+    fallbacks: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=20)
+    """Who answers while the agent can't, because a plan's limit is used up or its model is away, in
+    this order: names of other models of this agent, and other agents as `agent:NAME`. Another agent
+    answers with notes of the conversation, under this agent's permissions."""
     env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Variables to add to the agent's environment, which has only a few of RemoteClaw's own."""
     env_pass: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
@@ -149,10 +158,33 @@ class AgentConfig(AskingSection):
     @field_validator("model", "task_model")
     @classmethod
     def _check_model(cls, value: str | None) -> str | None:
-        # An agent may change the name, and some CLIs get it as an argument: it must be no option.
-        if value is not None and not re.fullmatch(r"[\x21-\x2c\x2e-\x7e][\x21-\x7e]{0,199}", value):
+        if value is not None and not _MODEL.fullmatch(value):
             raise ValueError("must be a model's name: no space, no - at its beginning")
         return value
+
+    @field_validator("fallbacks")
+    @classmethod
+    def _check_fallbacks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for fallback in value:
+            if value.count(fallback) > 1:
+                raise ValueError(f"has {fallback!r} twice: name each fallback once")
+            if not fallback.removeprefix(ANOTHER_AGENT) or not (
+                fallback.startswith(ANOTHER_AGENT) or _MODEL.fullmatch(fallback)
+            ):
+                raise ValueError(
+                    f"has {fallback!r}: write a model's name (no space, no - at its beginning), "
+                    "or agent:NAME"
+                )
+        return value
+
+    @property
+    def fallback_agents(self) -> tuple[str, ...]:
+        """The names of the other agents in `fallbacks`."""
+        return tuple(
+            fallback.removeprefix(ANOTHER_AGENT)
+            for fallback in self.fallbacks
+            if fallback.startswith(ANOTHER_AGENT)
+        )
 
     def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what this agent gets beside its CLI's own variables: `env_pass` and `env`."""

@@ -1,5 +1,6 @@
 """The configuration as a whole."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,6 +66,8 @@ class Config(AskingSection):
     def _check_agents(cls, value: dict[str, AgentConfig]) -> dict[str, AgentConfig]:
         if not value:
             raise ValueError("is empty: leave it out, or name an agent")
+        for name in value:
+            _check_fallbacks(value, name)
         return check_names(value)
 
     @field_validator("people")
@@ -179,3 +182,31 @@ class Config(AskingSection):
                 "`/project` lists the projects."
             )
         return wanted, settings.model_copy(update={"workspace": self.projects[project]})
+
+
+def _check_fallbacks(agents: Mapping[str, AgentConfig], name: str) -> None:
+    """Raise ValueError if an agent's fallbacks name an unknown agent, or lead back to it.
+
+    Fallbacks of a fallback are never asked, so two agents that name each other would work. But the
+    one that stands in would then look as if somebody stood in for it as well.
+    """
+    for other in agents[name].fallback_agents:
+        if other not in agents:
+            known = ", ".join(map(repr, agents))
+            raise ValueError(
+                f"{name}.fallbacks has 'agent:{other}', which is no agent: there are {known}"
+            )
+        if other == name:
+            raise ValueError(f"{name}.fallbacks has 'agent:{name}', the agent itself: take it out")
+    paths = [[name, other] for other in agents[name].fallback_agents]
+    while paths:
+        path = paths.pop()
+        for other in agents[path[-1]].fallback_agents if path[-1] in agents else ():
+            if other == name:
+                circle = " → ".join((*path, name))
+                raise ValueError(
+                    f"{name}.fallbacks is part of a circle, {circle}: take one out, or name "
+                    f"an agent without fallbacks, such as a second section like {path[-1]}"
+                )
+            if other not in path:
+                paths.append([*path, other])

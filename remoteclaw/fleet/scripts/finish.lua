@@ -1,14 +1,16 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
 -- uses: replies, requests, entries, sessions, edits, record, asides, work, usage, budgets
--- keys: state, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active, sessions,
---   usage, usage_day, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome, outcome_channel,
---   result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*, spent_in*, budgets*
+-- keys: state, session_map, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active,
+--   sessions, usage, usage_day, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome,
+--   outcome_channel, result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*, spent_in*, budgets*
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
---   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, limits?, payloads*
+--   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, limits?, conversations?,
+--   told_fallback?, payloads*
 -- result: left, hints, now_ms, queue_settings, result_queue, budgets
 --   result: the entry with the task's result, for the session that has started the task
---   last_note: the last note that the agent has received with this turn
+--   last_note: the last note that the agent has received with this turn; conversations: the session map's, as they are
+--   after this turn; told_fallback: the fallback of which the chat knows that it answers, '-' for none
 --   home_entry: the entry of a person's message that was moved here, in the session from which it was moved; home_note:
 --   the note for that session
 --   left: the number of entries; hints: the number of hints that wait; queue_settings: the session's own; result_queue:
@@ -131,6 +133,14 @@ void_requests(args.sid, turn, 'The turn is over, and it was not done.')
 if args.usage then add_turn_usage(keys, args, args.usage) end
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
+for name, conversation in pairs(args.conversations and cjson.decode(args.conversations) or {}) do
+  if redis.call('HEXISTS', keys.session_map, name) == 1 then redis.call('HSET', keys.session_map, name, conversation) end
+end
+if args.told_fallback == '-' then
+  redis.call('HDEL', keys.state, 'told_fallback', 'fallback')
+elseif args.told_fallback then
+  redis.call('HSET', keys.state, 'told_fallback', args.told_fallback)
+end
 -- Entries of a failed batch, which get one turn each, count as one turn for repeated requests to start tasks.
 if redis.call('HEXISTS', keys.state, 'failed_batch_end') == 0 then
   redis.call('UNLINK', 'rc:spawned:{' .. args.sid .. '}')

@@ -1,11 +1,12 @@
 -- Release the lease until a time. The attempt has answered nothing and done nothing, and its batch is begun again then.
 -- The session keeps its host, and with it the agent that waits there. If a terminal waits, it opens meanwhile.
--- uses: replies, kept, usage
--- keys: state, active, inbound, replies, live, outcome, outcome_channel, usage, usage_day, spent
+-- uses: replies, kept, usage, cooling
+-- keys: state, active, inbound, replies, live, outcome, outcome_channel, usage, usage_day, spent, cool?
 -- args: epoch, sid, newest, until_ms, reason, tries, last_notice, detail, usage?, agent, root, payers?,
---   usage_ms, zone_offsets, notice?
+--   usage_ms, zone_offsets, notice?, category?, cool_until_ms?, default_ms?
 -- result: verdict, queue
---   newest: the newest entry that the caller knows; last_notice: the text of the last notice to the person
+--   newest: the newest entry that the caller knows; last_notice: the text of the last notice to the person; category,
+--   cool_until_ms, default_ms: why, until when, or else how long the one that was asked last is left alone
 --   verdict: postponed|stopped|news: an entry has arrived that the caller doesn't know and has to handle first;
 --   queue: for the hint that is due, if any
 local fence = fenced(keys.state, args.epoch)
@@ -15,6 +16,7 @@ local state, batch, steered, attempt, stop, turn, opening = unpack(redis.call('H
 if state ~= 'running' then  -- a repeated call
   return result{verdict = 'postponed', queue = queue_if_scheduled(keys.state)}
 end
+if keys.cool then cool(keys.cool, args.category, args.cool_until_ms, args.default_ms) end
 local ids = split(batch)
 if id_at_most(ids[#ids], stop) then return result{verdict = 'stopped'} end
 local newest = redis.call('XREVRANGE', keys.inbound, '+', '-', 'COUNT', 1)[1]

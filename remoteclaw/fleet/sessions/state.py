@@ -19,11 +19,13 @@ MODEL = "model"
 PROJECT = "project"
 #: The field that exists while the session's chat shows only the answers of turns.
 IS_QUIET = "is_quiet"
-#: Why a session is postponed, as people read it, by the category of the error.
+#: Why a session is postponed, or a fallback answers, as people read it, by the error's category.
 _POSTPONED_FOR = {
     ErrorCategory.USAGE_LIMIT: "the plan's limit",
     ErrorCategory.RETRYABLE: "model busy",
     ErrorCategory.UNREACHABLE: "model not reachable",
+    ErrorCategory.BILLING: "no credit left",
+    ErrorCategory.UNKNOWN_MODEL: "unknown model",
 }
 #: The reason of a session that waits for a budget, which is no failure of its agent.
 FOR_BUDGET = "budget"
@@ -77,6 +79,11 @@ class SessionState:
     phase: str | None
     finished_turn: str | None
     """The id of the last turn that finished."""
+    fallback: dict[str, Any] | None = None
+    """Who was asked last in place of the session's agent or its model: `by`, a fallback as in the
+    configuration, `why`, a category, and `until_ms`, if known; None if nobody is."""
+    told_fallback: str | None = None
+    """The fallback of which the chat knows that it answers."""
     postponed: str | None
     """The category of the error for which the session or its kept batch is postponed, or
     `FOR_BUDGET`; None if it isn't."""
@@ -127,12 +134,24 @@ class SessionState:
     @property
     def postponed_for(self) -> str | None:
         """Why the session is postponed, as people read it; None if it isn't."""
-        if self.postponed is None:
-            return None
         if self.postponed == FOR_BUDGET:
             return f"{self.budget_name} is used up"
-        words = self.postponed.replace("_", " ")
-        return _POSTPONED_FOR.get(cast(ErrorCategory, self.postponed), words)
+        return self.postponed and _words(self.postponed)
+
+    @property
+    def fallback_by(self) -> str | None:
+        """The fallback that answers in place of the session's agent or its model; None if none."""
+        return self.fallback["by"] if self.fallback else None
+
+    @property
+    def fallback_for(self) -> str | None:
+        """Why a fallback answers, as people read it; None if none does."""
+        return _words(self.fallback["why"]) if self.fallback else None
+
+    @property
+    def fallback_until_ms(self) -> int | None:
+        """When the provider of the session's agent accepts requests again, if that is known."""
+        return self.fallback["until_ms"] if self.fallback else None
 
     @property
     def name(self) -> str:
@@ -195,6 +214,10 @@ class SessionState:
             **({} if stored.get(b"limits") else {"limits": unknown}),
             **more,
         )
+
+
+def _words(category: str) -> str:
+    return _POSTPONED_FOR.get(cast(ErrorCategory, category), category.replace("_", " "))
 
 
 def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -4,7 +4,7 @@ Each script that learns of usage adds it to all sums in the same step, so each c
 those of Redis' clock in one time zone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import date, timedelta
 from typing import Any, Literal, Self
@@ -228,13 +228,17 @@ class UsageLedger:
         """Return the usage of each session within `USAGE_DAYS`, by session id."""
         return sum_usage(await self.days(days=USAGE_DAYS), by="session")
 
-    async def session(self, agent: str, sid: str) -> Usage:
-        """Return the usage of one session within `USAGE_DAYS`."""
-        dates, field = last_days(USAGE_DAYS, await self.today(None)), f"{agent} {sid}"
+    async def session(self, agent: str, sid: str, *, also: Collection[str] = ()) -> Usage:
+        """Return the usage of one session within `USAGE_DAYS`.
+
+        It is that of its `agent`, and of other agents that may have worked in its place.
+        """
+        dates = last_days(USAGE_DAYS, await self.today(None))
+        fields = [f"{name} {sid}" for name in {agent, *also}]
         sums = await self._scripts.run_pipeline(
-            lambda ask: [ask.hget(keys.usage_day(day.isoformat()), field) for day in dates]
+            lambda ask: [ask.hmget(keys.usage_day(day.isoformat()), fields) for day in dates]
         )
-        return sum((Usage.decode(numbers) for numbers in sums), Usage())
+        return sum((Usage.decode(numbers) for day in sums for numbers in day), Usage())
 
     async def agent(self, agent: str) -> Usage:
         """Return the usage of one agent since its first turn."""

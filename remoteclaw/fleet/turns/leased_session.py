@@ -52,6 +52,8 @@ class LeasedSession:
     `entries()`. A fenced write drops them, because it may have removed some of them."""
     usage_scopes: Callable[[], UsageScopes] | None = None
     """Returns whose usage the running turn's is, or that of the last one; None before a turn."""
+    fallback_agent: str = ""
+    """The agent that works in place of the session's in the running turn; empty if none does."""
     is_given_away: bool = False
     """Whether the lease was released because the next batch is postponed, or given to the holder of
     a terminal, or may have been."""
@@ -72,6 +74,11 @@ class LeasedSession:
         return self.acquired_ms + round((boottime() - self.acquired_at) * 1000)
 
     @property
+    def working_agent(self) -> str:
+        """The agent that works in the running turn, and whose usage counts."""
+        return self.fallback_agent or self.session.agent
+
+    @property
     def session(self) -> SessionKey:
         """The session's key."""
         return self.state.key
@@ -86,6 +93,7 @@ class LeasedSession:
             scopes = self.usage_scopes()
         if payers is not None:
             scopes = replace(scopes, payers=tuple(payers))
+        scopes = replace(scopes, agent=self.working_agent)
         return usage_args(usage, scopes)
 
     async def run_fenced(self, name: str, /, **values: Value) -> Any:

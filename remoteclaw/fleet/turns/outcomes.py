@@ -27,6 +27,7 @@ _ORDER = (
         "begun",
         "dropped",
         "reset",
+        "fallback",
         "spawned",
         "aside",
         "verdict",

@@ -23,6 +23,7 @@ from remoteclaw.fleet.budgets.standing import (
     refused_args,
     standings,
 )
+from remoteclaw.fleet.cooling import Cool, cool_args
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
@@ -30,6 +31,7 @@ from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.moves import MovedEnd, home_end_args
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
 from remoteclaw.messages import ChatPlace, Entry, SessionKey, place_of
+from remoteclaw.protocols import Conversation
 
 #: Live text expires this long after the last write, in milliseconds.
 LIVE_MS = 60_000
@@ -308,6 +310,24 @@ class Turns:
         self._lease.state = replace(self._lease.state, web_turn=turn)
         await self._lease.run_fenced("web_turn", turn=turn)
 
+    async def fall_back(
+        self, detail: str, *, to: Mapping[str, Any] | None, failed: Cool | None = None
+    ) -> None:
+        """Record that a fallback is asked: `to` is it, for the session's state.
+
+        None stands for the session's agent itself. The model that has `failed` before is left alone
+        from now on. `detail` is for operators who trace the turn.
+        """
+        await self._lease.run_fenced(
+            "fall_back",
+            turn=self._running.turn,
+            detail=detail,
+            fallback=_json(to),
+            until_ms=failed.failure.until_ms if failed else None,
+            **cool_args(failed),
+        )
+        self._lease.state = replace(self._lease.state, fallback=dict(to) if to else None)
+
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
         """Append a message of the running turn to the reply stream, once per index."""
         await self._lease.run_fenced(
@@ -346,14 +366,19 @@ class Turns:
         )
 
     async def postpone(
-        self, postponement: Postponement, *, newest: str, usage: Usage | None = None
+        self,
+        postponement: Postponement,
+        *,
+        newest: str,
+        usage: Usage | None = None,
+        failed: Cool | None = None,
     ) -> Literal["postponed", "stopped", "news"]:
         """Release the lease until a time, after which the running turn's batch is begun again.
 
-        The agent must not have written text or used a tool. `usage` is that of the attempt.
-        Returns "stopped" if the turn has to end instead, and "news" if
-        the session has an entry after `newest`, the last entry that the caller knows. A terminal
-        that waits opens meanwhile.
+        The agent must not have written text or used a tool. `usage` is that of the attempt, which
+        counts at the turn's end, and `failed` the model that was asked last, which is left alone.
+        Returns "stopped" if the turn has to end instead, and "news" if the session has an entry
+        after `newest`, the last entry that the caller knows. A terminal that waits opens meanwhile.
         """
         postponed = await self._lease.run_fenced(
             "postpone",
@@ -363,6 +388,8 @@ class Turns:
             tries=postponement.tries,
             last_notice=postponement.last_notice,
             detail=postponement.detail,
+            cool_until_ms=failed.failure.until_ms if failed else None,
+            **cool_args(failed),
             notice=_json(postponement.notice),
             replies=self._reply_stream,
             **self._lease.usage_args(usage),
@@ -390,6 +417,8 @@ class Turns:
         last_aside_note: bytes | None = None,
         moved: MovedEnd | None = None,
         budgets: Sequence[AppliedBudget] = (),
+        conversations: Mapping[str, Conversation] | None = None,
+        told_fallback: str | None = None,
     ) -> Finished:
         """End the running turn, and the joined entries that the agent has `taken_up`.
 
@@ -407,8 +436,12 @@ class Turns:
           are deleted.
         - `budgets` limit the turn; the result says how much is spent of them.
         - `moved` ends the entry also in the session from which it was moved.
+        - `conversations` replace those in the session map.
+        - `told_fallback` is the fallback of which the chat now knows that it answers, empty for
+          none; None if that has not changed.
         """
         recipients = await self._progress.recipients()
+        known = conversations or {}
         finished = await self._lease.run_fenced(
             "finish",
             turn=self._running.turn,
@@ -432,6 +465,8 @@ class Turns:
             above=recipients.above,
             hint=recipients.hint,
             last_note=last_aside_note,
+            conversations=_json({name: each.encode() for name, each in known.items()}),
+            told_fallback="-" if told_fallback == "" else told_fallback,
             payloads=[orjson.dumps(payload) for payload in payloads],
             replies=self._reply_stream,
             live_of=recipients.account,
@@ -448,6 +483,12 @@ class Turns:
             last_heard_ms=heard_ms,
             queue_settings=_queue(finished.queue_settings),
         )
+        self._lease.session_map |= known
+        if told_fallback is not None:
+            fallback = self._lease.state.fallback if told_fallback else None
+            self._lease.state = replace(
+                self._lease.state, told_fallback=told_fallback or None, fallback=fallback
+            )
         if task_result:
             await self._lease.waker.try_hint(task_result.to, finished.result_queue)
         return Finished(

@@ -140,7 +140,7 @@ async def _show(call: Call, params: contract.ShowParams) -> contract.SessionDeta
     }
     if call.caller:
         return contract.SessionDetails(**facts)
-    used = await call.fleet.usage.session(view.key.agent, view.sid)
+    used = await call.fleet.usage.session(view.key.agent, view.sid, also=call.config.agents)
     children = await call.fleet.sessions.children(view.sid)
     started = [child for child in children if call.operator.is_for(child.key.agent)]
     parent = view.parent if view.parent and call.operator.is_for(view.parent.agent) else None

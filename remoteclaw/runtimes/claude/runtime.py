@@ -18,7 +18,7 @@ from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime, split_note, with_point
+from remoteclaw.runtimes.base import BaseRuntime, json_file, split_note, with_point
 from remoteclaw.runtimes.claude.aside import ClaudeAside
 from remoteclaw.runtimes.claude.failure import error_text
 from remoteclaw.runtimes.claude.hook import hooks_of
@@ -103,6 +103,14 @@ class ClaudeRuntime(BaseRuntime):
         # The git status at the beginning of each prompt would break the prompt cache.
         env.setdefault("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1")
         return env
+
+    def signed_in(self, env: Mapping[str, str]) -> str:
+        """Return the account and its organization, each with its own plan, that claude noted."""
+        directory = env.get("CLAUDE_CONFIG_DIR") or env.get("HOME") or "~"
+        noted = json_file(Path(directory).expanduser() / ".claude.json")
+        account = mapping(noted.get("oauthAccount"))
+        ids = (text(account.get("accountUuid")), text(account.get("organizationUuid")))
+        return "/".join(filter(None, ids))
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path

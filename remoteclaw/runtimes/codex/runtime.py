@@ -18,7 +18,7 @@ from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime
+from remoteclaw.runtimes.base import BaseRuntime, json_file
 from remoteclaw.runtimes.codex.aside import CodexAside
 from remoteclaw.runtimes.codex.rules import allowing_rules
 from remoteclaw.runtimes.codex.terminal import CodexTerminal
@@ -26,6 +26,7 @@ from remoteclaw.runtimes.codex.thread import (
     INSTRUCTIONS,
     MCP_START_S,
     aside_of,
+    codex_home,
     common_options,
     limits_of,
     note_of,
@@ -74,6 +75,13 @@ class CodexRuntime(BaseRuntime):
         """Return the variables that codex needs: the common ones, its settings, provider keys."""
         markers = ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID")
         return inherit(inherited, prefixes=("CODEX_", "OPENAI_"), without=markers)
+
+    def signed_in(self, env: Mapping[str, str]) -> str:
+        """Return the account, or the key, with which codex has signed in."""
+        noted = json_file(codex_home(env) / "auth.json")
+        return text(mapping(noted.get("tokens")).get("account_id")) or text(
+            noted.get("OPENAI_API_KEY")
+        )
 
     def openings(self, spec: AgentSpec) -> list[str]:
         """Return what codex' rules allow."""

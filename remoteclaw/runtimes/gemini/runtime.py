@@ -28,6 +28,7 @@ from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.acp.turn import LogNote
+from remoteclaw.runtimes.base import json_file
 from remoteclaw.runtimes.gemini.chats import home_directories, tokens_of
 from remoteclaw.runtimes.gemini.launch import common_options, environment_of
 from remoteclaw.runtimes.gemini.policy import policy_options, system_policies
@@ -108,6 +109,12 @@ class GeminiRuntime(AcpRuntime):
         # Gemini retries requests for minutes, and reports that only in its debug log.
         env.setdefault("GEMINI_DEBUG_LOG_FILE", "/dev/stderr")
         return env
+
+    def signed_in(self, env: Mapping[str, str]) -> str:
+        """Return the address of the Google account that gemini noted."""
+        for home in home_directories(env)[:1]:
+            return text(json_file(home / ".gemini" / "google_accounts.json").get("active"))
+        return ""
 
     def read_log(self, line: str) -> LogNote | None:
         """Return the reason of a retry and the pause before it; None for any other line."""

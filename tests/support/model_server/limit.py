@@ -23,8 +23,17 @@ class Limit:
     busy: int = 0
     """For how many requests for a summary the model is busy, before any is refused or answered."""
 
-    def refuse(self, conversation: Conversation, size: int, *, is_summary: bool) -> Plan | None:
+    away: str = ""
+    """The API or the model, by the beginning of its name, whose plan is used up; empty for none."""
+    away_s: int = 3600
+    """After how many seconds the plan's limit ends."""
+
+    def refuse(
+        self, conversation: Conversation, size: int, *, api: str, is_summary: bool
+    ) -> Plan | None:
         """Return the refusal of a request of `size` bytes; None if it is within the limit."""
+        if self.away and any(name.startswith(self.away) for name in (api, conversation.model)):
+            return Plan(status=429, about="limit", retry_after_s=str(self.away_s))
         if is_summary and self.busy:
             self.busy -= 1
             return Plan(status=503)

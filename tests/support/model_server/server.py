@@ -73,7 +73,9 @@ class ModelServer:
         self._bodies.append(raw)
         conversation = dialect.read(json.loads(raw), request.path)
         own = aside(conversation)
-        refusal = self._limit.refuse(conversation, len(raw), is_summary=is_summary(conversation))
+        refusal = self._limit.refuse(
+            conversation, len(raw), api=dialect.name, is_summary=is_summary(conversation)
+        )
         plan = refusal or own or self._script.plan(dialect.name, conversation)
         record = {
             "last": conversation.last[:200],

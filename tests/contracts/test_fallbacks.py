@@ -1,0 +1,170 @@
+"""Fallbacks with the real claude and the real codex."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.home import Home
+from remoteclaw.config.load import load_config
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.session.drain import Drain
+from tests.conftest import shifted
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.limits import HOUR_MS, Chat, subscribed
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+#: The beginning of notes of a conversation in the body of a request.
+BEFORE = '\\"conversation_before\\":['
+
+
+class Counted(Chat):
+    """A chat whose agents ask a model server that counts their requests."""
+
+    model: ModelServerProcess
+    before: int
+    """How many requests the model server had before this test."""
+
+    async def say(self, text: str, **fields: Any) -> Accepted:
+        accepted = await self.append(f"{text} {uuid.uuid4().hex}", **fields)
+        await self.drain(accepted)
+        return accepted
+
+    def requests(self, *, to: str) -> list[str]:
+        """Return the ends of the people's messages that an API, or a model, was asked about."""
+        return [
+            each["end"]
+            for each in self.model.requests()[self.before :]
+            if to in (each["api"], each["model"]) and not each["is_aside"]
+        ]
+
+
+@pytest_asyncio.fixture
+async def chat(stack: Stack, claude: AgentCli) -> AsyncIterator[Counted]:
+    await stack.fleet.aclose()
+    scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
+    stack.fleet = Fleet.open(stack.redis.url, scripts=scripts)
+    chat = Counted(stack)
+    chat.model, chat.before = claude.model, len(claude.model.requests())
+    yield chat
+
+
+async def test_codex_answers_during_claudes_limit_and_each_knows_what_the_other_said(
+    chat: Counted, claude: AgentCli, codex: AgentCli, directory: Path
+) -> None:
+    workspace = str(directory / "work")
+    Path(workspace).mkdir()
+    main = {**subscribed(claude), "fallbacks": ["agent:codex"], "workspace": workspace}
+    chat.stack.configure(main, agents={"codex": codex.config()})
+    await chat.say("my colour is green SAY:noted")
+    before = len(chat.requests(to="anthropic"))
+
+    with chat.model.limited(away="anthropic"):
+        await chat.say("SAY:I-think-of-violet")
+        asked = len(chat.requests(to="anthropic"))
+        await chat.say("SAY:still-here")
+        config = load_config(chat.stack.home.config_file, {})
+        elsewhere = Home(directory / "elsewhere").create()
+        other = await chat.append("SAY:hello-bob", from_="bob")
+        await Drain(chat.stack.fleet, config, elsewhere, Hooks()).run(other.session.sid)
+        assert asked > before
+        assert len(chat.requests(to="anthropic")) == asked, "claude was asked during its limit"
+    of_codex = [body for body in chat.model.bodies().splitlines() if "I-think-of-violet" in body]
+    assert "my colour is green" in of_codex[-1]
+    await chat.let_pass(HOUR_MS + 60_000)
+    await chat.say("SAY:back-again")
+    await chat.say("SAY:as-ever")
+
+    last = chat.model.bodies().splitlines()[-1]
+    assert '\\"agent\\":\\"codex\\",\\"wrote\\":\\"I-think-of-violet' in last
+    assert last.count("SAY:I-think-of-violet") == 1, "it has the refused message, too"
+    first, switch, *texts = await chat.texts()
+    assert first.startswith("noted")
+    assert switch.startswith("(main's plan is used up until ")
+    back = "(main answers again, and knows what was said meanwhile.)"
+    assert [text.split()[0] if text != back else back for text in texts] == [
+        *("I-think-of-violet", "still-here", back, "back-again", "as-ever")
+    ]
+    assert len(await chat.texts("bob")) == 2
+
+
+async def test_a_model_that_is_back_in_three_seconds_is_waited_for(
+    chat: Counted, claude: AgentCli, codex: AgentCli
+) -> None:
+    main = {**claude.config(), "fallbacks": ["agent:codex"]}
+    chat.stack.configure(main, agents={"codex": codex.config()})
+    accepted = await chat.say("RETRYAFTER:3 HTTP:429*2 SAY:answered")
+
+    outcome = await chat.stack.outcome(accepted)
+    assert "postponed" in [step.name for step in outcome.steps]
+    assert not chat.requests(to="responses")
+    assert [text.split()[0] for text in await chat.texts()] == ["answered"]
+
+
+async def test_another_model_of_claude_answers_in_the_same_conversation(
+    chat: Counted, claude: AgentCli
+) -> None:
+    own = {**subscribed(claude), "model": "claude-opus-4-8"}
+    chat.stack.configure({**own, "fallbacks": ["claude-haiku-4-5"]})
+    await chat.say("my colour is green SAY:noted")
+    with chat.model.limited(away="claude-opus"):
+        await chat.say("SAY:by-haiku")
+        asked = len(chat.requests(to="claude-opus-4-8"))
+        accepted = await chat.say("SAY:by-haiku-too")
+    assert len(chat.requests(to="claude-opus-4-8")) == asked
+    last = chat.model.bodies().splitlines()[-1]
+    assert "my colour is green" in last
+    assert BEFORE not in last
+    assert last.count("SAY:by-haiku ") == 1
+    await chat.let_pass(HOUR_MS + 60_000)
+    await chat.say("SAY:by-opus")
+
+    assert len(chat.requests(to="claude-opus-4-8")) == asked + 1
+    outcome = await chat.stack.outcome(accepted)
+    assert any("warm claude" in step.detail for step in outcome.steps)
+    notices = [text for text in await chat.texts() if text.startswith("(")]
+    assert [text.partition("; ")[2] or text for text in notices] == [
+        "it answers with `claude-haiku-4-5` meanwhile.)",
+        "(main answers with its usual model again.)",
+    ]
+
+
+async def test_codex_may_not_do_more_than_the_agent_in_whose_place_it_answers(
+    chat: Counted, claude: AgentCli, codex: AgentCli
+) -> None:
+    """Its own permissions count for its own sessions only."""
+    main = {**subscribed(claude), "fallbacks": ["agent:codex"], "permissions": "deny"}
+    chat.stack.configure(main, agents={"codex": codex.config(permissions="auto")})
+    with chat.model.limited(away="anthropic"):
+        await chat.say("SHELL:touch made.txt")
+
+    assert chat.requests(to="responses")
+    assert not (chat.workspace / "made.txt").exists()
+
+
+async def test_codex_sees_and_answers_a_message_beside_its_work_in_claudes_place(
+    chat: Counted, claude: AgentCli, codex: AgentCli
+) -> None:
+    main = {**subscribed(claude), "fallbacks": ["agent:codex"], "permissions": "auto"}
+    queue = {"mode": "aside", "debounce_ms": 0}
+    chat.stack.configure(main, agents={"codex": codex.config()}, queue=queue)
+    with chat.model.limited(away="anthropic"):
+        working = await chat.append(f"SHELL:sleep 30 {uuid.uuid4().hex}")
+        turn = asyncio.create_task(chat.drain(working))
+        await eventually(lambda: bool(chat.requests(to="responses")))
+        beside = await chat.append("what is new? VERDICT:answered beside")
+        outcome = await chat.stack.outcome(beside)
+        await chat.append("/stop")
+        await turn
+
+    assert said(outcome) == "beside"
+    assert (await chat.stack.outcome(working)).status == "stopped"
+    usage = await chat.stack.fleet.usage.agents()
+    assert (usage["codex"].asides, usage["codex"].turns) == (1, 1)
