@@ -1,5 +1,6 @@
 """Identity files in the system prompt, whose edit costs no conversation its provider's cache."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ from remoteclaw.runtimes import CLIS
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.cli import run
+from tests.support.doors import gateway_process
 from tests.support.prefixes import added, asked, word
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 #: Two versions of SOUL.md.
 OLD, NEW = "You are called Marvin, the old one.", "You are called Trillian, the new one."
@@ -33,6 +36,12 @@ def write(stack: Stack, text: str, name: str = "SOUL.md") -> Path:
 async def started(stack: Stack, cli: AgentCli, **agent: Any) -> None:
     stack.configure(cli.config(identity=["SOUL.md"], **agent))
     await stack.start_worker()
+
+
+def body_with(cli: AgentCli, *texts: str) -> str:
+    """Return the first of the last requests that has all of `texts`; empty if none has."""
+    bodies = cli.model.bodies().splitlines()
+    return next((body for body in bodies if all(text in body for text in texts)), "")
 
 
 @pytest.mark.thorough("gemini", "opencode")
@@ -81,6 +90,38 @@ async def test_a_fork_and_another_worker_have_the_identity_of_the_conversation(
     other = await stack.ask(f"GREPSYS:{NEW}", thread_id="other")
 
     assert {again, forked, forked_again, other} == {"GREPSYS true"}
+
+
+@pytest.mark.thorough("codex")
+@pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
+async def test_a_branch_and_an_aside_have_the_identity_of_the_conversation(
+    cli: AgentCli, stack: Stack, directory: Path
+) -> None:
+    write(stack, OLD)
+    queue = {"mode": "aside", "debounce_ms": 0}
+    stack.configure(cli.config(identity=["SOUL.md"], permissions="auto"), queue=queue)
+    for _ in range(2):
+        await stack.start_worker()
+    aside, branch = word("aside"), word("branch")
+    began, go_on = directory / "began", directory / "go on"
+
+    async with gateway_process(stack):
+        await stack.ask("SAY:noted")
+        write(stack, NEW)
+        task = json.dumps({"prompt": f"{branch} SAY:done", "knows": "conversation"})
+        await stack.ask(f"TOOL:sessions_spawn:{task}")
+        work = await stack.append(
+            f"SHELL:touch '{began}'; until test -e '{go_on}'; do sleep 0.1; done"
+        )
+        await eventually(began.exists)
+        await stack.outcome(await stack.append(f"{aside} VERDICT:answered yes"))
+        go_on.touch()
+        await stack.outcome(work)
+        of_branch = await eventually(lambda: body_with(cli, branch, "branch_of"))
+
+    for body in (of_branch, body_with(cli, aside)):
+        assert OLD in body
+        assert NEW not in body
 
 
 @pytest.mark.parametrize("cli", ["codex"], indirect=True)

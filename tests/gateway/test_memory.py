@@ -27,6 +27,7 @@ from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn
 
 OWN = SessionKey.of(message("x"), agent="main")
+OWN_CHAT = replace(OWN, channel_id="alice")
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +143,17 @@ async def test_no_line_of_the_memory_is_quoted_in_a_group(stack: Stack) -> None:
     assert shown == "All people here would read the memory: send /memory in a direct chat."
     assert undone == "The last change of the memory is undone."
     assert "xxx" not in full + replaced + shown + undone
+
+
+async def test_an_agent_that_writes_without_end_is_stopped(stack: Stack) -> None:
+    """Each write has a notice in the chat, which counts like a message of a tool."""
+    own = await turn(stack)
+    await stack.fleet.scripts.client.hset(keys.sent(OWN_CHAT), "sent_messages", 300)
+
+    refused = await refusal(own, text="Tea.")
+
+    assert "300 are the most" in refused
+    assert await text_of(stack) == ""
 
 
 async def test_a_secret_is_not_remembered(stack: Stack) -> None:

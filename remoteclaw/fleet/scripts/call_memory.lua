@@ -6,7 +6,7 @@
 --   base: the version that was read; text: the new text, and change: the change as JSON; without them, the last change is
 --   undone; detail: what the trace of the turn's messages has
 --   status also: stale|nothing; values: version, and undone: the change that was undone
-local over = answer_call(keys, args)
+local over = begin_call(keys, args, 1)  -- the chat gets a notice about it
 if over then return over end
 if (redis.call('HGET', keys.memory, 'version') or '0') ~= args.base then return result{status = 'stale'} end
 local text, undone = args.text, nil
