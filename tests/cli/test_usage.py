@@ -5,7 +5,7 @@ import json
 from tests.support.agents import AgentCli
 from tests.support.cli import run
 from tests.support.doors import opened
-from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.model_server.charge import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.support.stack import Stack
 
 

@@ -2,25 +2,34 @@
 
 import asyncio
 import json
+import re
 import uuid
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.messages import SessionKey
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
 from tests.support.cli import run
 from tests.support.doors import opened
 from tests.support.kills import kill_all
-from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.model_server.charge import INPUT_TOKENS, Charge
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-#: The price of a request in US dollars, by the CLIs that report one.
-PRICES = {"claude": 0.000675, "opencode": 0.000114}
+#: The prices of a million tokens in US dollars, by the CLIs that report a cost: input, read from
+#: the cache, written to it, output.
+PRICES = {"claude": (5.0, 0.5, 6.25, 25.0), "opencode": (1.0, 0.0, 0.0, 2.0)}
+
+
+#: A model of each CLI, of the same price as its default.
+OTHERS = {"claude": "opus", "codex": "other", "gemini": "x", "opencode": "scripted/other"}
 
 
 class Work:
@@ -79,87 +88,151 @@ async def total(stack: Stack) -> Usage:
     return used
 
 
-async def settled(stack: Stack, cli: AgentCli, accepted: Accepted) -> int:
-    """Wait until nothing runs; return how many requests the model server has charged."""
+async def settled(stack: Stack, cli: AgentCli, accepted: Accepted) -> Charge:
+    """Wait until nothing runs; return what the model server has charged."""
     await stack.until_idle(accepted)
     return cli.model.charged()
+
+
+def of_fleet(used: Usage) -> Charge:
+    """Return the tokens of a usage; it doesn't say how many requests they were."""
+    kinds = (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens)
+    return Charge(0, *kinds, used.output_tokens)
+
+
+def cost(cli: AgentCli, charge: Charge) -> float:
+    """Return the price of some tokens in US dollars, as far as the CLI reports one."""
+    kinds = (charge.input, charge.cached, charge.written, charge.output)
+    prices = PRICES.get(cli.name, (0, 0, 0, 0))
+    return sum(count * price for count, price in zip(kinds, prices, strict=True)) / 1e6
+
+
+@dataclass
+class Bill:
+    """A session of a CLI, whose usage is compared with what the model server has charged.
+
+    Each act is something of which usage may be lost, or counted twice.
+    """
+
+    cli: AgentCli
+    stack: Stack
+    directory: Path
+
+    @property
+    def records_steps(self) -> bool:
+        """Whether the CLI reports a request whose tools have not ended; opencode doesn't."""
+        return self.cli.name != "opencode"
+
+    async def configure(self, **agent: Any) -> None:
+        config = self.cli.config(**{"permissions": "auto", **agent})
+        self.stack.configure(config, queue={"mode": "aside", "debounce_ms": 0})
+
+    async def asides(self) -> int:
+        """Ask questions of every kind during a turn, and branch; return how many were asked."""
+        stack, work = self.stack, Work(self.stack, self.directory)
+        busy = await work.begin()
+        answered = [await stack.append(f"VERDICT:answered {number}") for number in range(3)]
+        for accepted in answered:
+            assert (await stack.outcome(accepted)).status == "done"
+        asked = 3
+        untagged = await stack.append("SAY:no tag")
+        await stack.reached(untagged, "verdict")
+        asked += 1
+        failing = ["HTTP:401 VERDICT:answered never"]
+        if self.records_steps:
+            failing.append("SHELL:echo a tool")
+            asked += self.cli.name == "gemini"  # which has no tools in an aside, and says so
+        failed = [await stack.append(text) for text in failing]
+        for accepted in failed:
+            await stack.reached(accepted, "verdict")
+        if create_cli_runtime(self.cli.name).capabilities.has_points:
+            moved = await stack.append("SAY:from the branch\nVERDICT:branch On it.")
+            assert "from the branch" in said(await stack.outcome(moved))
+            asked += 1
+        work.go_on()
+        assert (await stack.outcome(busy)).status == "done"
+        for accepted in (untagged, *failed):
+            await stack.outcome(accepted)
+        reference = f"{busy.session.sid[:8]}-{answered[0].entry_id}"
+        shown = "counted with the turn" if self.cli.name == "claude" else "tokens read"
+        trace = run(stack, "sessions", "trace", reference).stdout
+        assert re.search(rf"^  1 aside, .*{shown}", trace, re.MULTILINE)
+        return asked
+
+    async def fork(self, session: SessionKey) -> None:
+        """Work in a copy of the conversation, whose totals may begin with the original's."""
+        if not create_cli_runtime(self.cli.name).capabilities.forks:
+            return
+        before = self.cli.model.charged()
+        fork = ("sessions", "fork", str(session), "--thread", "copy")
+        await asyncio.to_thread(run, self.stack, *fork)
+        for text in ("SAY:in the copy", "SHELL:echo in the copy"):
+            last = await self.stack.append(text, thread_id="copy")
+            await self.stack.outcome(last)
+        charged = await settled(self.stack, self.cli, last) - before
+        copy = await self.stack.fleet.usage.session("main", last.session.sid)
+        assert of_fleet(copy) == replace(charged, requests=0)
+
+    async def stops(self) -> None:
+        """Stop the model while it writes, and while a tool runs."""
+        await stopped(self.stack, "DRIP:500:50", "output")
+        if self.records_steps:
+            await stopped(self.stack, "SHELL:sleep 600", "tool")
+
+    async def other_processes(self) -> None:
+        """Continue the conversation in another process, whose totals may begin at zero."""
+        await self.configure(permissions="deny")
+        for text in ("SAY:in another process", "SAY:once more"):
+            await self.stack.outcome(await self.stack.append(text))
+        await self.configure()
+
+    async def another_model(self, session: SessionKey) -> None:
+        """Change the model in the running process, and change it back."""
+        for model in (OTHERS[self.cli.name], None):
+            await self.stack.fleet.sessions.choose_model(session, model)
+            await self.stack.outcome(await self.stack.append("SAY:changed"))
+
+    async def compaction(self) -> None:
+        """Exceed the model's limit: the CLI summarizes the conversation, or begins with notes."""
+        number, size = len(self.cli.model.requests()), self.cli.model.requests()[-1]["size"]
+        await self.stack.outcome(await self.stack.append("LONG:60000"))
+        with self.cli.model.limited(size=size + 40_000):
+            outcome = await self.stack.outcome(await self.stack.append("SAY:short"))
+        assert said(outcome).endswith("short")
+        is_summarized = any(each["is_summary"] for each in self.cli.model.requests()[number:])
+        assert is_summarized == create_cli_runtime(self.cli.name).capabilities.compacts
 
 
 async def test_usage_is_what_the_model_was_asked(
     cli: AgentCli, stack: Stack, directory: Path
 ) -> None:
-    """With asides of every kind, a branch, forks, stops, failures, and a resumed process."""
-    capabilities = create_cli_runtime(cli.name).capabilities
-    # opencode records the tokens of a request only once its tools have ended
-    records_steps = cli.name != "opencode"
-    before = cli.model.charged()
-    stack.configure(cli.config(permissions="auto"), queue={"mode": "aside", "debounce_ms": 0})
+    """To the token, of each kind; each request costs something else."""
+    before, answered_before = cli.model.charged(), cli.model.answered()
+    bill = Bill(cli, stack, directory)
+    await bill.configure()
     await stack.start_worker()
     await stack.start_worker()
-    first = await stack.append("SAY:noted")
-    assert said(await stack.outcome(first)) == "noted"
-
-    work = Work(stack, directory)
-    busy = await work.begin()
-    answered = [await stack.append(f"VERDICT:answered {number}") for number in range(3)]
-    for accepted in answered:
-        assert (await stack.outcome(accepted)).status == "done"
-    asked = 3
-    untagged = await stack.append("SAY:no tag")
-    await stack.reached(untagged, "verdict")
-    asked += 1
-    failing = ["HTTP:401 VERDICT:answered never"]
-    if records_steps:
-        failing.append("SHELL:echo a tool")
-        asked += cli.name == "gemini"  # which has no tools in an aside, and says so
-    failed = [await stack.append(text) for text in failing]
-    for accepted in failed:
-        await stack.reached(accepted, "verdict")
-    if capabilities.has_points:
-        moved = await stack.append("SAY:from the branch\nVERDICT:branch On it.")
-        assert "from the branch" in said(await stack.outcome(moved))
-        asked += 1
-    work.go_on()
-    assert (await stack.outcome(busy)).status == "done"
-    for accepted in (untagged, *failed):
-        await stack.outcome(accepted)
-    used = await total(stack)
-    assert used.asides == asked
-    reference = f"{first.session.sid[:8]}-{answered[0].entry_id}"
-    tokens = f"{INPUT_TOKENS} tokens read (0 from the cache), {OUTPUT_TOKENS} written"
-    shown = "counted with the turn" if cli.name == "claude" else tokens
-    assert f"  1 aside, {shown}" in run(stack, "sessions", "trace", reference).stdout
-
-    copies: list[Accepted] = []
-    if capabilities.forks:
-        fork = ("sessions", "fork", str(first.session), "--thread", "copy")
-        await asyncio.to_thread(run, stack, *fork)
-        for text in ("SAY:in the copy", "SHELL:echo in the copy"):
-            copies.append(await stack.append(text, thread_id="copy"))
-            await stack.outcome(copies[-1])
-    await stopped(stack, "DRIP:500:50", "output")
-    if records_steps:
-        await stopped(stack, "SHELL:sleep 600", "tool")
-    await stack.outcome(await stack.append("HTTP:400"))
-    stack.configure(cli.config(permissions="deny"), queue={"mode": "aside", "debounce_ms": 0})
-    for text in ("SAY:in another process", "SAY:once more"):
-        last = await stack.append(text)
+    with cli.model.with_varied_charges():
+        first = await stack.append("SAY:noted")
+        assert said(await stack.outcome(first)) == "noted"
+        asked = await bill.asides()
+        assert (await total(stack)).asides == asked
+        await bill.fork(first.session)
+        await bill.stops()
+        await stack.outcome(await stack.append("HTTP:400"))
+        await bill.other_processes()
+        await bill.another_model(first.session)
+        await bill.compaction()
+        last = await stack.append("SAY:the last one")
         await stack.outcome(last)
 
-    charged = await settled(stack, cli, last) - before
+        charged = await settled(stack, cli, last) - before
     used = await total(stack)
-    assert (used.input_tokens, used.output_tokens) == (
-        charged * INPUT_TOKENS,
-        charged * OUTPUT_TOKENS,
-    )
-    assert used.cache_read_tokens == used.cache_write_tokens == used.estimated_tokens == 0
-    if price := PRICES.get(cli.name):
-        # claude reports no cost of a request that was stopped
-        paid = charged - (cli.name == "claude")
-        assert used.cost_usd == pytest.approx(paid * price, rel=0.001)
-    if copies:
-        copy = await stack.fleet.usage.session("main", copies[0].session.sid)
-        assert copy.input_tokens == 3 * INPUT_TOKENS
+    assert of_fleet(used) == replace(charged, requests=0)
+    assert used.estimated_tokens == 0
+    # claude reports no cost of a request that was stopped
+    paid = cli.model.answered() - answered_before if cli.name == "claude" else charged
+    assert (used.cost_usd or 0) == pytest.approx(cost(cli, paid), rel=0.0001)
 
 
 @pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
@@ -180,22 +253,22 @@ async def test_an_aside_that_outlasts_its_turn_is_counted_at_once(
 
     charged = await settled(stack, cli, late) - before
     used = await total(stack)
-    assert charged == 3
-    assert used.read_tokens == charged * INPUT_TOKENS
+    assert charged == Charge.fixed(3)
+    assert used.read_tokens == charged.read
     trace = run(stack, "sessions", "trace", str(late.session)).stdout
     if cli.name == "claude":
         assert (used.estimated_tokens, used.cache_read_tokens) == (INPUT_TOKENS, INPUT_TOKENS)
         assert "1 aside, 100 tokens read (100 from the cache), 0 written, 100 of them" in trace
         assert "ESTIMATED" in run(stack, "usage").stdout
     else:
-        assert (used.estimated_tokens, used.output_tokens) == (0, charged * OUTPUT_TOKENS)
+        assert (used.estimated_tokens, used.output_tokens) == (0, charged.output)
         assert "1 aside, 100 tokens read (0 from the cache), 7 written\n" in trace
 
     await stack.outcome(await stack.append("SAY:again"))
     charged = await settled(stack, cli, late) - before
     used = await total(stack)
-    assert used.read_tokens == charged * INPUT_TOKENS
-    assert used.output_tokens == charged * OUTPUT_TOKENS
+    assert used.read_tokens == charged.read
+    assert used.output_tokens == charged.output
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
@@ -207,7 +280,7 @@ async def test_all_calls_of_the_agent_for_a_turn_are_counted(cli: AgentCli, stac
 
     outcome = await stack.outcome(await stack.append(f"{uuid.uuid4().hex} OVERLOADED*2 SAY:ok"))
 
-    assert cli.model.charged() - before == 3
+    assert cli.model.charged() - before == Charge.fixed(3)
     assert outcome.usage is not None
     assert outcome.usage.turns == 1
     assert outcome.usage.input_tokens == 3 * INPUT_TOKENS
@@ -246,5 +319,5 @@ async def test_the_attempt_of_a_killed_worker_counts_what_it_had_reported(
     assert outcome.status == "done"
     used = await total(stack)
     assert used.turns == 1
-    missing = 0 if cli.name == "claude" else 1
-    assert used.input_tokens == (charged - missing) * INPUT_TOKENS
+    missing = Charge.fixed(0 if cli.name == "claude" else 1)
+    assert used.input_tokens == (charged - missing).input

@@ -14,6 +14,7 @@ import orjson
 
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
+from tests.support.model_server.charge import Charge
 
 ROOT = Path(__file__).parents[2]
 #: The directory in which CI installs the CLIs. It is read at import, because tests clear our
@@ -54,14 +55,14 @@ class ModelServerProcess:
     @contextlib.contextmanager
     def limited(self, **limit: Any) -> Iterator[None]:
         """Have the model refuse requests, with the fields of `Limit`."""
-        self._set_limit(limit)
+        self._post("limit", limit)
         try:
             yield
         finally:
-            self._set_limit({})
+            self._post("limit", {})
 
-    def _set_limit(self, limit: dict[str, Any]) -> None:
-        with urllib.request.urlopen(f"{self.url}/limit", orjson.dumps(limit)):
+    def _post(self, path: str, body: object) -> None:
+        with urllib.request.urlopen(f"{self.url}/{path}", orjson.dumps(body)):
             pass
 
     def bodies(self) -> str:
@@ -69,10 +70,26 @@ class ModelServerProcess:
         with urllib.request.urlopen(f"{self.url}/bodies") as answer:
             return str(answer.read(), "utf-8")
 
-    def charged(self) -> int:
-        """Return how many requests were told what they cost, which is the same for each."""
+    @contextlib.contextmanager
+    def with_varied_charges(self) -> Iterator[None]:
+        """Have each request cost something else, with tokens of each kind."""
+        self._post("charges", True)
+        try:
+            yield
+        finally:
+            self._post("charges", False)
+
+    def charged(self) -> Charge:
+        """Return what the requests were told that they cost, in whole or as a stream began."""
+        return self._charges()[0]
+
+    def answered(self) -> Charge:
+        """Return the part of `charged()` whose answers were sent to their end."""
+        return self._charges()[1]
+
+    def _charges(self) -> list[Charge]:
         with urllib.request.urlopen(f"{self.url}/charged") as answer:
-            return int(answer.read())
+            return [Charge(*charge) for charge in orjson.loads(answer.read())]
 
 
 def find_cli(name: str) -> str | None:

@@ -41,5 +41,7 @@ Without one it answers `ECHO <the text>`.
 What a CLI asks for itself, such as titles and summaries, is answered shortly and obeys nothing.
 `GET /bodies` returns the last requests as they came, one a line.
 `POST /limit` sets what the model refuses, with the fields of `Limit`.
-`GET /charged` returns how many requests were told what they cost.
+`POST /charges` says whether each request costs something else, or all cost the same.
+`GET /charged` returns what the requests were told that they cost (`Charge`), and the part of it
+whose answers were sent to their end.
 """

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.model_server.conversation import (
-    OUTPUT_TOKENS,
     Conversation,
     Event,
     Picture,
@@ -87,7 +86,7 @@ class Anthropic:
         for index, block in enumerate(_blocks(plan)):
             yield from _stream_block(plan, index, block)
         stop = {"stop_reason": _stop_reason(plan), "stop_sequence": None}
-        usage = {"output_tokens": OUTPUT_TOKENS}
+        usage = {"output_tokens": plan.charge.output}
         yield Event({"type": "message_delta", "delta": stop, "usage": usage})
         yield Event({"type": "message_stop"})
 
@@ -153,7 +152,12 @@ def _message(
         "content": blocks,
         "stop_reason": stop,
         "stop_sequence": None,
-        "usage": {"input_tokens": plan.input_tokens, "output_tokens": OUTPUT_TOKENS},
+        "usage": {
+            "input_tokens": plan.charge.input,
+            "cache_read_input_tokens": plan.charge.cached,
+            "cache_creation_input_tokens": plan.charge.written,
+            "output_tokens": plan.charge.output,
+        },
     }
 
 

@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tests.support.model_server.charge import Charge
 from tests.support.model_server.conversation import (
-    INPUT_TOKENS,
-    OUTPUT_TOKENS,
     Conversation,
     Event,
     Picture,
@@ -67,7 +66,7 @@ class Chat:
             message["tool_calls"] = _calls(plan)
         choice = {"index": 0, "message": message, "finish_reason": _finish_reason(plan)}
         about = _about(model, "chat.completion")
-        return {**about, "choices": [choice], "usage": _usage()}
+        return {**about, "choices": [choice], "usage": _usage(plan.charge)}
 
     def stream(self, plan: Plan, model: str) -> Iterator[Event]:
         about = _about(model, "chat.completion.chunk")
@@ -84,7 +83,7 @@ class Chat:
         if plan.call:
             yield Event(chunk(tool_calls=_calls(plan)))
         yield Event(chunk(_finish_reason(plan)))
-        yield Event({**about, "choices": [], "usage": _usage()})
+        yield Event({**about, "choices": [], "usage": _usage(plan.charge)})
         yield Event("[DONE]")
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
@@ -115,10 +114,10 @@ def _about(model: str, kind: str) -> dict[str, Any]:
     return {"id": new_id("chatcmpl-"), "object": kind, "created": 0, "model": model}
 
 
-def _usage() -> dict[str, Any]:
+def _usage(charge: Charge) -> dict[str, Any]:
     return {
-        "prompt_tokens": INPUT_TOKENS,
-        "completion_tokens": OUTPUT_TOKENS,
-        "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens": charge.read,
+        "prompt_tokens_details": {"cached_tokens": charge.cached},
+        "completion_tokens": charge.output,
+        "total_tokens": charge.read + charge.output,
     }

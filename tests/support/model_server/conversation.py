@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-#: What every request costs.
-INPUT_TOKENS, OUTPUT_TOKENS = 100, 7
+from tests.support.model_server.charge import Charge
+
 #: After how long a plan's limit ends, unless a directive says otherwise.
 LIMIT_S = 7200
 
@@ -100,7 +100,7 @@ class Plan:
     retry_after_s: str = ""
     sleep_s: float = 0
     #: What the request costs, which tells a CLI how long its conversation is.
-    input_tokens: int = INPUT_TOKENS
+    charge: Charge = field(default_factory=Charge.fixed)
     drip_s: float = 0
     #: What is sent before the connection is cut: "half" of the words, all "words", or all but the
     #: "end" of the stream; empty if it isn't cut.

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
+from tests.support.model_server.charge import Charge
 from tests.support.model_server.conversation import (
-    INPUT_TOKENS,
-    OUTPUT_TOKENS,
     Conversation,
     Event,
     Picture,
@@ -87,14 +86,15 @@ class Gemini:
         return conversation
 
     def whole(self, plan: Plan, model: str) -> dict[str, Any]:
-        return _chunk(model, [*_thoughts(plan), {"text": plan.text}, *_calls(plan)], is_last=True)
+        parts = [*_thoughts(plan), {"text": plan.text}, *_calls(plan)]
+        return _chunk(model, parts, plan.charge)
 
     def stream(self, plan: Plan, model: str) -> Iterator[Event]:
         if plan.thinking:
             yield Event(_chunk(model, _thoughts(plan)))
         for piece in plan.pieces:
             yield Event(_chunk(model, [{"text": piece}]), is_text=True)
-        yield Event(_chunk(model, _calls(plan) or [{"text": ""}], is_last=True))
+        yield Event(_chunk(model, _calls(plan) or [{"text": ""}], plan.charge))
 
     def headers(self, plan: Plan) -> dict[str, str]:
         return plan.retry_after
@@ -143,16 +143,17 @@ def _calls(plan: Plan) -> list[dict[str, Any]]:
     return [{"functionCall": call, "thoughtSignature": _NO_SIGNATURE}]
 
 
-def _chunk(model: str, parts: list[dict[str, Any]], *, is_last: bool = False) -> dict[str, Any]:
+def _chunk(model: str, parts: list[dict[str, Any]], charge: Charge | None = None) -> dict[str, Any]:
+    """Return a chunk; the last one has the charge."""
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     chunk: dict[str, Any] = {"candidates": [candidate], "modelVersion": model}
-    if is_last:
+    if charge:
         candidate["finishReason"] = "STOP"
         chunk["usageMetadata"] = {
-            "promptTokenCount": INPUT_TOKENS,
-            "candidatesTokenCount": OUTPUT_TOKENS,
-            "totalTokenCount": INPUT_TOKENS + OUTPUT_TOKENS,
-            "cachedContentTokenCount": 0,
+            "promptTokenCount": charge.read,
+            "candidatesTokenCount": charge.output,
+            "totalTokenCount": charge.read + charge.output,
+            "cachedContentTokenCount": charge.cached,
         }
     return chunk
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.model_server.conversation import (
-    OUTPUT_TOKENS,
     Call,
     Conversation,
     Event,
@@ -141,11 +140,11 @@ def _response(model: str) -> dict[str, Any]:
 
 def _completed(plan: Plan, output: list[dict[str, Any]]) -> dict[str, Any]:
     usage = {
-        "input_tokens": plan.input_tokens,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": OUTPUT_TOKENS,
+        "input_tokens": plan.charge.read,
+        "input_tokens_details": {"cached_tokens": plan.charge.cached},
+        "output_tokens": plan.charge.output,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": plan.input_tokens + OUTPUT_TOKENS,
+        "total_tokens": plan.charge.read + plan.charge.output,
     }
     return {"status": "completed", "output": output, "usage": usage}
 

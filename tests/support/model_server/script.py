@@ -5,6 +5,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tests.support.model_server.conversation import Call, Conversation, Plan, Tool
@@ -118,7 +119,7 @@ def _direct(plan: Plan, name: str, rest: str) -> None:
         case "SLEEP":
             plan.sleep_s += float(_word(rest))
         case "USED":
-            plan.input_tokens = int(_word(rest))
+            plan.charge = replace(plan.charge, input=int(_word(rest)))
         case "THINK":
             plan.thinking = _line(rest).strip()
 

@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections import deque
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
 from tests.support.model_server.anthropic import Anthropic
+from tests.support.model_server.charge import Charge
 from tests.support.model_server.chat import Chat
 from tests.support.model_server.conversation import Dialect, Event, Plan
 from tests.support.model_server.gemini import Gemini
@@ -31,8 +33,14 @@ class ModelServer:
         self._script = Script()
         self._limit = Limit()
         self._bodies: deque[bytes] = deque(maxlen=KEPT_BODIES)
-        self._charged = 0
-        """How many requests were told what they cost."""
+        self._charges_vary = False
+        """Whether each request costs something else."""
+        self._number = 0
+        """The number of the last such request."""
+        self._charged = Charge()
+        """What the requests were told that they cost, in whole or as a stream began."""
+        self._answered = Charge()
+        """The part of it whose answers were sent to their end."""
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -42,6 +50,7 @@ class ModelServer:
                 app.router.add_post(path, partial(self._model, dialect))
         app.router.add_get("/bodies", self.bodies)
         app.router.add_post("/limit", self.limit)
+        app.router.add_post("/charges", self.charges)
         app.router.add_get("/charged", self.charged)
         app.router.add_route("*", "/{rest:.*}", self.anything)
         app.on_cleanup.append(self._close)
@@ -60,9 +69,14 @@ class ModelServer:
         self._limit = Limit(**await request.json())
         return web.Response()
 
+    async def charges(self, request: web.Request) -> web.Response:
+        """Have each request cost something else, or all the same."""
+        self._charges_vary = await request.json()
+        return web.Response()
+
     async def charged(self, request: web.Request) -> web.Response:
-        """Return how many requests were told what they cost, in whole or as a stream began."""
-        return web.json_response(self._charged)
+        """Return what the requests were told that they cost, and the part that was answered."""
+        return web.json_response([astuple(self._charged), astuple(self._answered)])
 
     async def _close(self, app: web.Application) -> None:
         self._log.close()
@@ -77,6 +91,11 @@ class ModelServer:
             conversation, len(raw), api=dialect.name, is_summary=is_summary(conversation)
         )
         plan = refusal or own or self._script.plan(dialect.name, conversation)
+        if self._charges_vary and plan.charge == Charge.fixed():
+            self._number += 1
+            charge = Charge.varied(self._number)
+            is_written = dialect.name == Anthropic.name  # the others don't tell
+            plan.charge = charge if is_written else replace(charge, written=0)
         record = {
             "last": conversation.last[:200],
             "end": conversation.last[-200:],
@@ -99,7 +118,8 @@ class ModelServer:
             return await self._stream(dialect, request, plan, conversation.model)
         if plan.cut:
             raise _cut(request)
-        self._charged += 1
+        self._charged += plan.charge
+        self._answered += plan.charge
         return web.json_response(dialect.whole(plan, conversation.model))
 
     async def _stream(
@@ -113,7 +133,7 @@ class ModelServer:
             await response.write(event.encoded())
             if not is_charged and _has_usage(event):
                 is_charged = True
-                self._charged += 1
+                self._charged += plan.charge
             if event.is_text:
                 await asyncio.sleep(plan.drip_s)
                 pieces_left -= 1
@@ -122,6 +142,7 @@ class ModelServer:
         if plan.cut:
             await asyncio.sleep(_CUT_AFTER_S)
             raise _cut(request)
+        self._answered += plan.charge if is_charged else Charge()
         await response.write_eof()
         return response
 
