@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from remoteclaw.clock import local_day, local_time
-from remoteclaw.config.budgets import AppliedBudget, budgets_of
+from remoteclaw.config.budgets import AppliedBudget, budgets_of, person_names
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet.budgets import words
@@ -23,6 +24,14 @@ from remoteclaw.session.reply import TurnReply
 #: How often a turn is checked while its agent reports nothing, if its minutes are limited, in
 #: seconds.
 CHECK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class AtLimit:
+    """A budget whose limit is reached, and the entries that it keeps from their turn."""
+
+    standing: Standing
+    entries: Sequence[Entry]
 
 
 class SessionBudgets:
@@ -57,33 +66,38 @@ class SessionBudgets:
             return ()
         return await self.of(planned)
 
-    async def wait(
-        self,
-        standing: Standing,
-        planned: Sequence[Entry],
-        behind: Sequence[Entry],
-        budgets: Sequence[AppliedBudget],
-    ) -> Refused | None:
-        """Release the lease of a session whose next turn, of `planned`, has reached a limit.
+    def divide(
+        self, standing: Standing, planned: Sequence[Entry], waiting: Sequence[Entry]
+    ) -> tuple[Sequence[Entry], Sequence[Entry]]:
+        """Return those of `planned` that a budget limits, and the `waiting` that it does not."""
+        kind, _, person = standing.applied.scope.partition(" ")
+        if kind != "person":
+            return planned, ()
 
-        Owners are asked for more. Return the refusal if the entries don't wait: `behind` them, the
-        conversation ends, or nobody is asked. If the session has changed, the lease is kept.
+        def is_limited(entry: Entry) -> bool:
+            return person in person_names(self._config, payers_of([entry]))
+
+        others = [entry for entry in waiting if not is_limited(entry)]
+        return [entry for entry in planned if is_limited(entry)], others
+
+    async def wait(self, reached: Sequence[AtLimit], waiting: Sequence[Entry]) -> Refused | None:
+        """Release the lease of a session of which nothing can begin, and ask owners for more.
+
+        Return a refusal if entries don't wait: if the conversation ends behind them, or nobody is
+        asked. If the session has changed, the lease is kept.
         """
-        if standing.asks and may_be_postponed(behind):
-            root = await self._lease.progress.root()
-            asked = await self._budgets.ask(self._config, standing, root)
-            if asked.status != "decided":
-                wait = self._wait_of(standing, planned, asked)
-                newest = self._lease.newest_read
-                await self._lease.turns.wait_for_budget(wait, budgets, newest=newest)
-            return None
-        is_answered = all(e.deliver == "channel" and not e.waits for e in planned)
-        return Refused(
-            standing,
-            "" if standing.asks else self._refusal(standing, planned[-1]),
-            self._day,
-            people_of(planned) if is_answered else (),
-        )
+        for each in reached:
+            behind = [entry for entry in waiting if entry not in each.entries]
+            if not (each.standing.asks and may_be_postponed(behind)):
+                return self._refusal(each)
+        root = await self._lease.progress.root()
+        asked = [await self._budgets.ask(self._config, each.standing, root) for each in reached]
+        if all(each.status != "decided" for each in asked):
+            wait = self._wait_of(reached, asked)
+            limits = [each.standing.applied for each in reached]
+            newest = self._lease.newest_read
+            await self._lease.turns.wait_for_budget(wait, limits, newest=newest)
+        return None
 
     async def tell(self, standings: Sequence[Standing]) -> None:
         """Warn owners of budgets that are almost spent."""
@@ -102,42 +116,63 @@ class SessionBudgets:
         if standing.asks:
             root = await self._lease.progress.root()
             asked = await self._budgets.ask(self._config, standing, root)
-            next_ = words.ASKED if asked.is_shown and asked.status in ("asked", "open") else ""
+            next_ = words.ASKED if asked.chat and asked.request else ""
         return words.STOPPED_HERE.format(name=words.name_of(standing.applied), next=next_)
 
     @property
     def _day(self) -> str:
         return local_day(self._lease.now_ms, self._config.fleet.timezone).isoformat()
 
-    def _wait_of(self, standing: Standing, planned: Sequence[Entry], asked: Asked) -> BudgetWait:
-        name = words.name_of(standing.applied)
-        at = self._end_text(standing, planned[-1], "")
-        if asked.is_shown:
-            or_later = f", or from{at} on" if at else ""
-            text = words.WAITS.format(Name=words.capital(name), or_later=or_later)
-        else:
-            and_later = f", and I answer it from{at} on" if at else ""
-            text = words.WAITS_UNASKED.format(
-                Name=words.capital(name), and_later=and_later, id=asked.request
-            )
-        turn = Turn(session=self._lease.session, entries=tuple(planned))
+    def _wait_of(self, reached: Sequence[AtLimit], asked: Sequence[Asked]) -> BudgetWait:
+        entries = [entry for each in reached for entry in each.entries]
+        place, zone = place_of(entries), self._config.fleet.timezone
+        at = self._end_text(reached[0].standing, entries[-1], " until")
+        name = " and ".join(words.name_of(each.standing.applied) for each in reached)
+        texts = [
+            self._notice(each, answer)
+            for each, answer in zip(reached, asked, strict=True)
+            if (answer.status, answer.chat) != ("asked", place)  # the request itself says it
+        ]
+        turn = Turn(session=self._lease.session, entries=tuple(entries))
+        reply = TurnReply(self._lease, turn)
         return BudgetWait(
-            standing=standing,
+            budgets=[each.standing.id for each in reached],
             name=name,
-            until_ms=end_ms(standing.applied, self._config.fleet.timezone),
-            detail=f"{name} is used up" + (f" until{at}" if at else ""),
-            entries=[entry.id for entry in planned],
-            told=f"{standing.id} {standing.halves}",
-            place=place_of(planned),
-            notice=TurnReply(self._lease, turn).notice_payload(text),
+            until_ms=min(end_ms(each.standing.applied, zone) for each in reached),
+            detail=f"{name} is used up{at}",
+            entries=[entry.id for entry in entries],
+            told="\n".join(f"{each.standing.id} {each.standing.halves}" for each in reached),
+            place=place,
+            notice=reply.notice_payload("\n\n".join(texts)) if texts else None,
         )
 
-    def _refusal(self, standing: Standing, entry: Entry) -> str:
+    def _notice(self, at_limit: AtLimit, asked: Asked) -> str:
+        """Return the notice that messages wait."""
+        at = self._end_text(at_limit.standing, at_limit.entries[-1], " from")
+        name = words.capital(words.name_of(at_limit.standing.applied))
+        if asked.chat:
+            return words.WAITS.format(Name=name, or_later=f", or{at} on" if at else "")
+        return words.WAITS_UNASKED.format(
+            Name=name,
+            and_later=f", and I answer it{at} on" if at else "",
+            command=words.ALLOW.format(id=asked.request) if asked.request else "",
+        )
+
+    def _refusal(self, at_limit: AtLimit) -> Refused:
+        standing, entries = at_limit.standing, at_limit.entries
         has_end = end_of(standing.applied, self._config.fleet.timezone) is not None
-        return words.REFUSED.format(
+        notice = words.REFUSED.format(
             Name=words.capital(words.name_of(standing.applied)),
-            until=self._end_text(standing, entry, " until"),
+            until=self._end_text(standing, entries[-1], " until"),
             then=words.AGAIN_THEN if has_end else words.NEW_CONVERSATION,
+        )
+        is_answered = all(each.deliver == "channel" and not each.waits for each in entries)
+        return Refused(
+            standing,
+            entries,
+            notice="" if standing.asks else notice,
+            day=self._day,
+            people=people_of(entries) if is_answered else (),
         )
 
     def _end_text(self, standing: Standing, entry: Entry, before: str) -> str:

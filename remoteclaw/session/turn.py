@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from remoteclaw.config.budgets import AppliedBudget
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, LeaseLost, RedisUnavailable
@@ -26,7 +25,7 @@ from remoteclaw.session.asides import TurnAsides
 from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
-from remoteclaw.session.budgets import SessionBudgets, TurnBudgets
+from remoteclaw.session.budgets import AtLimit, SessionBudgets, TurnBudgets
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.moved_turn import send_end_notice
 from remoteclaw.session.notices import RESET, SECOND_TRY, failed_result, notice_result
@@ -228,7 +227,7 @@ class TurnRunner:
         try:
             batch = await begin(plan.batch, left_out=plan.left_out, budgets=limits)
         except LimitReached as limit:
-            batch = await self._begin_at_limit(limit.standing, limits, planned, waiting, begin)
+            batch = await self._begin_at_limit(limit.standing, planned, waiting, begin)
         if batch is None:
             return None
         entries = batch.entries
@@ -295,24 +294,36 @@ class TurnRunner:
     async def _begin_at_limit(
         self,
         standing: Standing,
-        limits: Sequence[AppliedBudget],
         planned: Sequence[Entry],
         waiting: Sequence[Entry],
         begin: Callable[..., Awaitable[Batch | None]],
     ) -> Batch | None:
-        """Begin what the limit of a budget doesn't refuse, or refuse `planned`.
+        """Begin what the limit of a budget doesn't refuse, or refuse what it does.
 
-        Return None if `planned` waits; then the lease is released.
+        Return None if that waits; then the lease is released.
         """
         if results := [entry for entry in waiting if entry.origin == "result"]:
             plan = next_batch(results, self.queue, busy_since_ms=None)
             return await begin(plan.batch)
+        reached: list[AtLimit] = []
+        others = waiting
+        while True:
+            limited, others = self._budgets.divide(standing, planned, others)
+            reached.append(AtLimit(standing, limited))
+            if not others:
+                break
+            # The budget of one person of a group doesn't limit the others.
+            plan = next_batch(others, self.queue, busy_since_ms=None)
+            planned = [entry for entry in others if entry.id in plan.batch]
+            try:
+                return await begin(plan.batch, budgets=await self._budgets.of_new(planned))
+            except LimitReached as limit:
+                standing = limit.standing
         await self._bridge.keeper.park()
-        behind = [entry for entry in waiting if entry not in planned]
-        refused = await self._budgets.wait(standing, planned, behind, limits)
+        refused = await self._budgets.wait(reached, waiting)
         if refused is None:
             return None
-        ids = [entry.id for entry in planned]
+        ids = [entry.id for entry in refused.entries]
         return await begin(ids, phase="dropped", detail="", refused=refused)
 
     def _new_asides(self, attempt: Attempt, running: OpenTurn) -> TurnAsides:

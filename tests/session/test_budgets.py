@@ -231,7 +231,9 @@ async def test_stop_and_new_end_the_wait(agent: Stack) -> None:
 
     assert (await agent.outcome(second)).status == "dropped"
     assert said(await agent.outcome(new)) == RESET
-    assert len([text for text in await notices(agent) if "is used up" in text]) == 2
+    third = await agent.append("three")
+    await serve(agent, third)
+    assert len([text for text in await notices(agent) if "is used up" in text]) == 3
 
 
 async def test_a_tasks_result_passes_the_limit_before_what_waits(agent: Stack) -> None:
@@ -492,3 +494,46 @@ async def test_a_cron_job_skips_its_time_at_the_limit_but_one_that_runs_once_is_
     (entry,) = await entries(agent.fleet)
     assert entry.message.id.startswith(f"cron-{once.id}")
     assert len(await waiting(agent)) == 1
+
+
+async def test_the_budget_of_one_person_of_a_group_does_not_keep_the_others_waiting(
+    agent: Stack,
+) -> None:
+    configure(
+        agent,
+        {"of": "person:*", "tokens": 1000, "per": "day"},
+        queue={"mode": "collect", "debounce_ms": 0},
+    )
+    await spend(agent.fleet, 1000, scope="person test:bob")
+    group: dict[str, Any] = {"is_shared": True, "channel_id": "group"}
+    bobs = await agent.append("from bob", from_="bob", **group)
+    cleos = await agent.append("from cleo", from_="cleo", **group)
+    await serve(agent, bobs)
+    later = await agent.append("more from cleo", from_="cleo", **group)
+    await serve(agent, later)
+
+    assert said(await agent.outcome(cleos)) == "heard from cleo, knew -"
+    assert said(await agent.outcome(later)) == "heard more from cleo, knew from cleo"
+    assert await _status(agent, bobs) == "accepted"
+    (told,) = [text for text in await notices(agent) if "is used up" in text]
+    assert told.startswith("Today's budget of test:bob is used up.")
+
+    await spend(agent.fleet, 1000, scope="person test:cleo")
+    last = await agent.append("last of cleo", from_="cleo", **group)
+    await serve(agent, last)
+    requests = {request.what: request for request in await waiting(agent)}
+    assert len(requests) == 2
+    await answered(agent, requests["test:bob has spent 1,000 of 1,000 tokens today."], "once")
+    await serve(agent, last)
+    assert said(await agent.outcome(bobs)).startswith("heard from bob, knew ")
+    assert await _status(agent, last) == "accepted"
+
+
+async def test_in_an_owners_own_chat_the_request_says_all(agent: Stack) -> None:
+    configure(agent, DAY, requests={}, channels={"telegram": {"token": "1:a", "owners": ["7"]}})
+    await spend(agent.fleet, 1000)
+    accepted = await agent.append("one", provider="telegram", channel_id="7", from_="7")
+    await serve(agent, accepted)
+
+    (asked,) = await notices(agent, "telegram")
+    assert asked.startswith("**Budget:** main has spent 1,000 of 1,000 tokens today. Messages wait")

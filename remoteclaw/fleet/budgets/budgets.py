@@ -18,7 +18,7 @@ from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.card import make_card, request_args
 from remoteclaw.fleet.requests.request import Request, id_of
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey
 
 #: What is decided about a budget is kept for this long after its period, in milliseconds.
 AFTER_MS = 24 * 3600 * 1000
@@ -32,8 +32,8 @@ class Asked:
     """`decided`: an owner has just answered; `full`: too many requests wait."""
     request: str | None
     """The id of the request that waits."""
-    is_shown: bool
-    """Whether a chat shows it to an owner."""
+    chat: ChatPlace | None
+    """The chat in which an owner is asked; None if none is."""
 
 
 class Budgets:
@@ -110,7 +110,7 @@ class Budgets:
             budget_ms=until_ms - now_ms() + AFTER_MS,
             **request_args(request, shown, keep_ms=config.record.keep_ms),
         )
-        return Asked(asked.status, asked.request_id, chat is not None)
+        return Asked(asked.status, asked.request_id, chat if asked.request_id else None)
 
     async def warn(self, config: Config, standing: Standing, session: SessionKey) -> None:
         """Tell owners that most of a budget is spent, once."""

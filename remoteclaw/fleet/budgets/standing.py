@@ -12,6 +12,7 @@ from remoteclaw.config.budgets import AppliedBudget
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.messages import Entry
 
 #: What is decided about the budget of a tree, which has no period, and the request about it are
 #: kept for this long, in milliseconds.
@@ -80,6 +81,7 @@ class Refused:
     """Entries that are dropped because the limit of a budget is reached."""
 
     standing: Standing
+    entries: Sequence[Entry]
     notice: str
     day: str
     people: Sequence[str]

@@ -14,8 +14,9 @@ WAITS = (
 )
 WAITS_UNASKED = (
     "{Name} is used up, and there is no owner whom I can ask for more. Your message is kept"
-    "{and_later}. `remoteclaw requests answer {id}` allows more at once; /stop drops it."
+    "{and_later}.{command} /stop drops it."
 )
+ALLOW = " `remoteclaw requests answer {id} once` allows half as much again."
 #: The notice about messages that are refused.
 REFUSED = "{Name} is used up, so I don't answer{until}. {then}"
 AGAIN_THEN = "Your message is not kept: send it again then."

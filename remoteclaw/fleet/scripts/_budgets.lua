@@ -20,16 +20,17 @@ local function part_spent(sum, limits, halves)
 end
 
 -- Compare what was spent with each limit.
--- → the number of the first budget whose limit is reached; for each budget its sum, halves, verdict and has_warned, as JSON
+-- → the position of the first budget whose limit is reached; for each budget its sum, halves, verdict and has_warned, as
+--   JSON; the number of budgets whose limit is reached
 local function check_budgets(keys, args)
-  if not args.limits then return nil, nil end
-  local reached, found = nil, {}
+  if not args.limits then return nil, nil, 0 end
+  local reached, found, count = nil, {}, 0
   for number, limits in ipairs(cjson.decode(args.limits)) do
     local sum = redis.call('HGET', keys.spent_in[number], limits[1])
     local halves, verdict, has_warned = unpack(redis.call('HMGET', keys.budgets[number], 'halves', 'verdict', 'has_warned'))
     found[number] = {sum or '', tonumber(halves or 0), verdict or '', has_warned or ''}
     local is_reached = verdict == 'stopped' or part_spent(sum, limits, tonumber(halves or 0)) >= 1
-    if is_reached and verdict ~= 'lifted' then reached = reached or number end
+    if is_reached and verdict ~= 'lifted' then reached, count = reached or number, count + 1 end
   end
-  return reached, cjson.encode(found)
+  return reached, cjson.encode(found), count
 end

@@ -15,8 +15,9 @@ end
 local function waiting_for_budgets(active, id)
   local found = {}
   for _, sid in ipairs(redis.call('ZRANGE', active, 0, -1)) do
-    local budget, until_ms = unpack(redis.call('HMGET', 'rc:state:{' .. sid .. '}', 'budget', 'postponed_until_ms'))
-    if until_ms and budget and (not id or budget == id) then found[#found + 1] = sid end
+    local budgets, until_ms = unpack(redis.call('HMGET', 'rc:state:{' .. sid .. '}', 'budgets', 'postponed_until_ms'))
+    local is_one = budgets and (not id or string.find('\n' .. budgets .. '\n', '\n' .. id .. '\n', 1, true))
+    if until_ms and is_one then found[#found + 1] = sid end
   end
   return found
 end
@@ -88,6 +89,7 @@ local function stop_session(sid, state, inbound, is_unwanted)
   local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
   if not newest[1] then return 0 end
   redis.call('HSET', state, 'stop_entry', newest[1][1])
+  redis.call('HDEL', state, 'budget_told')  -- who writes again is told again that it waits
   if is_unwanted then redis.call('HSET', state, 'unwanted_entry', newest[1][1]) end
   wake(sid, state)
   redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', '')

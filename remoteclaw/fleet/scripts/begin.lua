@@ -63,6 +63,7 @@ local function notice_of(refused)
     was_told = redis.call('HGET', keys.budget, field) == day and was_told
     redis.call('HSET', keys.budget, field, day)
   end
+  if redis.call('PTTL', keys.budget) < 0 then redis.call('PEXPIRE', keys.budget, 32 * 24 * HOUR_MS) end
   return was_told and '' or notice
 end
 
@@ -125,7 +126,10 @@ if attempt_nonce ~= args.nonce then
       reached, budgets = check_budgets(keys, args)
       if reached then return result{verdict = 'over', reached = reached, budgets = budgets} end
     end
-    if args.refused[1] then redis.call('HSET', keys.state, 'refusal', notice_of(args.refused)) end
+    if args.refused[1] then
+      redis.call('HSET', keys.state, 'refusal', notice_of(args.refused))
+      redis.call('HDEL', keys.state, 'budget_told')
+    end
   elseif attempt - forgiven >= 2 and phase_before ~= 'dropped' and string.find(batch, ',') then
     local ids = split(batch)
     redis.call('HSET', keys.state, 'failed_batch_end', ids[#ids])
@@ -152,8 +156,7 @@ if attempt_nonce ~= args.nonce then
   -- new agent. The agent of a postponed attempt continues in this one, and keeps its grant.
   local was_postponed = redis.call('HGET', keys.state, 'postponed_reason')
   local is_resumed = was_postponed and was_postponed ~= 'budget'  -- for a budget, nothing had begun
-  redis.call('HDEL', keys.state, 'postponed_reason', 'budget', 'budget_name')
-  if args.limits then redis.call('HDEL', keys.state, 'budget_told') end
+  redis.call('HDEL', keys.state, 'postponed_reason', 'budgets', 'budget_name')
   if attempt > 1 and wanted ~= 'spawned' and not is_resumed then redis.call('HDEL', keys.state, 'grant') end
   redis.call('HSET', keys.state, 'is_resumed', is_resumed and 1 or 0)
   local now = now_ms()

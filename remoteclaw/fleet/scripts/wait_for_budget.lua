@@ -1,19 +1,20 @@
 -- Release the lease of a session whose next batch has not begun, because the limit of a budget is reached.
 -- uses: replies, budgets
 -- keys: state, active, inbound, replies?, outcome, outcome_channel, spent_in*, budgets*
--- args: epoch, sid, newest, until_ms, budget_id, budget_name, detail, entry_ids, told, notice?, limits?
+-- args: epoch, sid, newest, until_ms, budget_ids, budget_name, detail, entry_ids, told, notice?, limits?
 --   newest: the newest entry that the caller knows; until_ms: the end of the budget's period
---   budget_id, budget_name: the budget, and its name for people; told: what `notice` says, so that it is sent once
--- → waits; news: an entry has arrived that the caller doesn't know; passes: the limit isn't reached any more
+--   budget_ids, budget_name: the budgets, a line each, and their name for people; told: what `notice` says, so that it is sent once
+-- → waits; news: an entry has arrived that the caller doesn't know; passes: a limit isn't reached any more
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 if redis.call('HGET', keys.state, 'status') ~= 'running' then return 'waits' end  -- a repeated call
 local newest = redis.call('XREVRANGE', keys.inbound, '+', '-', 'COUNT', 1)[1]
 if newest and not id_at_most(newest[1], args.newest) then return 'news' end
-if not check_budgets(keys, args) then return 'passes' end
+local _, _, count = check_budgets(keys, args)
+if count < #keys.budgets then return 'passes' end
 local now, told = now_ms(), redis.call('HGET', keys.state, 'budget_told')
 redis.call('HSET', keys.state, 'status', 'scheduled', 'postponed_until_ms', args.until_ms, 'postponed_reason', 'budget',
-  'budget', args.budget_id, 'budget_name', args.budget_name, 'budget_told', args.told)
+  'budgets', args.budget_ids, 'budget_name', args.budget_name, 'budget_told', args.told)
 redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
 redis.call('ZADD', keys.active, args.until_ms, args.sid)
 announce_sessions()

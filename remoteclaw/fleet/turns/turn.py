@@ -126,12 +126,12 @@ class Postponement:
 class BudgetWait:
     """The wait of entries for a budget, before their turn begins."""
 
-    standing: Standing
-    """The budget."""
+    budgets: Sequence[str]
+    """The ids of the budgets."""
     name: str
-    """Its name for people."""
+    """Their names for people."""
     until_ms: int
-    """The end of the budget's period, at which the entries are tried again."""
+    """The end of the first budget's period, at which the entries are tried again."""
     detail: str
     """The reason, for operators who trace the message."""
     entries: Sequence[str]
@@ -239,17 +239,17 @@ class Turns:
     async def wait_for_budget(
         self, wait: BudgetWait, budgets: Sequence[AppliedBudget], *, newest: str
     ) -> Literal["waits", "news", "passes"]:
-        """Release the lease until a time, because the limit of one of `budgets` is reached.
+        """Release the lease until a time, because the limits of `budgets` are reached.
 
         Returns "news" if the session has an entry after `newest`, the last entry that the caller
-        knows, and "passes" if the limit isn't reached any more.
+        knows, and "passes" if one of the limits isn't reached any more.
         """
         stream = keys.replies(wait.place.provider, wait.place.account)
         verdict: Literal["waits", "news", "passes"] = await self._lease.run_fenced(
             "wait_for_budget",
             newest=newest,
             until_ms=wait.until_ms,
-            budget_id=wait.standing.id,
+            budget_ids="\n".join(wait.budgets),
             budget_name=wait.name,
             detail=wait.detail,
             entry_ids=",".join(wait.entries),
