@@ -37,9 +37,9 @@ def usage(by: str, days: int, as_json: bool) -> None:
 
     ASIDES counts the messages that were answered or judged during a turn. INPUT counts the tokens
     that the model read and no cache had. ESTIMATED counts the tokens that the CLI does not report
-    and that are estimated; without any, it is not shown. Days are those of the workers' time zone.
-    COST is in US dollars, if the agent CLI reports it; under a subscription, it is the price of the
-    same tokens without one.
+    and that are estimated; without any, it is not shown. Days are those of the time zone in [fleet]
+    of the configuration. COST is in US dollars, if the agent CLI reports it or [prices] has the
+    model; under a subscription, it is the price of the same tokens without one.
     """
     from remoteclaw.events import format_cost
 

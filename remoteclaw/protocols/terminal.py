@@ -9,10 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from remoteclaw.events import PermissionEvent
+from remoteclaw.events import AgentUsage, PermissionEvent
 from remoteclaw.protocols.launch import AgentSpec, Decision, Launch
 
-__all__ = ["Activity", "TerminalProgram", "TerminalWatch", "Transcript", "TranscriptItem"]
+__all__ = [
+    "Activity",
+    "ModelRequest",
+    "TerminalProgram",
+    "TerminalWatch",
+    "Transcript",
+    "TranscriptItem",
+]
 
 #: What a program does, by its own reports. `waiting`: it waits for a person's answer.
 Activity = Literal["busy", "waiting", "idle", "unknown"]
@@ -33,6 +40,22 @@ class TranscriptItem:
     """The name of the tool."""
     at_ms: int = 0
     """The time of the item, in milliseconds since 1970; 0 if the CLI doesn't record it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A request to the model in the CLI's transcript of a conversation."""
+
+    id: str
+    """The request's own id, the same at each read and in copies of the conversation, or with an
+    earlier time in these."""
+    at_ms: int
+    """The time of its answer, in milliseconds since 1970."""
+    usage: AgentUsage
+    model: str = ""
+    """The name of the model; empty if the CLI doesn't record it."""
+    cost_usd: float | None = None
+    """The cost in US dollars; None if the CLI doesn't record it."""
 
 
 class Transcript(Protocol):
@@ -135,6 +158,14 @@ class TerminalProgram(Protocol):
         self, conversation: str, *, workspace: str, env: Mapping[str, str]
     ) -> Transcript:
         """Return the transcript of a conversation, which is found by its id."""
+
+    def model_requests(self, conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+        """Return the requests to the model that the transcript of a conversation has.
+
+        They include those of the CLI's subagents. A request that is recorded again while it is
+        answered is returned again: the last one is complete. The call reads the whole transcript
+        and blocks. Raises `OSError` if it can't be read now.
+        """
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `env` that locate the CLI's files, such as `HOME`."""

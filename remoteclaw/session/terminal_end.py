@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.config.model import RecordConfig
+from remoteclaw.config.model import Config
 from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
 from remoteclaw.fleet.terminals.state import TerminalPlace
 from remoteclaw.fleet.terminals.terminals import Terminals
@@ -25,6 +25,7 @@ from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.record import added, lines_of_terminal, published_items
 from remoteclaw.tty import handover
 from remoteclaw.tty.program import transcript_of, watch_of
+from remoteclaw.tty.terminal_usage import TerminalUsage
 from remoteclaw.tty.transcript_events import CopyFilter, TranscriptPublisher, is_of_terminal
 
 #: How long the CLI's own notes of its open conversation are read after its end, in seconds.
@@ -86,12 +87,16 @@ async def end_left_terminal(lease: Lease) -> TerminalPlace | None:
 
 
 async def settle_terminal(
-    terminals: Terminals, lease: Lease, place: TerminalPlace, settings: RecordConfig
+    terminals: Terminals, lease: Lease, place: TerminalPlace, config: Config
 ) -> SettledTerminal:
     """Take over an ended terminal's conversation, and record the terminal's final state."""
     is_here = place.host == lease.host
     ended = await asyncio.to_thread(_end_report, place) if is_here else None
     left = await take_over_conversation(terminals, lease, place)
+    if is_here:
+        root = await lease.progress.root()
+        usage = TerminalUsage(terminals, lease.session, lease.epoch, place)
+        await usage.count(config, root.sid, left.conversation)
     state, reason = _state_of(ended, is_here=is_here, host=place.host)
     reason = reason or left.stray
     items = left.items
@@ -105,7 +110,7 @@ async def settle_terminal(
         exit=ended["status"] if ended else None,
         conversation=left.conversation,
         resumable=left.transcript is not None,
-        record=added(settings, lines) if items else None,
+        record=added(config.record, lines) if items else None,
     )
     await terminals.change(
         lease.sid,

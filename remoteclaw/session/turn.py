@@ -149,7 +149,7 @@ class TurnRunner:
         if left and left.turn != turn.id:
             left = None
         if self._lease.state.held and left:
-            settled = await settle_terminal(self._terminals, self._lease, left, self._config.record)
+            settled = await settle_terminal(self._terminals, self._lease, left, self._config)
             result = notice_result("")
             if settled.has_failed:
                 result = failed_result(turn, ErrorCategory.DIED, settled.reason)

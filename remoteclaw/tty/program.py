@@ -1,9 +1,10 @@
 """The agent program of a terminal: its activity, and the transcripts of its conversations."""
 
+import contextlib
 from pathlib import Path
 
 from remoteclaw.fleet.terminals.state import TerminalPlace
-from remoteclaw.protocols import TerminalProgram, TerminalWatch, Transcript
+from remoteclaw.protocols import ModelRequest, TerminalProgram, TerminalWatch, Transcript
 from remoteclaw.runtimes import create_cli_runtime
 
 
@@ -21,6 +22,13 @@ def transcript_of(place: TerminalPlace, conversation: str) -> Transcript:
     """Return the transcript of a conversation that was open in the terminal."""
     program = _program_of(place)
     return program.transcript(conversation, workspace=place.workspace, env=place.places)
+
+
+def requests_of(place: TerminalPlace, conversation: str) -> list[ModelRequest]:
+    """Return the requests to the model of a conversation; none if its transcript can't be read."""
+    with contextlib.suppress(OSError):
+        return _program_of(place).model_requests(conversation, place.places)
+    return []
 
 
 def _program_of(place: TerminalPlace) -> TerminalProgram:

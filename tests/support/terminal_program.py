@@ -22,7 +22,7 @@ from remoteclaw.holder.runs import run_name
 from remoteclaw.holder.terminal_client import ENDED_FILE, TerminalClient, end_terminal
 from remoteclaw.holder.terminal_launch import TerminalLaunch
 from remoteclaw.messages import SessionKey, TerminalWish
-from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, TranscriptItem
+from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, ModelRequest, TranscriptItem
 from remoteclaw.runtimes.demo.runtime import DemoRuntime
 from tests.support.stack import Stack
 
@@ -229,6 +229,9 @@ class ProgramTerminal:
         self, conversation: str, *, workspace: str, env: Mapping[str, str]
     ) -> Transcript:
         return Transcript(Path(workspace) / "nothing")
+
+    def model_requests(self, conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+        return []
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         return {}

@@ -17,6 +17,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Values
 from remoteclaw.messages import Entry, payers_of
+from remoteclaw.protocols import ModelRequest
 
 #: The sums of a session are kept for this many days, a quarter, at about 150 bytes per day.
 USAGE_DAYS = 92
@@ -65,6 +66,11 @@ class Usage:
         estimated = usage.tokens if answer.is_estimated else 0
         numbers = _numbers(usage, answer.cost_usd, price)
         return cls(asides=1, estimated_tokens=estimated, **numbers)
+
+    @classmethod
+    def of_request(cls, request: ModelRequest, price: Price | None = None) -> Self:
+        """Return the usage of one request of a terminal's program."""
+        return cls(**_numbers(request.usage, request.cost_usd, price))
 
     @classmethod
     def decode(cls, numbers: bytes | str | None) -> Self:

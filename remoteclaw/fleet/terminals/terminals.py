@@ -19,6 +19,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Value
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
 from remoteclaw.fleet.sessions.state import STATE_MS
+from remoteclaw.fleet.sessions.usage import Usage, UsageScopes, usage_args
 from remoteclaw.fleet.terminals.state import (
     HeldLease,
     LeaseRenewal,
@@ -201,6 +202,22 @@ class Terminals:
                 events_ms=EVENTS_MS,
                 deadline=boottime() + CHANGE_S,
             )
+        )
+
+    async def count(
+        self, sid: str, epoch: str, turn: str, usage: Usage, scopes: UsageScopes
+    ) -> None:
+        """Count what the program of a turn's terminal has used so far, each part of it once.
+
+        Raises `LeaseLost` if the lease no longer has this epoch, or another turn runs.
+        """
+        await self._scripts.run(
+            "terminal_usage",
+            sid=sid,
+            epoch=epoch,
+            turn=turn,
+            deadline=boottime() + CHANGE_S,
+            **usage_args(usage, scopes),
         )
 
     async def stop(self, sid: str) -> bool:

@@ -23,6 +23,7 @@ from remoteclaw.tty import handover
 from remoteclaw.tty.handover import TerminalStatus
 from remoteclaw.tty.program import watch_of
 from remoteclaw.tty.renewal import RENEWALS, end_program, is_stopped, renew_lease
+from remoteclaw.tty.terminal_usage import TerminalUsage
 from remoteclaw.tty.transcript_events import TranscriptPublisher
 from remoteclaw.tty.watch import WatchedTerminal
 
@@ -80,6 +81,8 @@ class HeldTerminal:
         self._other_owners: dict[str, str | None] = {}
         """The other session of each conversation that the program has switched to; None if none."""
         self._publisher = TranscriptPublisher(fleet.terminals, held.sid, held.epoch, held.place)
+        self._usage = TerminalUsage(fleet.terminals, held.session, held.epoch, held.place)
+        self._root_sid: str | None = None
 
     async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
         """Maintain the terminal until it has ended or another gateway has attached to it.
@@ -253,9 +256,20 @@ class HeldTerminal:
                 return
             self._publisher.follow(watch.conversation, watch.transcript)
             await self._publisher.publish()
+            await self._usage.update(
+                self._config(), await self._root(), is_active=watch.activity != "idle"
+            )
             self._is_asked = await self._requests.sync(watch)
             self.watching.check_composer()
             await self._end_if_due()
+
+    async def _root(self) -> str:
+        """Return the id of the session above all others."""
+        if self._root_sid is None:
+            view = await self._fleet.sessions.view(self.held.sid)
+            above = await self._fleet.sessions.ancestors(view) if view else ()
+            self._root_sid = above[-1].sid if above else self.held.sid
+        return self._root_sid
 
     async def _other_with(self, conversation: str | None) -> str | None:
         """Return the id of another session that owns the open conversation; None if none does.

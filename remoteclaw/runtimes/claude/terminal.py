@@ -17,7 +17,7 @@ import orjson
 
 from remoteclaw.events import PermissionEvent
 from remoteclaw.host.files import write_new
-from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch
+from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, ModelRequest
 from remoteclaw.runtimes.claude.hook import WAIT_S
 from remoteclaw.runtimes.claude.hook_permissions import HookPermissions, permission_hook
 from remoteclaw.runtimes.claude.launch import (
@@ -27,7 +27,13 @@ from remoteclaw.runtimes.claude.launch import (
     environment_of,
     server_of,
 )
-from remoteclaw.runtimes.claude.transcript import Interruptions, file_of, items_of, projects_of
+from remoteclaw.runtimes.claude.transcript import (
+    Interruptions,
+    file_of,
+    items_of,
+    model_requests,
+    projects_of,
+)
 from remoteclaw.runtimes.terminal import (
     BaseWatch,
     LineFile,
@@ -98,6 +104,10 @@ class ClaudeTerminal:
     ) -> RecordTranscript:
         """Return the transcript of a conversation."""
         return RecordTranscript(partial(file_of, projects_of(env), conversation), items_of)
+
+    def model_requests(self, conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+        """Return the requests to the model in the transcript of a conversation."""
+        return model_requests(conversation, env)
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that locate claude's files."""

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.protocols import TranscriptItem
+from remoteclaw.protocols import ModelRequest, TranscriptItem
+from remoteclaw.runtimes.claude.progress import usage_of
 from remoteclaw.runtimes.terminal import (
     LineFile,
     main_argument,
@@ -59,6 +60,25 @@ def end_before(refused: str, path: Path | None) -> str | None:
     while before and not parents.get(before, (False, ""))[0]:
         _, before = parents.get(before, (False, ""))
     return before or NOTHING
+
+
+def model_requests(conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+    """Return the requests of a conversation and its subagents, which have files of their own."""
+    found: list[ModelRequest] = []
+    path = file_of(projects_of(env), conversation)
+    for file in (path, *sorted(path.with_suffix("").glob("subagents/*.jsonl"))) if path else ():
+        for line, _ in LineFile(file).read(""):
+            if b'"usage"' in line:
+                found += _requests_of(record_of(line))
+    return found
+
+
+def _requests_of(record: Mapping[str, Any]) -> Iterator[ModelRequest]:
+    message = mapping(record.get("message"))
+    usage, model = mapping(message.get("usage")), text(message.get("model"))
+    if record.get("type") == "assistant" and usage and model != "<synthetic>":
+        at_ms = timestamp_ms(record.get("timestamp"))
+        yield ModelRequest(text(message.get("id")), at_ms, usage_of(usage), model)
 
 
 def items_of(record: dict[str, Any]) -> Iterator[TranscriptItem]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.protocols import Activity, TranscriptItem
+from remoteclaw.events import AgentUsage
+from remoteclaw.protocols import Activity, ModelRequest, TranscriptItem
 from remoteclaw.runtimes.terminal import (
     LineFile,
     main_argument,
@@ -16,7 +17,7 @@ from remoteclaw.runtimes.terminal import (
     timestamp_ms,
     without_header,
 )
-from remoteclaw.runtimes.wire import UUID, mapping, mappings, text
+from remoteclaw.runtimes.wire import UUID, count, mapping, mappings, text
 
 _ROLLOUT = re.compile(rf"rollout-.*-({UUID.pattern})\.jsonl")
 
@@ -43,6 +44,35 @@ def rollout_finder(sessions: Path, thread: str) -> Callable[[], Path | None]:
         return rollouts[0] if rollouts else None
 
     return find
+
+
+def model_requests(thread: str, env: Mapping[str, str]) -> list[ModelRequest]:
+    """Return the requests of a thread: codex records its total after each, and again later."""
+    found: dict[int, ModelRequest] = {}
+    model, path = "", rollout_finder(sessions_of(env), thread)()
+    for line, _ in LineFile(path).read("") if path else ():
+        if b'"turn_context"' in line or b'"token_count"' in line:
+            record = record_of(line)
+            payload = mapping(record.get("payload"))
+            model = text(payload.get("model")) or model
+            info = mapping(payload.get("info"))
+            total = count(mapping(info.get("total_token_usage")).get("total_tokens"))
+            last = mapping(info.get("last_token_usage"))
+            if total and total not in found:
+                at_ms = timestamp_ms(record.get("timestamp"))
+                found[total] = ModelRequest(f"{thread}/{total}", at_ms, _usage(last), model)
+    return [*found.values()]
+
+
+def _usage(tokens: Mapping[str, Any]) -> AgentUsage:
+    """Return the tokens of a rollout in our terms."""
+    cached = count(tokens.get("cached_input_tokens"))
+    return AgentUsage(
+        input_tokens=max(0, count(tokens.get("input_tokens")) - cached),
+        output_tokens=count(tokens.get("output_tokens")),
+        cache_read_tokens=cached,
+        cache_write_tokens=count(tokens.get("cache_write_input_tokens")),
+    )
 
 
 def items_of(record: dict[str, Any]) -> Iterator[TranscriptItem]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.host.files import write_new
-from remoteclaw.protocols import Activity, AgentSpec, Launch
+from remoteclaw.protocols import Activity, AgentSpec, Launch, ModelRequest
 from remoteclaw.runtimes.codex.rollouts import (
     LastTurn,
     OpenRollouts,
     items_of,
+    model_requests,
     rollout_finder,
     sessions_of,
     thread_in,
@@ -95,6 +96,10 @@ class CodexTerminal:
     ) -> RecordTranscript:
         """Return the transcript of a conversation."""
         return RecordTranscript(rollout_finder(sessions_of(env), conversation), items_of)
+
+    def model_requests(self, conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+        """Return the requests to the model in the transcript of a conversation."""
+        return model_requests(conversation, env)
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that locate codex's files."""

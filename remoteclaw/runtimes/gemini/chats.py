@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.events import AgentUsage
-from remoteclaw.protocols import TranscriptItem
+from remoteclaw.protocols import ModelRequest, TranscriptItem
 from remoteclaw.runtimes.terminal import (
     READ_BYTES,
     READ_ITEMS,
@@ -71,20 +71,29 @@ def is_resumable(conversation: str, workspace: str, env: Mapping[str, str]) -> b
 
 
 def tokens_of(conversation: str, env: Mapping[str, str]) -> AgentUsage:
-    """Return the tokens of a conversation so far; none if gemini keeps no file of it.
+    """Return the tokens of a conversation so far; none if gemini keeps no file of it."""
+    requests = {each.id: each.usage for each in model_requests(conversation, env)}
+    return sum(requests.values(), AgentUsage())
 
-    Each message of the model has those of its request: also the ones of a stopped turn, and those
-    of thoughts, which gemini does not report over ACP.
+
+def model_requests(conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+    """Return the requests of a conversation.
+
+    Each message of the model has the tokens of its request: also the ones of a stopped turn, and
+    those of thoughts, which gemini does not report over ACP.
     """
-    by_message: dict[str, AgentUsage] = {}
+    found: list[ModelRequest] = []
     for path in chat_files(conversation, env):
         with contextlib.suppress(OSError), path.open("rb") as lines:
             for line in lines:
                 # A list of all messages may follow them, and is long.
                 if b'"tokens"' in line and not line.startswith(b'{"$set"'):
                     record = record_of(line)
-                    by_message[text(record.get("id"))] = _tokens_of(mapping(record.get("tokens")))
-    return sum(by_message.values(), AgentUsage())
+                    usage = _tokens_of(mapping(record.get("tokens")))
+                    at_ms = timestamp_ms(record.get("timestamp"))
+                    model = text(record.get("model"))
+                    found.append(ModelRequest(text(record.get("id")), at_ms, usage, model))
+    return found
 
 
 def _tokens_of(tokens: Mapping[str, Any]) -> AgentUsage:

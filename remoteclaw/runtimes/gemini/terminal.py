@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from remoteclaw.host.files import write_new
-from remoteclaw.protocols import Activity, AgentSpec, Launch
-from remoteclaw.runtimes.gemini.chats import GeminiTranscript, chat_files, is_resumable
+from remoteclaw.protocols import Activity, AgentSpec, Launch, ModelRequest
+from remoteclaw.runtimes.gemini.chats import (
+    GeminiTranscript,
+    chat_files,
+    is_resumable,
+    model_requests,
+)
 from remoteclaw.runtimes.gemini.launch import common_options, environment_of
 from remoteclaw.runtimes.terminal import NotedWatch, TerminalNotes
 from remoteclaw.runtimes.wire import UUID
@@ -75,6 +80,10 @@ class GeminiTerminal:
     ) -> GeminiTranscript:
         """Return the transcript of a conversation."""
         return GeminiTranscript(conversation, env)
+
+    def model_requests(self, conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+        """Return the requests to the model in the transcript of a conversation."""
+        return model_requests(conversation, env)
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that locate gemini's files."""

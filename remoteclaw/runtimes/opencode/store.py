@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from remoteclaw.events import AgentUsage
-from remoteclaw.protocols import TranscriptItem
+from remoteclaw.protocols import ModelRequest, TranscriptItem
 from remoteclaw.runtimes.terminal import main_argument, without_header
 from remoteclaw.runtimes.wire import count, mapping, text
 
@@ -39,12 +39,19 @@ _BEGUN_WITH = """
     AND json_extract(part.data, '$.text') = ? ORDER BY session.time_created LIMIT 1
 """
 
-_TOTALS = """
+_TREE = """
     WITH RECURSIVE tree(id) AS (
         SELECT ? UNION SELECT session.id FROM session JOIN tree ON session.parent_id = tree.id
     )
+"""
+_TOTALS = """
     SELECT sum(tokens_input), sum(tokens_output + tokens_reasoning), sum(tokens_cache_read),
     sum(tokens_cache_write), sum(cost) FROM session WHERE id IN tree
+"""
+_STEPS = """
+    SELECT part.id, part.time_created, part.data, message.data
+    FROM message JOIN part ON part.message_id = message.id
+    WHERE message.session_id IN tree AND json_extract(part.data, '$.type') = 'step-finish'
 """
 
 
@@ -79,9 +86,7 @@ class OpencodeTranscript:
                 since = last_part if message.id == last_message else ""
                 for part, stored_ms, data in connection.execute(_PARTS, (message.id, since)):
                     parsed = _parsed(data)
-                    # In a forked conversation, copied messages keep their time and parts do not.
-                    began_ms = count(mapping(message.data.get("time")).get("created"))
-                    at_ms = min(count(stored_ms), began_ms or count(stored_ms))
+                    at_ms = _time_of(stored_ms, message.data)
                     if not (message.is_over or _is_complete(message, parsed)):
                         return items, position
                     items += _item(part, at_ms, message, parsed)
@@ -140,8 +145,35 @@ def totals_of(conversation: str, env: Mapping[str, str]) -> tuple[AgentUsage, fl
     does not have the conversation. Raises `OSError`.
     """
     with open_database(database_path(env)) as connection:
-        *tokens, cost = connection.execute(_TOTALS, (conversation,)).fetchone()
+        *tokens, cost = connection.execute(_TREE + _TOTALS, (conversation,)).fetchone()
     return None if cost is None else (AgentUsage(*map(count, tokens)), float(cost))
+
+
+def model_requests(conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+    """Return the requests of a conversation and its subagents, each of which ends a step."""
+    found: list[ModelRequest] = []
+    with open_database(database_path(env)) as connection:
+        for id_, stored_ms, data, of_message in connection.execute(_TREE + _STEPS, (conversation,)):
+            step, message = _parsed(data), _parsed(of_message)
+            tokens, cost = mapping(step.get("tokens")), step.get("cost")
+            cache = mapping(tokens.get("cache"))
+            usage = AgentUsage(
+                input_tokens=count(tokens.get("input")),
+                output_tokens=count(tokens.get("output")) + count(tokens.get("reasoning")),
+                cache_read_tokens=count(cache.get("read")),
+                cache_write_tokens=count(cache.get("write")),
+            )
+            model = f"{text(message.get('providerID'))}/{text(message.get('modelID'))}"
+            cost_usd = float(cost) if isinstance(cost, int | float) else None
+            at_ms = _time_of(stored_ms, message)
+            found.append(ModelRequest(id_, at_ms, usage, model, cost_usd))
+    return found
+
+
+def _time_of(stored_ms: Any, message: Mapping[str, Any]) -> int:
+    """Return the time of a part: copied messages of a fork keep their time, and parts do not."""
+    began_ms = count(mapping(message.get("time")).get("created"))
+    return min(count(stored_ms), began_ms or count(stored_ms))
 
 
 def database_path(env: Mapping[str, str]) -> Path:

@@ -17,11 +17,15 @@ from remoteclaw.clock import now_ms
 from remoteclaw.events import PermissionEvent
 from remoteclaw.host.files import share_text
 from remoteclaw.messages import McpServerConfig
-from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, prompt_file
+from remoteclaw.protocols import Activity, AgentSpec, Decision, Launch, ModelRequest, prompt_file
 from remoteclaw.runtimes.base import server_environment
 from remoteclaw.runtimes.local_http import LocalServer
 from remoteclaw.runtimes.opencode.config import configuration_of, denied, environment_with
-from remoteclaw.runtimes.opencode.store import OpencodeTranscript, conversation_begun_with
+from remoteclaw.runtimes.opencode.store import (
+    OpencodeTranscript,
+    conversation_begun_with,
+    model_requests,
+)
 from remoteclaw.runtimes.terminal import NotedWatch, TerminalNotes, main_argument
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
@@ -95,6 +99,10 @@ class OpencodeTerminal:
     ) -> OpencodeTranscript:
         """Return the transcript of a conversation."""
         return OpencodeTranscript(conversation, env)
+
+    def model_requests(self, conversation: str, env: Mapping[str, str]) -> list[ModelRequest]:
+        """Return the requests to the model in the transcript of a conversation."""
+        return model_requests(conversation, env)
 
     def places(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that locate opencode's files."""
