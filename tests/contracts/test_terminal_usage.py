@@ -9,7 +9,7 @@ from remoteclaw.messages import SessionKey
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 from tests.support.doors import gateway_process, own_token
-from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.model_server.charge import Charge
 from tests.support.opened import becomes, shows, submit
 from tests.support.stack import Stack
 from tests.support.terminals import used_before
@@ -36,10 +36,10 @@ async def test_a_terminal_counts_what_its_program_asks_the_model(
 
     async def is_counted() -> bool:
         titles = cli.model.bodies().count(TITLES.get(name, NOWHERE))
-        charged = cli.model.charged() - before - titles
+        charged = cli.model.charged() - before - Charge.fixed(titles)
         used = (await stack.fleet.usage.agents()).get("main", Usage())
         tokens = (used.read_tokens, used.output_tokens)
-        return charged > 0 and tokens == (charged * INPUT_TOKENS, charged * OUTPUT_TOKENS)
+        return charged.requests > 0 and tokens == (charged.read, charged.output)
 
     before = cli.model.charged()
     async with gateway_process(stack) as (door, process):

@@ -7,7 +7,7 @@ import pytest
 from remoteclaw.messages import Entry
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.model_server.charge import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.support.stack import Stack, said
 from tests.support.tasks import HANDLERS, call, entries, refused
 from tests.support.turns import begin_turn
