@@ -246,7 +246,6 @@ class AcpTurn(CliTurn[RpcMessage]):
             self._requests[self._logged_message] += 1
             is_second = self._requests[self._logged_message] > 1
             self._is_repeated = is_second and self._message_id == self._logged_message
-            return self._usage.growth()
         if note.is_compaction:
             self._summaries.add(self._logged_message)
             self._summary = ""
