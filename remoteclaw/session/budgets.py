@@ -51,7 +51,7 @@ class SessionBudgets:
         root = await self._lease.progress.root()
         return budgets_of(
             self._config,
-            agent=self._lease.session.agent,
+            agent=self._lease.working_agent,
             people=payers_of(entries),
             root=root.sid,
             day=self._day,
@@ -191,24 +191,28 @@ class TurnBudgets:
         self,
         budgets: SessionBudgets,
         lease: Lease,
-        applied: Sequence[AppliedBudget],
         reply: TurnReply,
         *,
+        entries: Callable[[], Sequence[Entry]],
         stop: Callable[[], None],
     ) -> None:
-        """`stop` ends the turn."""
+        """`entries` returns those of the turn, with those that have joined it; `stop` ends it."""
         self._budgets = budgets
         self._lease = lease
-        self.applied = applied
         self._reply = reply
+        self._entries = entries
         self._stop = stop
         self._has_spent = asyncio.Event()
         self.reached: Standing | None = None
         """The budget whose limit has ended the turn."""
 
+    async def applied(self) -> Sequence[AppliedBudget]:
+        """Return the budgets that limit the turn now: a fallback works at its own agent's."""
+        return await self._budgets.of(self._entries())
+
     async def is_at_limit(self) -> bool:
         """Whether a limit is reached, by this turn or another one."""
-        return bool(self.reached or await self._budgets.reached(self.applied))
+        return bool(self.reached or await self._budgets.reached(await self.applied()))
 
     def note(self) -> None:
         """Note that the agent has used tokens, or asks for a tool."""
@@ -217,12 +221,13 @@ class TurnBudgets:
     async def check(self) -> bool:
         """Count what the turn has spent; end it at a limit. Return whether it goes on."""
         with contextlib.suppress(RedisUnavailable, RedisRefused):
-            if self._reply.price is None and any(each.budget.usd for each in self.applied):
+            applied = await self.applied()
+            if self._reply.price is None and any(each.budget.usd for each in applied):
                 # The CLI tells what a turn has cost at its end only.
                 sums = UsageLedger(self._lease.scripts)
-                self._reply.price = usual_price(await sums.agent(self._lease.session.agent))
+                self._reply.price = usual_price(await sums.agent(self._lease.working_agent))
             spent = self._reply.spent_now
-            reached, standings = await self._lease.turns.count_spent(spent, self.applied)
+            reached, standings = await self._lease.turns.count_spent(spent, applied)
             if reached and self.reached is None:
                 self.reached = reached
                 self._stop()
@@ -232,7 +237,7 @@ class TurnBudgets:
 
     async def keep_checking(self) -> None:
         """Check after each note, until the limit is reached, or until cancelled."""
-        counts_time = any(each.budget.minutes for each in self.applied)
+        counts_time = any(each.budget.minutes for each in await self.applied())
         while self.reached is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_S if counts_time else None):

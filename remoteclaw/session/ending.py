@@ -137,7 +137,7 @@ async def finish(
         is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
         usage=usage,
         last_aside_note=attempt.told_beside,
-        budgets=attempt.budgets.applied if attempt.budgets else (),
+        budgets=await attempt.budgets.applied() if attempt.budgets else (),
         conversations=_conversations_after(lease, turn.id, result.conversation, keeper),
         told_fallback=attempt.newly_told_fallback,
     )

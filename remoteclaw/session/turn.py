@@ -274,12 +274,12 @@ class TurnRunner:
         )
         if permissions.can_ask:
             attempt.permissions = permissions
-        if applied := await self._budgets.of(turn.entries):
+        if self._config.budgets:
             attempt.budgets = TurnBudgets(
                 self._budgets,
                 lease,
-                applied,
                 attempt.reply,
+                entries=lambda: (*attempt.turn.entries, *attempt.joined_so_far),
                 stop=attempt.abort.set,
             )
         running = OpenTurn(
