@@ -305,6 +305,13 @@ class CompactionEvent:
     summary: str = ""
     """The summary, once it is done; empty if the CLI does not report it."""
 
+    @property
+    def change(self) -> str:
+        """The tokens before and after, as people read them; empty if the CLI reports none."""
+        if not self.before or not self.after:
+            return ""
+        return f"{self.before:,} → {self.after:,} tokens"
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
@@ -318,6 +325,34 @@ class ErrorEvent:
     """Whether the CLI has removed the cause of the failure from the conversation."""
     retry_at_ms: int | None = None
     """When the provider accepts requests again, in milliseconds since 1970; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The end of a compaction on request."""
+
+    done: CompactionEvent | None = None
+    """The finished compaction; None if there is none, and the conversation is as before."""
+    failure: ErrorEvent | None = None
+    """The failure that the CLI reports instead."""
+    is_empty: bool = False
+    """Whether the conversation has nothing that could be summarized."""
+    run: AgentRunResult = field(default_factory=AgentRunResult)
+    """What was used for it, and what the CLI has said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSize:
+    """The size of a conversation, in tokens."""
+
+    used: int
+    limit: int
+    """The size from which on the model takes no more."""
+
+    @property
+    def percent(self) -> int:
+        """The used part of the limit."""
+        return round(100 * self.used / self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,9 +384,13 @@ AgentEvent = (
 )
 
 
+#: The activity of a CLI that summarizes its conversation.
+MAKES_ROOM = "makes room in the conversation"
+
+
 @dataclass(frozen=True, slots=True)
 class ToolActivity:
-    """A tool call of the running turn, as live text shows it."""
+    """A tool call of the running turn, or a compaction, as live text shows it."""
 
     tool: str
     """The tool's name."""

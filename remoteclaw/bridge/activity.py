@@ -9,10 +9,12 @@ from remoteclaw.bridge.freshness import kind_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import ChannelConfig
-from remoteclaw.events import PlanStep, ToolActivity, ToolUseEvent
+from remoteclaw.events import MAKES_ROOM, PlanStep, ToolActivity, ToolUseEvent
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, SessionKey
 
+#: A compaction among the tools; no CLI has such an id.
+COMPACTION_ID = "compaction of the conversation"
 #: At most this many tools are shown, the last ones, if an agent uses several in parallel.
 MAX_TOOLS = 5
 #: The maximum lengths of a tool's name and argument, in characters: both fit on a terminal's line.
@@ -103,15 +105,21 @@ class Activity:
 
     def begin(self, event: ToolUseEvent) -> None:
         """Add a tool that the agent begins to use, and remove those that have ended."""
-        name, argument = self._label(event)
+        self._add(event.tool_id, *self._label(event))
+
+    def begin_compaction(self) -> None:
+        """Add a compaction, which is shown like a tool."""
+        self._add(COMPACTION_ID, MAKES_ROOM, "")
+
+    def _add(self, tool_id: str, name: str, argument: str) -> None:
         self._tools = dict(self._running())
-        self._tools[event.tool_id] = ToolActivity(name, argument, self._now_ms())
+        self._tools[tool_id] = ToolActivity(name, argument, self._now_ms())
         while len(self._tools) > MAX_TOOLS:
             del self._tools[next(iter(self._tools))]
         self._changed(tuple(self._tools.values()))
 
     def end(self, tool_id: str) -> None:
-        """Mark a tool as ended, with its duration."""
+        """Mark a tool, or the compaction, as ended, with its duration."""
         tool = self._tools.get(tool_id)
         if tool is None or tool.seconds is not None:
             return

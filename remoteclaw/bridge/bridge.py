@@ -38,7 +38,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, AsideFailed, ErrorCategory, RemoteClawError
-from remoteclaw.events import CompactionEvent, ErrorEvent
+from remoteclaw.events import Compacted, ContextSize, ErrorEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import AgentDeliveryResult, ChannelMessage, Entry, SessionKey, Turn
 from remoteclaw.profiles import profile_of
@@ -135,6 +135,17 @@ class ChannelBridge:
         return self._setup.runtime.capabilities.steers
 
     @property
+    def can_compact(self) -> bool:
+        """Whether the agent summarizes its conversation on request."""
+        return self._setup.runtime.capabilities.compacts
+
+    @property
+    def compact_at(self) -> float:
+        """The used part of the context from which on an idle conversation is summarized, by
+        default; 0 if the agent can't be interrupted in that."""
+        return self._setup.runtime.capabilities.compact_at
+
+    @property
     def asides(self) -> Literal["", "copy", "notes"]:
         """How the agent answers asides: in a copy of the conversation, or in another one that has
         notes of it; empty if it can't."""
@@ -196,13 +207,39 @@ class ChannelBridge:
         self._begin_exit_hooks(run)  # 10
         return run.outcome()
 
-    async def compact(self, abort: asyncio.Event) -> CompactionEvent | ErrorEvent | None:
-        """Have the agent summarize the last turn's conversation.
+    async def compact_last(self, abort: asyncio.Event) -> Compacted:
+        """Have the agent summarize the last turn's conversation. Setting `abort` stops it."""
+        return await compact(self._newest, abort) if self._newest else Compacted()
 
-        Returns the finished compaction, else the agent's failure; None if it can't. Setting `abort`
-        stops it.
+    async def compact(
+        self,
+        turn: Turn,
+        abort: asyncio.Event,
+        *,
+        keep: str = "",
+        model: str | None = None,
+        workspace: str | None = None,
+    ) -> Compacted:
+        """Have the agent summarize the conversation that `turn` continues, or has continued.
+
+        `keep` says what the summary is to keep; `model` and `workspace` are those of `handle()`.
+        Setting `abort` stops it.
         """
-        return await compact(self._newest, abort) if self._newest else None
+        run = self._newest = self._new_run(turn, model=model, workspace=workspace)
+        await look_up_session(run)
+        await run_hooks_before_spawn(run)
+        try:
+            await build_system_prompts(run)
+        except AgentUnavailable as failure:
+            return Compacted(failure=ErrorEvent(failure.category, str(failure)))
+        collect_secrets(run)
+        return await compact(run, abort, keep)
+
+    async def context_size(self) -> tuple[str, ContextSize] | None:
+        """Return the CLI's id of the last turn's conversation, and its size; None if unknown."""
+        agent = self._newest.agent if self._newest else None
+        size = await agent.context_size() if agent else None
+        return (agent.session_id, size) if agent and size and agent.session_id else None
 
     async def give_up_conversation(self) -> None:
         """Forget the last turn's conversation: the next turn begins one with notes of it."""

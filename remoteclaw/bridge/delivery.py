@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from remoteclaw.bridge.activity import Activity, shown_plan
+from remoteclaw.bridge.activity import COMPACTION_ID, Activity, shown_plan
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.directives import Directives
 from remoteclaw.bridge.web_reading import reads_others
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
+    MAKES_ROOM,
     AgentEvent,
     AgentRunResult,
     AgentUsage,
@@ -165,6 +166,8 @@ class DeliveryAdapter:
         self._begun = 0
         """The number of messages before the current answer."""
         self._forms: dict[str, str] = {}
+        self._compacting: ToolCall | None = None
+        """The last compaction, as a tool call that is shown and not recorded."""
         self._compaction: CompactionEvent | None = None
         self._error: ErrorEvent | None = None
         self._done: DoneEvent | None = None
@@ -243,10 +246,8 @@ class DeliveryAdapter:
                     self._callbacks.on_usage(usage)
             case NoticeEvent(message):
                 self.show(f"({message})")
-            case CompactionEvent(phase, summary=summary):
-                if phase == "done":
-                    summary = self._listeners.scrub(summary, MAX_SUMMARY_CHARS)
-                    self._compaction = replace(event, summary=summary)
+            case CompactionEvent():
+                self._take_compaction(event)
             case ErrorEvent():
                 self._error = event
             case DoneEvent():
@@ -273,17 +274,28 @@ class DeliveryAdapter:
 
     async def _end_tool(self, event: ToolResultEvent) -> None:
         if call := self._calls.get(event.tool_id):
-            ended = replace(
-                call,
-                output=self._excerpt(event.output, MAX_OUTPUT_CHARS),
-                is_error=event.is_error,
-                seconds=max(0, now_ms() - call.since_ms) / 1000,
-            )
-            self._keep_call(ended)
+            output = self._excerpt(event.output, MAX_OUTPUT_CHARS)
+            self._keep_call(replace(_ended(call), output=output, is_error=event.is_error))
         if self._activity:
             self._activity.end(event.tool_id)
         if self._callbacks.on_tool_result:
             await self._callbacks.on_tool_result(event)
+
+    def _take_compaction(self, event: CompactionEvent) -> None:
+        """Show a compaction like a tool, and keep it once it is done."""
+        if event.phase == "began":
+            self._compacting = ToolCall(MAKES_ROOM, "", id=COMPACTION_ID, since_ms=now_ms())
+            if self._activity:
+                self._activity.begin_compaction()
+        elif self._compacting:
+            self._compacting = _ended(self._compacting)
+            if self._activity:
+                self._activity.end(COMPACTION_ID)
+        if self._compacting and self._callbacks.on_tool:
+            self._callbacks.on_tool(self._compacting)
+        if event.phase == "done":
+            summary = self._listeners.scrub(event.summary, MAX_SUMMARY_CHARS)
+            self._compaction = replace(event, summary=summary)
 
     def _keep_call(self, call: ToolCall) -> None:
         self._calls[call.id] = call
@@ -480,3 +492,8 @@ class DeliveryAdapter:
             await callback(payload)
             payload = replace(payload, delivered=True)
         self._payloads.append(payload)
+
+
+def _ended(call: ToolCall) -> ToolCall:
+    """Return a call that has ended now, with its duration."""
+    return replace(call, seconds=max(0, now_ms() - call.since_ms) / 1000)

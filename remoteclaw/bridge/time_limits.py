@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from remoteclaw.bridge.activity import COMPACTION_ID
 from remoteclaw.errors import Overdue
 from remoteclaw.events import (
     AgentEvent,
@@ -25,8 +26,6 @@ from remoteclaw.protocols import Decision
 SILENCE_S = 20.0
 #: The maximum pause between two checks of the limits, in seconds.
 CHECK_S = 1.0
-#: A compaction among the running tools; no CLI has such an id.
-_COMPACTION = "compaction of the conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +108,9 @@ class TurnTimer:
             case ToolResultEvent(tool_id):
                 self._tools.discard(tool_id)
             case CompactionEvent("began"):  # a summary of a long conversation takes minutes
-                self._tools.add(_COMPACTION)
+                self._tools.add(COMPACTION_ID)
             case CompactionEvent():
-                self._tools.discard(_COMPACTION)
+                self._tools.discard(COMPACTION_ID)
             case PermissionEvent():
                 self.people.begin()
             case PermissionWithdrawnEvent():

@@ -105,7 +105,7 @@ def show_session(session: str, as_json: bool) -> None:
         echo_json(shown)
         return
     messages = "message" if shown["waiting"] == 1 else "messages"
-    turn = shown["turn"]
+    turn, context = shown["turn"], shown["context"]
     print_facts(
         {
             "key": shown["key"],
@@ -113,6 +113,7 @@ def show_session(session: str, as_json: bool) -> None:
             "label": shown["label"],
             "title": shown["title"],
             "model": shown["model"],
+            "context": context and f"{context['percent']} %",
             "answers meanwhile": _fallback_of(shown),
             "project": shown["project"],
             "started by": shown["startedBy"],

@@ -36,6 +36,8 @@ async def status(call: CommandCall) -> CommandReply:
     lines = [f"- agent: {call.session.agent} ({call.runtime})"]
     if model := view.model_in(call.config) if view else agent.model:
         lines.append(f"- model: {model}")
+    if view and view.size:
+        lines.append(f"- context {view.size.percent} %")
     if view and (by := view.fallback_by):
         left_ms = (view.fallback_until_ms or now_ms()) - now_ms()
         span = f", for {format_duration(left_ms)}" if left_ms > 0 else ""

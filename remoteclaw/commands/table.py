@@ -8,7 +8,7 @@ from remoteclaw.commands import allow_deny, diff, memory, pair, resume, settings
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
-from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes import COMPACT, create_cli_runtime
 
 Scope = Literal["everyone", "owner"]
 
@@ -31,6 +31,10 @@ class CommandSpec:
 NOT_YOURS = (
     "What runs here answers somebody else: an owner can stop it, or the person whose message it is."
 )
+NO_SUMMARIES = (
+    "{runtime} can't summarize a conversation when it is asked: `/new` begins an empty one."
+)
+NO_KEEPING = "{runtime} decides itself what its summary keeps."
 FOR_OWNERS = "This conversation belongs to all people here, so only owners can begin a new one."
 
 
@@ -71,6 +75,18 @@ async def _take(call: CommandCall) -> CommandReply:
     return CommandReply("No terminal is open here.")
 
 
+async def _compact(call: CommandCall) -> CommandReply:
+    """Have the agent's CLI summarize the conversation, in a turn of its own."""
+    capabilities = create_cli_runtime(call.runtime).capabilities
+    is_own = call.runtime == "acp"  # some of these agents have such a command
+    keeps = capabilities.keeps_on_request or is_own
+    if capabilities.compacts or is_own:
+        text = "" if keeps or not call.arguments else NO_KEEPING.format(runtime=call.runtime)
+        command = f"{COMPACT} {call.arguments if keeps else ''}".strip()
+        return CommandReply(text, forward=command, is_for_cli=True)
+    return CommandReply(NO_SUMMARIES.format(runtime=call.runtime))
+
+
 async def _forward_to_cli(name: str, call: CommandCall) -> CommandReply:
     """Forward an owner's unknown command to the agent's CLI, if the CLI has commands."""
     if create_cli_runtime(call.runtime).capabilities.takes_commands:
@@ -95,6 +111,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "take",
             "End the terminal that is open here; the messages that waited for it are answered.",
             _take,
+            scope="owner",
+        ),
+        CommandSpec(
+            "compact",
+            "Summarize the conversation so far, which makes room for more; say what is to be kept.",
+            _compact,
+            "[WHAT TO KEEP]",
             scope="owner",
         ),
         CommandSpec("status", "Show what the session does now.", status.status),

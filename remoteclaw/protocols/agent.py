@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from remoteclaw.events import AgentEvent, AsideAnswer, CompactionEvent, ErrorEvent
+from remoteclaw.events import AgentEvent, AsideAnswer, Compacted, ContextSize
 from remoteclaw.messages import Image
 from remoteclaw.protocols.launch import AgentSpec, Decision, Launch
 from remoteclaw.protocols.terminal import TerminalProgram
@@ -49,6 +49,11 @@ class Capabilities:
     notes; empty if it can't."""
     compacts: bool = False
     """Whether the CLI summarizes its conversation on request, to make room."""
+    keeps_on_request: bool = False
+    """Whether the request can say what the summary is to keep."""
+    compact_at: float = 0.0
+    """The used part of the context from which on an idle conversation is summarized by default; 0
+    if a compaction can't be interrupted without a trace."""
     takes_commands: bool = False
     """Whether the CLI takes a text such as `/compact` for a command."""
     chooses_model: bool = True
@@ -154,11 +159,17 @@ class AgentProcess(Protocol):
         has used counts with the turn, or with the next one.
         """
 
-    async def compact(self) -> CompactionEvent | ErrorEvent | None:
+    async def compact(self, keep: str = "") -> Compacted:
         """Have the CLI replace its conversation by a summary, between turns.
 
-        Returns the finished compaction, else the failure that the CLI reports; None without one.
-        Only for a runtime that `compacts`. Cancelling the call leaves the CLI in an unknown state.
+        `keep` says what the summary is to keep. Only for a runtime that `compacts`. Cancelling the
+        call leaves the CLI in an unknown state.
+        """
+
+    async def context_size(self) -> ContextSize | None:
+        """Return the size of the conversation, between turns; None if the CLI doesn't tell it.
+
+        The call may be cancelled.
         """
 
     async def set_model(self, model: str | None) -> bool:
@@ -170,7 +181,10 @@ class AgentProcess(Protocol):
         """
 
     async def interrupt(self) -> None:
-        """Stop the running turn, which then ends with `aborted`; do nothing if no turn runs."""
+        """Stop the running turn, which then ends with `aborted`; do nothing if no turn runs.
+
+        It also stops a compaction, for a runtime with `compact_at`.
+        """
 
     def parked_state(self) -> dict[str, Any] | None:
         """Return the state for the next worker; None if the agent can't be parked now."""

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 
 from remoteclaw.protocols import Runtime
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
+from remoteclaw.runtimes.agent import COMPACT
 from remoteclaw.runtimes.claude.runtime import ClaudeRuntime
 from remoteclaw.runtimes.codex.runtime import CodexRuntime
 from remoteclaw.runtimes.demo.runtime import DemoRuntime
 from remoteclaw.runtimes.gemini.runtime import GeminiRuntime
 from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 
-__all__ = ["CLIS", "RUNTIMES", "create_cli_runtime", "detect_runtime"]
+__all__ = ["CLIS", "COMPACT", "RUNTIMES", "create_cli_runtime", "detect_runtime"]
 
 #: All runtimes by their name in the configuration. `CLIS` keeps this order, in which
 #: `detect_runtime()` tries them.

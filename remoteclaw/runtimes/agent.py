@@ -18,7 +18,9 @@ from remoteclaw.events import (
     AgentRunResult,
     AgentUsage,
     AsideAnswer,
+    Compacted,
     CompactionEvent,
+    ContextSize,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
@@ -341,19 +343,23 @@ class CliProcess(ABC, Generic[_M, _T]):
         finally:
             self._finish(number)
 
-    async def compact(self) -> CompactionEvent | ErrorEvent | None:
-        """Have the CLI summarize its conversation; return how that ended, None if it did not."""
-        end: CompactionEvent | ErrorEvent | None = None
-        async with contextlib.aclosing(self.turn(COMPACT, is_command=True)) as events:
+    async def compact(self, keep: str = "") -> Compacted:
+        """Have the CLI summarize its conversation, and return how that ended."""
+        made, command = Compacted(), f"{COMPACT} {keep}".rstrip()
+        async with contextlib.aclosing(self.turn(command, is_command=True)) as events:
             async for event in events:
                 match event:
-                    case CompactionEvent("done") | ErrorEvent():
-                        end = event
-                    case CompactionEvent():
-                        end = None
+                    case CompactionEvent(phase):
+                        made = Compacted(event if phase == "done" else None)
+                    case ErrorEvent():
+                        made = Compacted(failure=event)
                     case DoneEvent(run):
-                        self._count_later(run.usage, run.total_cost_usd)
-        return end
+                        made = replace(made, run=run)
+        return made
+
+    async def context_size(self) -> ContextSize | None:
+        """Return the size of the conversation, as the CLI has told it last."""
+        return None
 
     def _finish(self, number: int) -> None:
         """End turn `number`, unless a later one runs: its generator may be closed late."""
@@ -402,7 +408,10 @@ class CliProcess(ABC, Generic[_M, _T]):
 
     async def aside(self, prompt: str) -> AsideAnswer:
         """Ask a question during the turn and return its answer. Raises `AsideFailed`."""
-        aside, answer = self._new_aside(), None
+        return await self._ask(self._new_aside(), prompt)
+
+    async def _ask(self, aside: CliAside[_M], prompt: str) -> AsideAnswer:
+        answer = None
         self._asides.append(aside)
         try:
             await aside.ask(prompt)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import orjson
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ConfigError, ErrorCategory
-from remoteclaw.events import AgentUsage, PermissionEvent
+from remoteclaw.events import AgentUsage, Compacted, ErrorEvent, PermissionEvent
 from remoteclaw.fleet.cooling import Cool, Failure
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
 from remoteclaw.fleet.sessions.usage import Usage
@@ -31,6 +31,7 @@ from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY, failed_result, 
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import count_refusals, digest, has_message, has_notice
+from remoteclaw.session.reply import TurnReply
 from remoteclaw.session.retry import (
     RETRIED_AT_ONCE,
     SHORT_MS,
@@ -197,6 +198,7 @@ class AgentCaller:
         ways = WaysOut(
             channel,
             attempt.abort,
+            compact=partial(self._make_room, attempt),
             count_refusals=self._count_refusals,
             notice_of_loss=partial(self.notice_of_loss, attempt),
         )
@@ -349,6 +351,43 @@ class AgentCaller:
             told, zone = self._lease.state.told_fallback or "", self._zone(attempt)
             notice = switch_notice(attempt.own, choice, attempt.failure, told=told, zone=zone)
         return "\n\n".join(filter(None, (notice, ways.opening)))
+
+    async def compact(self, turn: Turn, abort: asyncio.Event, *, keep: str = "") -> Compacted:
+        """Have the agent summarize the conversation of `turn`; `keep` says what is to be kept.
+
+        Raises `ConfigError` if the session's project is no longer configured.
+        """
+        bridge, state = self._bridge, self._lease.state
+        if bridge.channel is None or bridge.workspace is None:
+            return Compacted(failure=ErrorEvent(ErrorCategory.NOT_INSTALLED, bridge.problem))
+        workspace, (model, _) = bridge.workspace(state.turn_project), bridge.model_of(turn, state)
+        return await bridge.channel.compact(
+            turn, abort, keep=keep, model=model, workspace=workspace
+        )
+
+    async def compact_for(self, attempt: Attempt, *, keep: str) -> Compacted:
+        """Compact on behalf of a person, and show it."""
+        compacting = self.compact(attempt.turn, attempt.abort, keep=keep)
+        return await self._shown(attempt.reply, compacting)
+
+    async def _make_room(self, attempt: Attempt) -> Compacted:
+        """Compact the conversation after a refusal, and show it."""
+        assert self._bridge.working is not None, "it has refused"
+        return await self._shown(attempt.reply, self._bridge.working.compact_last(attempt.abort))
+
+    async def _shown(
+        self, reply: TurnReply, compacting: Coroutine[Any, Any, Compacted]
+    ) -> Compacted:
+        """Await a compaction, show it as a tool meanwhile, and count what it uses."""
+        async with asyncio.TaskGroup() as tasks:
+            showing = tasks.create_task(reply.keep_showing())
+            try:
+                with reply.making_room():
+                    made = await compacting
+            finally:
+                showing.cancel()
+        reply.count_usage(replace(Usage.of(made.run), turns=0))
+        return made
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
         """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""

@@ -19,7 +19,7 @@ from remoteclaw.fleet.sessions.state import SessionState
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Turn
 from remoteclaw.protocols import AgentSpec, ModelSetting, Runtime, conversation_name
-from remoteclaw.runtimes import create_cli_runtime, detect_runtime
+from remoteclaw.runtimes import COMPACT, create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.fallbacks import Candidate, Fallbacks
 from remoteclaw.session.identity import SessionIdentity, SessionMemory
@@ -91,6 +91,16 @@ class SessionBridge:
         if state.is_background and (state.key.task or not is_about_person):
             return self.task_model, "task_model" if self.task_model else "model"
         return None, "model"
+
+    def keep_of(self, turn: Turn) -> str | None:
+        """Return what the summary is to keep that a person asks for with `/compact`, may be empty.
+
+        None if the turn is no such command, or the agent has no summaries.
+        """
+        if self.channel is None or not self.channel.can_compact or not turn.is_command:
+            return None
+        name, _, keep = turn.entries[0].message.text.partition(" ")
+        return keep.strip() if name == COMPACT else None
 
     async def aclose(self) -> None:
         """End an agent that is not parked, and wait for the hooks of finished turns."""

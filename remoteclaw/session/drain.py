@@ -20,6 +20,7 @@ from remoteclaw.host.process import identity
 from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
+from remoteclaw.session.idle import IdleTime
 from remoteclaw.session.queue import (
     DrainStep,
     after_turn,
@@ -82,10 +83,18 @@ class Drain:
                 terminals = self._fleet.terminals
                 opening = TerminalOpening(terminals, lease, bridge, self._config, self._home)
                 runner = TurnRunner(lease, bridge, self._config, terminals, opening, left_terminal)
+                idle = IdleTime(
+                    self._fleet.requests,
+                    self._config,
+                    lease,
+                    bridge,
+                    runner.agent_caller,
+                    is_leaving=self._is_leaving,
+                )
                 async with asyncio.TaskGroup() as tasks:
                     listening = tasks.create_task(lease.listen(runner.on_lease_renewed))
                     try:
-                        await self._serve(lease, bridge.keeper, runner)
+                        await self._serve(lease, bridge.keeper, runner, idle)
                     finally:
                         listening.cancel()
             finally:
@@ -94,7 +103,9 @@ class Drain:
             # The session's next owner continues from the state in Redis.
             log.warning("session %s: left to its next owner: %s", sid[:8], first_of(lost))
 
-    async def _serve(self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner) -> None:
+    async def _serve(
+        self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner, idle: IdleTime
+    ) -> None:
         """Run turn after turn until no entry waits, or until the session yields to others."""
         turns, began_at = 0, boottime()
         last: Finished | None = None
@@ -123,12 +134,15 @@ class Drain:
             if last is None:
                 return None  # the turn is postponed, or open in a terminal
             turns += 1
+            if not last.left:
+                await idle.measure()
             is_leaving, seconds = await self._is_leaving(), boottime() - began_at
             match after_turn(last, turns=turns, seconds=seconds, is_leaving=is_leaving):
                 case DrainStep.RELEASE:
                     return await _release(lease, keeper)
                 case DrainStep.LINGER:
-                    await self._linger(lease)
+                    if await self._linger(lease) and runner.last_turn:
+                        await idle.compact(runner.last_turn)
                     last = None  # the next message is answered at once
 
     async def _gather(self, lease: Lease, runner: TurnRunner, waiting: list[Entry]) -> list[Entry]:
@@ -161,13 +175,17 @@ class Drain:
             waiting = await read_waiting(lease)
         return waiting
 
-    async def _linger(self, lease: Lease) -> None:
-        """Wait for the next message, unless other sessions wait or the worker is asked to end."""
+    async def _linger(self, lease: Lease) -> bool:
+        """Wait for the next message, unless other sessions wait or the worker is asked to end.
+
+        Return whether nothing has happened.
+        """
         until = boottime() + self._config.fleet.linger_s
         while (left_s := until - boottime()) > 0:
             arrived = await lease.wait(min(left_s, LINGER_STEP_S))
             if arrived != "nothing" or await self._is_leaving():
-                return
+                return False
+        return True
 
     async def _is_leaving(self) -> bool:
         return await self._fleet.workers.is_leaving(self._worker)

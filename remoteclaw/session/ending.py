@@ -18,7 +18,9 @@ from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.moved_turn import answered_entries, moved_end, with_end_notice
 from remoteclaw.session.notices import (
     COMMAND_DONE,
+    MADE_ROOM,
     NOTHING_SAID,
+    SUMMARIZED,
     TOO_MANY,
     end_early,
     failed_result,
@@ -56,6 +58,8 @@ class Ending:
     """Whether the turn is added to the conversation's record."""
     was_asked: bool = False
     """Whether the agent was asked."""
+    tells_summary: bool = False
+    """Whether the result itself tells that the conversation was summarized."""
     record: RecordAppend | None = None
     """The lines that are added to the record if `is_recorded` is False; None for no lines."""
 
@@ -102,6 +106,8 @@ async def finish(
         notice = COMMAND_DONE if turn.is_command else NOTHING_SAID
         result = with_notice(result, notice, index=reply.next_index)
     result = await with_end_notice(lease, attempt, result)
+    recorded = result  # which has a line of its own about a summary
+    result, has_untold_summary = _with_summary_notice(lease, attempt, ending, result)
     joined = attempt.joined(result.steered)
     entries = (*turn.left_out, *turn.entries, *joined)
     messages = [*reply.notices, *result.payloads]
@@ -113,7 +119,7 @@ async def finish(
         lines_of,
         turn,
         joined,
-        result,
+        recorded,
         at_ms=now_ms(),
         notices=reply.notices,
         plan=reply.plan,
@@ -140,6 +146,7 @@ async def finish(
         budgets=await attempt.budgets.applied() if attempt.budgets else (),
         conversations=_conversations_after(lease, turn.id, result.conversation, keeper),
         told_fallback=attempt.newly_told_fallback,
+        has_untold_summary=has_untold_summary,
     )
     # The writes of phases were sent before the outcome, but may still be unanswered.
     await attempt.progress.settle()
@@ -162,6 +169,26 @@ def _conversations_after(
         if seen != conversation.seen:
             changed[each] = replace(conversation, seen=seen)
     return changed
+
+
+def _with_summary_notice(
+    lease: Lease, attempt: Attempt, ending: Ending, result: AgentDeliveryResult
+) -> tuple[AgentDeliveryResult, bool]:
+    """Return the result with `MADE_ROOM` behind the answer if there is a new summary.
+
+    Also return whether its people have still to be told. Without an answer, the next turn tells it.
+    """
+    is_new = result.compaction is not None or lease.state.has_untold_summary
+    texts = {payload.text for payload in (*attempt.reply.notices, *result.payloads)}
+    if not is_new or lease.state.is_quiet or ending.tells_summary or SUMMARIZED in texts:
+        return result, False
+    last = attempt.turn.entries[-1]
+    is_read_by_people = last.deliver == "channel" or last.origin == "chat"
+    if not is_read_by_people:  # a task's result is for another agent
+        return result, False
+    if result.error_category or result.is_silent or not ending.was_asked:
+        return result, True
+    return with_notice(result, MADE_ROOM, index=attempt.reply.next_index), False
 
 
 def _log(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from remoteclaw.bridge.failures import unstartable
 from remoteclaw.errors import ErrorCategory, Remedy, sentence
-from remoteclaw.events import AgentRunResult
+from remoteclaw.events import AgentRunResult, Compacted
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.profiles import profile_of
@@ -12,6 +12,14 @@ from remoteclaw.profiles import profile_of
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation. I go on from notes of it.)"
 SUMMARIZED = "(This conversation had become too long. I go on from a summary of it.)"
+MADE_ROOM = (
+    "(I have summarized our earlier conversation to make room; details of it may be missing.)"
+)
+NOTHING_TO_SUMMARIZE = "There is nothing to summarize yet: this conversation has only begun."
+NOT_SUMMARIZED = (
+    "I could not summarize this conversation{why}, so it continues as it is: try `/compact` again "
+    "later, or begin an empty one with `/new`."
+)
 NOTHING_RUNS = "Nothing is running now."
 COMMAND_DONE = "Done."
 NOTHING_SAID = "(The agent finished without saying anything.)"
@@ -54,6 +62,19 @@ def notice_result(text: str) -> AgentDeliveryResult:
         mcp=McpSideEffects(),
         is_silent=True,
     )
+
+
+def compact_result(turn: Turn, made: Compacted, *, why: str = "") -> AgentDeliveryResult:
+    """Return the reply to `/compact`. `why` is the reason of a failure, for a person at this
+    computer."""
+    if made.done:
+        change = f": {made.done.change}" if made.done.change else ""
+        return replace(notice_result(f"Summarized{change}."), compaction=made.done)
+    if made.is_empty:
+        return notice_result(NOTHING_TO_SUMMARIZE)
+    is_told = why and profile_of(turn.place.provider).is_local
+    text = NOT_SUMMARIZED.format(why=f" ({one_line(why).rstrip('.')})" if is_told else "")
+    return notice_result(text)
 
 
 def stop_result(turn: Turn) -> AgentDeliveryResult:

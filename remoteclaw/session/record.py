@@ -12,7 +12,8 @@ The record is lines of JSON, oldest first, each with `at` (milliseconds since 19
 - `tool`: `name`, `argument`, shortened `input` and `output`, `is_error`, `since_ms`, `seconds`, and
   the CLI's `id` of the call
 - `notice`: RemoteClaw's own `text`
-- `summary`: the CLI's own summary of the conversation before this line, as `text`
+- `summary`: the CLI's own summary of the conversation before this line, as `text`; a `notice` that
+  the conversation was summarized follows it, or stands alone if the CLI does not report its summary
 - `error`: `category`, and the `text` that the person read, with its reference
 
 All lines but `user` have the id of their turn as `turn`. Those of a turn that another agent
@@ -28,7 +29,7 @@ import orjson
 from remoteclaw.clock import local_time
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.events import PlanStep
+from remoteclaw.events import CompactionEvent, PlanStep
 from remoteclaw.fleet.sessions.records import Records
 from remoteclaw.fleet.terminals.state import TerminalEvent
 from remoteclaw.fleet.terminals.terminals import Terminals
@@ -88,9 +89,8 @@ def lines_of(
     max_chars = min(MAX_TEXT_CHARS, max_bytes // 16)  # a character takes up to 6 bytes of JSON
     of_turn = {"at": at_ms, "turn": turn.id, **_by(by)}
     lines: list[dict[str, Any]] = []
-    if result.compaction and (summary := result.compaction.summary):
-        summary = _shortened(summary, max_bytes // SUMMARY_SHARE)
-        lines.append({**of_turn, "role": "summary", "text": summary})
+    if result.compaction:
+        lines += _compaction_lines(result.compaction, of_turn, max_bytes)
     lines += [_user_line(entry, max_chars) for entry in (*turn.left_out, *turn.entries, *joined)]
     lines += [{**of_turn, "role": "notice", "text": payload.text} for payload in notices]
     if plan:
@@ -110,6 +110,25 @@ def lines_of(
         lines.append({**of_turn, "role": "error", **error})
     lines += [{**of_turn, "role": "notice", "text": text} for text in ours]
     return _newest_lines(reversed(lines), max_bytes)
+
+
+def lines_of_compaction(
+    compaction: CompactionEvent, *, turn: str, at_ms: int, max_bytes: int
+) -> bytes:
+    """Return the lines that a compaction after `turn` adds to the record."""
+    lines = _compaction_lines(compaction, {"at": at_ms, "turn": turn}, max_bytes)
+    return b"".join(orjson.dumps(line) + b"\n" for line in lines)
+
+
+def _compaction_lines(
+    compaction: CompactionEvent, of_turn: dict[str, Any], max_bytes: int
+) -> list[dict[str, Any]]:
+    change = f" ({compaction.change})" if compaction.change else ""
+    notice = {**of_turn, "role": "notice", "text": f"The conversation was summarized{change}."}
+    if not compaction.summary:
+        return [notice]
+    summary = _shortened(compaction.summary, max_bytes // SUMMARY_SHARE)
+    return [{**of_turn, "role": "summary", "text": summary}, notice]
 
 
 def lines_of_aside(

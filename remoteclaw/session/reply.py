@@ -6,14 +6,15 @@ The message decides whether the reply goes to its channel, or only to the caller
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from remoteclaw.bridge.activity import COMPACTION_ID
 from remoteclaw.bridge.time_limits import PeopleWait
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Price
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.events import AgentUsage, PlanStep, ToolActivity
+from remoteclaw.events import MAKES_ROOM, AgentUsage, PlanStep, ToolActivity
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
@@ -80,6 +81,19 @@ class TurnReply:
             yield
         finally:
             self._people.end()
+
+    @contextlib.contextmanager
+    def making_room(self) -> Iterator[None]:
+        """Show a compaction during the block, like a tool."""
+        since_ms = now_ms()
+        self.show_activity((ToolActivity(MAKES_ROOM, "", since_ms),))
+        call = ToolCall(MAKES_ROOM, "", id=COMPACTION_ID, since_ms=since_ms)
+        self.show_tool(call)
+        try:
+            yield
+        finally:
+            self.show_activity(())
+            self.show_tool(replace(call, seconds=(now_ms() - since_ms) / 1000))
 
     async def send_notice(self, text: str) -> None:
         """Send a notice before the agent's answer."""

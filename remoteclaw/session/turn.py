@@ -11,7 +11,14 @@ from functools import partial
 
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.config.tool_policy import is_owned_by
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, LeaseLost, RedisUnavailable
+from remoteclaw.errors import (
+    AgentUnavailable,
+    ConfigError,
+    ErrorCategory,
+    LeaseLost,
+    RedisUnavailable,
+)
+from remoteclaw.events import Compacted, ErrorEvent
 from remoteclaw.fleet.budgets.standing import LimitReached, Standing
 from remoteclaw.fleet.sessions.usage import UsageScopes
 from remoteclaw.fleet.terminals.state import TerminalPlace
@@ -28,7 +35,13 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.budgets import AtLimit, SessionBudgets, TurnBudgets
 from remoteclaw.session.ending import Ending, finish, without_agent
 from remoteclaw.session.moved_turn import send_end_notice
-from remoteclaw.session.notices import RESET, SECOND_TRY, failed_result, notice_result
+from remoteclaw.session.notices import (
+    RESET,
+    SECOND_TRY,
+    compact_result,
+    failed_result,
+    notice_result,
+)
 from remoteclaw.session.permission import Permissions
 from remoteclaw.session.queue import (
     BatchStep,
@@ -47,6 +60,8 @@ from remoteclaw.session.terminal_end import settle_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
 from remoteclaw.session.waiting import decode_all
 
+#: The longest reason of a failed compaction, in characters.
+MAX_WHY_CHARS = 200
 #: The phases of an attempt that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
 
@@ -74,8 +89,10 @@ class TurnRunner:
         self._config = config
         self._budgets = SessionBudgets(lease, config, bridge.zone)
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
-        self._agent_caller = AgentCaller(lease, bridge, config.record)
+        self.agent_caller = AgentCaller(lease, bridge, config.record)
         self._running: Attempt | None = None
+        self.last_turn: Turn | None = None
+        """The last turn, if its agent has answered it; else None."""
         self._was_stopped = False
         """Whether the last turn was stopped, and has said so in the chat."""
 
@@ -87,7 +104,7 @@ class TurnRunner:
     async def warm_up(self, waiting: Sequence[Entry]) -> None:
         """Begin to start the agent for `waiting` entries, unless they reset the conversation."""
         if not await self._resets.reason_for(waiting[0].id, waiting, was_asked=False):
-            await self._agent_caller.warm_up(Turn(self._lease.session, tuple(waiting)))
+            await self.agent_caller.warm_up(Turn(self._lease.session, tuple(waiting)))
 
     async def run(self, waiting: Sequence[Entry]) -> Finished | None:
         """Run the next batch to its outcome; None if it was postponed or opened a terminal."""
@@ -109,12 +126,16 @@ class TurnRunner:
                 case BatchStep.AGENT:
                     await self._start_conversation(attempt)
                     await self._send_notices(attempt)
+                    if (keep := self._bridge.keep_of(attempt.turn)) is not None:
+                        ending = await self._compact(attempt, keep)
+                        return await self._finish(attempt, ending)
                     if attempt.asides:
                         attempt.asides.begin()
-                    result = await self._agent_caller.ask(attempt)
+                    result = await self.agent_caller.ask(attempt)
                     if result is None:
                         return None
                     ending = Ending(result, was_asked=True)
+                    self.last_turn = None if result.error_category else attempt.turn
                 case BatchStep.RESET:
                     await self._start_conversation(attempt)
                     ending = Ending(notice_result(RESET), is_recorded=False)
@@ -137,8 +158,23 @@ class TurnRunner:
         finally:
             if attempt.asides:
                 attempt.asides.abandon()
-            self._agent_caller.release()
+            self.agent_caller.release()
             self._running = None
+
+    async def _compact(self, attempt: Attempt, keep: str) -> Ending:
+        """Have the agent summarize the conversation, as a person has asked."""
+        try:
+            made = await self.agent_caller.compact_for(attempt, keep=keep)
+        except ConfigError as problem:
+            made = Compacted(failure=ErrorEvent(ErrorCategory.NOT_INSTALLED, str(problem)))
+        index, turn = attempt.reply.next_index, attempt.turn
+        if made.done is None and attempt.abort.is_set():
+            return Ending(failed_result(turn, ErrorCategory.ABORTED, index=index))
+        why = made.failure.detail if made.failure else made.run.text
+        result = compact_result(turn, made, why=self._bridge.scrubber.line(why, MAX_WHY_CHARS))
+        result = replace(result, payloads=tuple(replace(p, index=index) for p in result.payloads))
+        status = "done" if made.done or made.is_empty else "failed"
+        return Ending(result, status, was_asked=True, tells_summary=True)
 
     async def _run_terminal(self, attempt: Attempt) -> Finished | None:
         """Open the turn's terminal, or finish the turn if its terminal has ended.
@@ -262,7 +298,7 @@ class TurnRunner:
         log.info("%s: begins: %s, %s", turn.references, about, worker)
         if turn.entries[0].terminal:
             return attempt
-        await self._agent_caller.choose(attempt)
+        await self.agent_caller.choose(attempt)
         permissions = Permissions(
             lease,
             turn,
@@ -338,7 +374,7 @@ class TurnRunner:
             steering=attempt.steering,
             permissions=attempt.permissions,
             budgets=attempt.budgets,
-            history=self._agent_caller.history,
+            history=self.agent_caller.history,
         )
 
     async def _start_conversation(self, attempt: Attempt) -> None:
@@ -361,7 +397,7 @@ class TurnRunner:
             await attempt.reply.send_notice(SECOND_TRY)
         names = self._bridge.conversations
         has_lost = names and self._lease.has_lost_conversation(names)
-        if has_lost and (notice := await self._agent_caller.notice_of_loss(attempt)):
+        if has_lost and (notice := await self.agent_caller.notice_of_loss(attempt)):
             await attempt.reply.send_notice(notice)
 
     async def _finish(self, attempt: Attempt, ending: Ending) -> Finished:

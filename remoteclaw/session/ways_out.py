@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from remoteclaw.bridge import ChannelBridge
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.events import CompactionEvent, ErrorEvent
+from remoteclaw.events import Compacted, CompactionEvent, ErrorEvent
 from remoteclaw.messages import AgentDeliveryResult, Turn
 from remoteclaw.session.notices import SUMMARIZED, failed_result
 from remoteclaw.session.retry import REASONS
@@ -28,13 +28,18 @@ class WaysOut:
         channel: ChannelBridge | None,
         abort: asyncio.Event,
         *,
+        compact: Callable[[], Awaitable[Compacted]],
         count_refusals: Callable[[], Awaitable[int]],
         notice_of_loss: Callable[[], Awaitable[str]],
     ) -> None:
-        """`count_refusals` returns the number of the session's refused turns in a row, and
-        `notice_of_loss` the notice about a lost conversation, which may be empty."""
+        """`compact` has the agent summarize the conversation.
+
+        `count_refusals` returns the number of the session's refused turns in a row, and
+        `notice_of_loss` the notice about a lost conversation, which may be empty.
+        """
         self._channel = channel
         self._abort = abort
+        self._compact = compact
         self._count_refusals = count_refusals
         self._notice_of_loss = notice_of_loss
         self._left = ["repeat", "compact"]
@@ -48,16 +53,20 @@ class WaysOut:
     async def prepare(
         self, result: AgentDeliveryResult, turn: Turn, *, index: int
     ) -> AgentDeliveryResult | None:
-        """Prepare another ask after a failure before any output, and return None.
+        """Prepare another ask after a failure, or a mere summary, and return None.
 
         If none may follow now, return the turn's result, whose message has `index`: the failure, or
         the model's temporary one that prevents a summary.
         """
         self._compaction = result.compaction or self._compaction
+        if result.compaction and result.error_category is None and "repeat" in self._left:
+            # opencode makes up for a summary that was stopped, and answers nothing in that turn
+            self._left.remove("repeat")
+            return None
         if self._channel is None or not result.is_stuck:
             return result
         if result.error_category is ErrorCategory.CONTEXT_OVERFLOW:
-            match await self._make_room(self._channel, result):
+            match await self._make_room(result):
                 case CompactionEvent():
                     self.opening = SUMMARIZED
                     return None
@@ -70,9 +79,7 @@ class WaysOut:
         self.begins_anew, self.opening = not self._abort.is_set(), await self._notice_of_loss()
         return None
 
-    async def _make_room(
-        self, channel: ChannelBridge, result: AgentDeliveryResult
-    ) -> CompactionEvent | ErrorEvent | None:
+    async def _make_room(self, result: AgentDeliveryResult) -> CompactionEvent | ErrorEvent | None:
         """Return the compaction of the conversation: the CLI's own during the turn, or one now.
 
         Returns the failure of a compaction; None if no way is left.
@@ -82,10 +89,9 @@ class WaysOut:
                 case "repeat" if result.compaction:
                     return result.compaction
                 case "compact":
-                    end = await channel.compact(self._abort)
-                    if isinstance(end, CompactionEvent):
-                        self._compaction = end
-                    return end
+                    made = await self._compact()
+                    self._compaction = made.done or self._compaction
+                    return made.done or made.failure
         return None
 
     async def settle(self, result: AgentDeliveryResult, *, is_silent: bool) -> AgentDeliveryResult:
@@ -96,9 +102,9 @@ class WaysOut:
         self._compaction = result.compaction or self._compaction
         is_too_long = result.error_category is ErrorCategory.CONTEXT_OVERFLOW
         if self._channel and is_too_long and not is_silent and not result.compaction:
-            end = await self._channel.compact(self._abort)
-            if isinstance(end, CompactionEvent):
-                self._compaction = end
-            elif not self._abort.is_set() and not (end and end.category in REASONS):
+            made = await self._compact()
+            self._compaction = made.done or self._compaction
+            is_temporary = made.failure is not None and made.failure.category in REASONS
+            if not made.done and not self._abort.is_set() and not is_temporary:
                 await self._channel.give_up_conversation()
         return replace(result, compaction=self._compaction)

@@ -99,6 +99,16 @@ class Excerpt(Result):
     """The part of the message around the match."""
 
 
+class ContextUse(Result):
+    """The size of a conversation after its last turn."""
+
+    used: int
+    """In tokens."""
+    limit: int
+    """The number of tokens that the model takes."""
+    percent: int
+
+
 class FoundSession(SessionFacts, PauseFacts):
     is_self: bool
     """Whether this is the session of the call."""
@@ -110,6 +120,8 @@ class FoundSession(SessionFacts, PauseFacts):
     below it are for operators, as is why and until when messages wait."""
     model: str | None = None
     """The model of the next turn; absent if the CLI chooses."""
+    context: ContextUse | None = None
+    """The size of the conversation; absent if it is new, or if the CLI does not report it."""
     usage: dict[str, Any] | None = None
     """The usage of the session, if it was asked for: turns, asides, tokens, milliseconds and US
     dollars."""
@@ -176,6 +188,8 @@ class SessionDetails(SessionFacts, PauseFacts):
     """The first words of the session's conversation."""
     model: str | None = None
     """The model of the next turn; absent if the CLI chooses."""
+    context: ContextUse | None = None
+    """The size of the conversation; absent if it is new, or if the CLI does not report it."""
     fallback_by: str | None = None
     """The fallback that was asked last in place of the agent or its model, as in the agent's
     `fallbacks`; absent if none was."""

@@ -221,7 +221,7 @@ async def own_commands(chat: Chat) -> None:
     }[chat.cli.name]
     command, answer = {
         "claude": ("/context", "Estimated usage by category"),
-        "codex": ("/compact", "codex has none of its own"),
+        "codex": ("/context", "codex has none of its own"),
         "gemini": ("/about", "Gemini CLI Info"),
         "opencode": ("/init", "AGENTS.md"),
     }[chat.cli.name]
@@ -229,8 +229,13 @@ async def own_commands(chat: Chat) -> None:
     assert (await chat.say("/nonsense")).startswith(unknown)
     assert answer in await chat.say(command)
     assert await chat.say("SAY:one") == "one"
-    if chat.cli.name == "opencode":  # it does not name this one
-        assert await chat.say("/compact") == "Done."
+    summarized = {
+        "claude": "There is nothing to summarize yet",
+        "codex": "Summarized: ",
+        "gemini": "gemini can't summarize a conversation when it is asked",
+        "opencode": "Summarized.",
+    }[chat.cli.name]
+    assert (await chat.say("/compact")).startswith(summarized)
     assert (await chat.say("/nonsense")).startswith(unknown)
 
 

@@ -13,12 +13,13 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.card import make_card, request_args
 from remoteclaw.fleet.requests.request import RequestAnswer
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.terminals.state import TerminalTurn
 from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from remoteclaw.fleet.turns.calls import ConversationCopy
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.fleet.turns.lease import Lease
-from remoteclaw.fleet.turns.turn import Postponement, TaskResult
+from remoteclaw.fleet.turns.turn import Postponement, RecordAppend, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish
 from remoteclaw.protocols import Conversation
 from remoteclaw.tasks.branches import move_to_branch
@@ -222,6 +223,20 @@ async def test_a_lost_reply_to_retry_adds_one_entry(lossy: tuple[Fleet, Proxy]) 
     assert [entry_id.decode() for entry_id, _ in entries] == [accepted.entry_id]
     with pytest.raises(NotFound, match=f"already: as message {accepted.entry_id}"):
         await fleet.dead_letters.retry(letter.id)
+
+
+async def test_a_lost_reply_to_context_counts_and_records_once(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease, _ = await begun(fleet)
+    await lease.turns.finish("done", reply=[])
+    lost = lose(proxy, "context")
+
+    usage, record = Usage(input_tokens=5), RecordAppend(b"{}\n", 1_000, 60_000)
+    await lease.note_context(None, has_summary=True, usage=usage, record=record)
+
+    assert lost.reached.is_set()
+    assert await fleet.usage.session(SESSION.agent, SESSION.sid) == usage
+    assert await fleet.records.of(SESSION.sid) == b"{}\n"
 
 
 async def test_a_lost_reply_to_close_still_closes_the_session(lossy: tuple[Fleet, Proxy]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
+from remoteclaw.commands.table import NO_SUMMARIES
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.commands import command_of
 from remoteclaw.fleet.turns.inbound import decode_entry
@@ -234,17 +235,41 @@ async def test_a_message_with_two_slashes_is_sent_to_the_agent(stack: Stack) -> 
 
 
 async def test_an_unknown_command_is_passed_to_the_cli_or_refused(stack: Stack) -> None:
-    refused = await reply_to(stack, "/Compact now", "m1")
-    assert refused.startswith("There is no command /compact, and demo has none")
+    refused = await reply_to(stack, "/Context now", "m1")
+    assert refused.startswith("There is no command /context, and demo has none")
 
     stack.configure({"runtime": "codex"})
-    assert "codex has none of its own here" in await reply_to(stack, "/compact", "m3")
+    assert "codex has none of its own here" in await reply_to(stack, "/context", "m3")
 
     stack.configure({"runtime": "claude"})
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        assert (await send(client, "/Compact now", "m2"))["entry"]
+        assert (await send(client, "/Context now", "m2"))["entry"]
         entry = await newest_entry(stack)
-        assert (entry["message"]["text"], entry["is_command"]) == ("/compact now", True)
+        assert (entry["message"]["text"], entry["is_command"]) == ("/context now", True)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "reply", "forwarded"),
+    [
+        ("claude", "", "/compact keep it"),
+        ("codex", "codex decides itself what its summary keeps.", "/compact"),
+        ("gemini", NO_SUMMARIES.format(runtime="gemini"), None),
+        ("demo", NO_SUMMARIES.format(runtime="demo"), None),
+    ],
+)
+async def test_compact_is_a_turn_of_its_own_for_agents_that_can(
+    stack: Stack, runtime: str, reply: str, forwarded: str | None
+) -> None:
+    stack.configure({"runtime": runtime})
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        await client.call("chat.open")
+        sent = await send(client, "/Compact keep it", "m1")
+        assert bool(sent["entry"]) is (forwarded is not None)
+        if reply:
+            assert reply in [await texts(client, 1) for _ in range(2)][1]
+        if forwarded:
+            entry = await newest_entry(stack)
+            assert (entry["message"]["text"], entry["is_command"]) == (forwarded, True)
 
 
 async def test_reset_and_clear_begin_a_new_conversation(stack: Stack) -> None:

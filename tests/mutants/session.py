@@ -58,6 +58,30 @@ MUTANTS = (
         test="test_a_terminal_records_each_conversation_and_ends_at_one_of_another_session",
     ),
     Mutant(
+        "a message that waits for the summary of an idle conversation",
+        before="await asyncio.wait((compacting, wanted), return_when=asyncio.FIRST_COMPLETED)",
+        after="await asyncio.wait((compacting,))",
+        test="test_a_message_interrupts_a_compaction_and_is_answered_by_the_same_process",
+    ),
+    Mutant(
+        "a session of the other lane that waits for the summary of an idle conversation",
+        before='self._lease.wait(CHECK_S, lane="background")',
+        after="self._lease.wait(CHECK_S)",
+        test="test_any_hint_of_another_session_ends_a_compaction",
+    ),
+    Mutant(
+        "the tokens of an idle conversation's summary, which are not counted",
+        before="usage = replace(Usage.of(made.run), turns=0, duration_ms=0) or None",
+        after="usage = None",
+        test="test_a_summary_is_recorded_and_counted_and_told_with_the_next_answer",
+    ),
+    Mutant(
+        "a summary that is told again with each answer",
+        before="return with_notice(result, MADE_ROOM, index=attempt.reply.next_index), False",
+        after="return with_notice(result, MADE_ROOM, index=attempt.reply.next_index), True",
+        test="test_a_summary_is_recorded_and_counted_and_told_with_the_next_answer",
+    ),
+    Mutant(
         "a conversation that is too long and is not summarized",
         before='self._left = ["repeat", "compact"]',
         after='self._left = ["repeat"]',

@@ -125,7 +125,7 @@ async def test_a_command_of_the_cli_has_a_turn_of_its_own(stack: Stack, director
     with_claude(stack, directory, queue={"mode": "collect", "debounce_ms": 0, "cap": 0})
     before = await stack.append("before")
     command = await stack.fleet.inbound.append(
-        message("/compact now"), agent="main", is_command=True
+        message("/context now"), agent="main", is_command=True
     )
     after = await stack.append("after")
     await drain(stack, before)
@@ -133,7 +133,7 @@ async def test_a_command_of_the_cli_has_a_turn_of_its_own(stack: Stack, director
     replies = await answers(stack, before, command, after)
     assert replies == [
         "its own, False: (End of the message.)",
-        "its own, False: /compact now",
+        "its own, False: /context now",
         "its own, False: (End of the message.)",
     ]
 

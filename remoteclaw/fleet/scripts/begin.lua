@@ -8,8 +8,8 @@
 -- keys: state, inbound, active, outcome, budget?, spent_in*, budgets*
 -- args: epoch, nonce, entry_ids, phase, detail, left_out, sid, limits?, refused*
 -- result: verdict, turn, attempt, phase_before, entries, forgiven_attempts, left_out, busy_since_ms, queue_settings,
---   is_resumed, tries, last_notice, model, turn_project, has_tasks, has_aside_notes, has_denials, spent, refusal, reached,
---   budgets
+--   is_resumed, tries, last_notice, model, turn_project, is_quiet, has_tasks, has_aside_notes, has_denials, spent,
+--   refusal, reached, budgets
 --   refused: to drop the batch for `budget`: the notice, the day, and the people who get the notice once on that day;
 --   refusal: that notice, empty if all have had it
 --   verdict: running|stopped|dropped|missing|postponed|over; phase_before: the furthest phase of the earlier attempts;
@@ -187,12 +187,13 @@ if is_stopped(keys.state, entries[#entries][1]) and (attempt == 1 or not is_drop
 elseif is_dropped then
   verdict = 'dropped'
 end
-local busy_since_ms, queue_settings, is_resumed, tries, last_notice, model, turn_project, spent, refusal = unpack(
-  redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'last_notice', 'model',
-    'turn_project', 'spent', 'refusal'))
+local busy_since_ms, queue_settings, is_resumed, tries, last_notice, model, turn_project, is_quiet, spent, refusal =
+  unpack(redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'last_notice', 'model',
+    'turn_project', 'is_quiet', 'spent', 'refusal'))
 local function exists(name) return redis.call('EXISTS', name .. string.match(keys.state, '{.-}')) end
 return result{verdict = verdict, turn = turn, attempt = attempt, phase_before = phase_before, entries = entries,
   forgiven_attempts = forgiven, left_out = left_out, busy_since_ms = busy_since_ms, queue_settings = queue_settings,
   is_resumed = is_resumed, tries = tries, last_notice = last_notice, model = model, turn_project = turn_project,
+  is_quiet = is_quiet,
   has_tasks = exists('rc:children:'), has_aside_notes = exists('rc:aside-notes:'),
   has_denials = exists('rc:unreported-denials:'), spent = spent, refusal = refusal, reached = reached, budgets = budgets}

@@ -6,7 +6,7 @@
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
 --   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, limits?, conversations?,
---   told_fallback?, payloads*
+--   told_fallback?, has_untold_summary, payloads*
 -- result: left, hints, now_ms, queue_settings, result_queue, budgets
 --   result: the entry with the task's result, for the session that has started the task
 --   last_note: the last note that the agent has received with this turn; conversations: the session map's, as they are
@@ -140,6 +140,11 @@ if args.told_fallback == '-' then
   redis.call('HDEL', keys.state, 'told_fallback', 'fallback')
 elseif args.told_fallback then
   redis.call('HSET', keys.state, 'told_fallback', args.told_fallback)
+end
+if args.has_untold_summary == '1' then
+  redis.call('HSET', keys.state, 'has_untold_summary', 1)
+else
+  redis.call('HDEL', keys.state, 'has_untold_summary')
 end
 -- Entries of a failed batch, which get one turn each, count as one turn for repeated requests to start tasks.
 if redis.call('HEXISTS', keys.state, 'failed_batch_end') == 0 then

@@ -53,7 +53,8 @@ if args.copy_name then
 end
 if args.notes then redis.call('SET', keys.record, args.notes, 'PX', args.keep_ms) end
 -- A parked agent remembers the ended conversation, so the session must not use it again.
-redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant', 'tree ' .. args.sid)
+redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant', 'context',
+  'has_untold_summary', 'tree ' .. args.sid)
 redis.call('HSET', keys.state, 'reset_turn', args.turn, 'reset_reason', args.reason, 'last_heard_ms', now)
 redis.call('HSET', keys.outcome .. args.turn, 'reset', now .. ' ' .. args.reason)
 return tostring(now)

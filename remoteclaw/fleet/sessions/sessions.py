@@ -11,6 +11,7 @@ import orjson
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.tool_policy import SessionLimits
 from remoteclaw.errors import NotFound
+from remoteclaw.events import ContextSize
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.sessions.records import Records
@@ -43,6 +44,12 @@ class SessionView(SessionState):
     """The CLIs' own session ids, by `conversation_name()`."""
     identities: Mapping[str, str]
     """The identities of these conversations (`Conversation.identity`), by the same names."""
+
+    @property
+    def size(self) -> ContextSize | None:
+        """The size of the conversation; None if it is not known, as in a new conversation."""
+        is_current = self.context and self.context.conversation in self.session_ids.values()
+        return self.context.size if self.context and is_current else None
 
     @property
     def shown_status(self) -> str:

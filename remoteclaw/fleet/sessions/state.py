@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, cast
 from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.config.tool_policy import UNLIMITED, SessionLimits
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import ContextSize
 from remoteclaw.fleet import hashes
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
@@ -37,6 +38,31 @@ STATE_MS = 8 * 24 * 3600 * 1000
 OF_UNKNOWN_TASK = SessionLimits(depth=99)
 #: A session, and the limits on its tools, with which an agent is launched.
 Launch = tuple[SessionKey, SessionLimits]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSize:
+    """The size of one conversation, in tokens, and what was tried to reduce it while it is idle."""
+
+    size: ContextSize
+    conversation: str
+    """The CLI's id of the conversation."""
+    attempts: int = 0
+    """How many compactions in a row have not succeeded at about this size."""
+    attempted_at: int = 0
+    """The used tokens at the first of them."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the size from its stored form; raises ValueError if it is damaged."""
+        used, limit, attempts, attempted_at, conversation = text.split(" ", 4)
+        size = ContextSize(int(used), int(limit))
+        return cls(size, conversation, int(attempts), int(attempted_at))
+
+    def __str__(self) -> str:
+        """Return the stored form."""
+        numbers = (self.size.used, self.size.limit, self.attempts, self.attempted_at)
+        return f"{' '.join(map(str, numbers))} {self.conversation}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +127,10 @@ class SessionState:
     terminal_entry: str | None
     """The id of the unfinished entry that opens, or opened, a terminal."""
 
+    context: ConversationSize | None = None
+    """The size of the conversation after its last turn; None if the CLI does not report it."""
+    has_untold_summary: bool = False
+    """Whether the conversation was summarized, and its people have not been told yet."""
     has_remembered: bool = False
     """Whether the conversation ever had a CLI's session id, which may have expired since."""
     agent_process: dict[str, Any] | None

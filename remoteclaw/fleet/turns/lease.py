@@ -17,12 +17,14 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
-from remoteclaw.fleet.sessions.state import STATE_MS, SessionState, pairs
+from remoteclaw.fleet.keys import Lane
+from remoteclaw.fleet.sessions.state import STATE_MS, ConversationSize, SessionState, pairs
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry
 from remoteclaw.fleet.turns.leased_session import LeasedSession
 from remoteclaw.fleet.turns.outcomes import OUTCOME_MS
-from remoteclaw.fleet.turns.turn import Turns
+from remoteclaw.fleet.turns.turn import RecordAppend, Turns
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.protocols import FORK_OF, Conversation
 
@@ -111,6 +113,8 @@ class Lease(LeasedSession):
             reset_turn=turn,
             reset_reason=why,
             last_heard_ms=int(now),
+            context=None,
+            has_untold_summary=False,
         )
 
     @property
@@ -173,6 +177,36 @@ class Lease(LeasedSession):
             keep_ms=SESSION_MAP_MS,
         )
 
+    async def note_context(
+        self,
+        context: ConversationSize | None,
+        *,
+        has_summary: bool = False,
+        usage: Usage | None = None,
+        record: RecordAppend | None = None,
+    ) -> None:
+        """Store the size of the conversation after a turn.
+
+        With `has_summary`, the conversation was summarized since then, which is told with the next
+        answer. `usage` is what that has used, also if it did not succeed, and `record` has the
+        lines about it.
+        """
+        self.state = replace(
+            self.state,
+            context=context,
+            has_untold_summary=has_summary or self.state.has_untold_summary,
+        )
+        await self.run_fenced(
+            "context",
+            nonce=uuid.uuid4().hex,
+            context=str(context) if context else None,
+            has_summary=has_summary,
+            record=record.lines if record else None,
+            record_bytes=record.max_bytes if record else None,
+            record_ms=record.keep_ms if record else None,
+            **self.usage_args(usage),
+        )
+
     # -- holding it ----------------------------------------------------------------------------
 
     async def listen(self, on_renewed: Callable[[str, str], None]) -> None:
@@ -230,22 +264,25 @@ class Lease(LeasedSession):
                 return False
         return True
 
-    async def wait(self, seconds: float) -> Literal["entry", "hint", "nothing"]:
+    async def wait(
+        self, seconds: float, *, lane: Lane | None = None
+    ) -> Literal["entry", "hint", "nothing"]:
         """Wait for the session's next entry, or for the hint of another session.
 
+        Hints count that are at least as urgent as those of `lane`, by default the session's own.
         Returns at once if Redis is unavailable, since the caller's next step waits for Redis.
         """
         try:
-            return await self._wait_until(boottime() + seconds)
+            return await self._wait_until(boottime() + seconds, lane or self.state.lane)
         except (RedisError, OSError):
             return "nothing"
 
-    async def _wait_until(self, until: float) -> Literal["entry", "hint", "nothing"]:
+    async def _wait_until(self, until: float, lane: Lane) -> Literal["entry", "hint", "nothing"]:
         client = self.scripts.client
         # WAKE is read before the queues, so that XREAD sees a hint that arrives between the two.
         async with asyncio.timeout(LISTEN_S):
             newest: Any = await client.xrevrange(keys.WAKE, count=1)
-            is_busy = await self._has_competing_hints()
+            is_busy = await self._has_competing_hints(lane)
         last_hint: bytes = newest[0][0] if newest else b"0"
         if is_busy:
             return "hint"
@@ -259,7 +296,7 @@ class Lease(LeasedSession):
                     return "entry"
                 last_hint = entries[-1][0]
                 # An idle worker, blocked on the queue, would have taken the hint by now.
-                if await self._has_competing_hints():
+                if await self._has_competing_hints(lane):
                     return "hint"
         return "nothing"
 
@@ -292,10 +329,10 @@ class Lease(LeasedSession):
                     return True
         return False
 
-    async def _has_competing_hints(self) -> bool:
-        """Whether any hint is waiting that is at least as urgent as this session's."""
+    async def _has_competing_hints(self, lane: Lane) -> bool:
+        """Whether any hint is waiting that is at least as urgent as those of `lane`."""
         pipeline = self.scripts.client.pipeline(transaction=False)
-        for name in keys.competing(self.state.lane, self.host):
+        for name in keys.competing(lane, self.host):
             pipeline.llen(name)
         return any(await pipeline.execute())
 

@@ -214,6 +214,7 @@ class Turns:
             queue_settings=_queue(begun.queue_settings),
             model=begun.model,
             turn_project=begun.turn_project,
+            is_quiet=begun.is_quiet == "1",
         )
         self._batch = Batch(
             turn=begun.turn,
@@ -419,6 +420,7 @@ class Turns:
         budgets: Sequence[AppliedBudget] = (),
         conversations: Mapping[str, Conversation] | None = None,
         told_fallback: str | None = None,
+        has_untold_summary: bool = False,
     ) -> Finished:
         """End the running turn, and the joined entries that the agent has `taken_up`.
 
@@ -439,6 +441,7 @@ class Turns:
         - `conversations` replace those in the session map.
         - `told_fallback` is the fallback of which the chat now knows that it answers, empty for
           none; None if that has not changed.
+        - `has_untold_summary` says that the people have not been told of a summary yet.
         """
         recipients = await self._progress.recipients()
         known = conversations or {}
@@ -467,6 +470,7 @@ class Turns:
             last_note=last_aside_note,
             conversations=_json({name: each.encode() for name, each in known.items()}),
             told_fallback="-" if told_fallback == "" else told_fallback,
+            has_untold_summary=has_untold_summary,
             payloads=[orjson.dumps(payload) for payload in payloads],
             replies=self._reply_stream,
             live_of=recipients.account,
@@ -482,6 +486,7 @@ class Turns:
             self._lease.state,
             last_heard_ms=heard_ms,
             queue_settings=_queue(finished.queue_settings),
+            has_untold_summary=has_untold_summary,
         )
         self._lease.session_map |= known
         if told_fallback is not None:

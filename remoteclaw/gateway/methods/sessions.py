@@ -68,6 +68,7 @@ async def _search(call: Call, params: contract.SearchParams) -> contract.Session
                 **common_fields(view),
                 is_self=view.key == call.session,
                 model=view.model_in(call.config),
+                context=_context(view),
                 requests=requests[view.sid],
                 usage=spent.plain() if (spent := used.get(view.sid)) else None,
                 excerpt=excerpts.get(view.sid),
@@ -148,6 +149,7 @@ async def _show(call: Call, params: contract.ShowParams) -> contract.SessionDeta
         view,
         **facts,
         model=view.model_in(call.config),
+        context=_context(view),
         started_by=str(parent) if parent else None,
         has_started=tuple(
             contract.StartedTask(key=str(child.key), state=child.shown_status) for child in started
@@ -166,6 +168,10 @@ async def _pending_identity(call: Call, view: SessionView) -> str | None:
         return await call.fleet.identities.pending(call.config, call.home, view) or None
     except ConfigError:
         return None
+
+
+def _context(view: SessionView) -> contract.ContextUse | None:
+    return contract.ContextUse.of(view.size) if view.size else None
 
 
 def _worker(label: str | None) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.events import ContextSize
 from remoteclaw.messages import OWN_SERVER, Image
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec
 from remoteclaw.runtimes.acp.aside import AcpAside, AsideSessions
@@ -61,6 +62,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         self._session = ""
         self._cost: float | None = 0.0
         """The cost of the session so far, in US dollars; None if it is not known."""
+        self._context: ContextSize | None = None
+        """The size of the conversation after the last turn; None if it is not known."""
         self._instructions = ""
         """The system prompt, until a message has carried it."""
         self._takes_images = False
@@ -274,7 +277,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
                     await self._read_between_turns()
         if not self._commands or name in self._commands:
             return ""
-        return f"{self.name} has no command {name}. It has {', '.join(self._commands)}."
+        instead = " `/new` begins an empty conversation." if name == COMPACT else ""
+        return f"{self.name} has no command {name}. It has {', '.join(self._commands)}.{instead}"
 
     def _new_turn(self) -> AcpTurn:
         return AcpTurn(
@@ -287,8 +291,13 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             previous_message_id=self._last_message_id,
         )
 
+    async def context_size(self) -> ContextSize | None:
+        """Return the size of the conversation after the last turn."""
+        return self._context
+
     def _carry_over(self, turn: AcpTurn) -> None:
         self._cost, self._last_message_id = turn.cost, turn.last_message_id
+        self._context = turn.context
         self._has_turns = True
         if self._aside_sessions:
             self._aside_sessions.forget()

@@ -12,6 +12,7 @@ from remoteclaw.events import (
     AgentRunResult,
     AgentUsage,
     CompactionEvent,
+    ContextSize,
     DoneEvent,
     ErrorEvent,
     FormEvent,
@@ -156,12 +157,16 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The ids of messages that are summaries of the conversation, not part of the answer."""
         self._summary: str | None = None
         """The text of the summary that the agent writes; None if it writes none."""
+        self._has_gone_on = False
+        """Whether the agent has begun another message after the summary."""
         self._requests: Counter[str] = Counter()
         """The number of requests for each message, according to the agent's log."""
         self._is_repeated = False
         """Whether the agent asks again for the current message, part of which has arrived."""
         self._wrote_late = False
         """Whether text has arrived after the turn was stopped for a failing model."""
+        self.context: ContextSize | None = None
+        """The size of the conversation; None if the agent has not reported it."""
         self.commands: tuple[str, ...] = ()
         """The agent's slash commands, if it has announced them during the turn."""
         self.is_command = False
@@ -230,6 +235,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         if message.method != "session/update" or not is_ours:
             return []
         self._usage.cost = cost_of(message) or self._usage.cost
+        self.context = context_of(message) or self.context
         self.commands = commands_of(message) or self.commands
         update = mapping(message.params.get("update"))
         events = self._update(update)
@@ -248,10 +254,10 @@ class AcpTurn(CliTurn[RpcMessage]):
             self._is_repeated = is_second and self._message_id == self._logged_message
         if note.is_compaction:
             self._summaries.add(self._logged_message)
-            self._summary = ""
+            self._summary, self._has_gone_on = "", False
             return [CompactionEvent("began", self._trigger)]
         if note.is_compaction is False:
-            return self._end_compaction()
+            self._has_gone_on = True  # the summary's last words may still be on their way
         return await self._wait(note.failure, note.wait_s) if note.failure else []
 
     @property
@@ -264,6 +270,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         if summary is None:
             return []
         # A request to compact succeeds even if the model refuses to write a summary.
+        self.context = None  # the last report is about the request for the summary
         if is_cut or not summary.strip():
             return [CompactionEvent("failed", self._trigger)]
         return [CompactionEvent("done", self._trigger, summary=summary)]
@@ -369,7 +376,10 @@ class AcpTurn(CliTurn[RpcMessage]):
         content = mapping(update.get("content"))
         match update.get("sessionUpdate"):
             case "agent_message_chunk":
-                return self._add_text(text(update.get("messageId")), text(content.get("text")))
+                message_id = text(update.get("messageId"))
+                is_next = self._has_gone_on and message_id == self._logged_message
+                ended = self._end_compaction() if is_next else []
+                return [*ended, *self._add_text(message_id, text(content.get("text")))]
             case "agent_thought_chunk":
                 return [ThinkingEvent(text(content.get("text")))]
             case "tool_call":
@@ -483,6 +493,14 @@ def cost_of(message: RpcMessage) -> float | None:
         return None
     amount = mapping(update.get("cost")).get("amount")
     return float(amount) if isinstance(amount, int | float) and math.isfinite(amount) else None
+
+
+def context_of(message: RpcMessage) -> ContextSize | None:
+    """Return the size of the conversation, if a message reports it."""
+    update = mapping(message.params.get("update"))
+    used, limit = count(update.get("used")), count(update.get("size"))
+    is_known = update.get("sessionUpdate") == "usage_update" and used and limit
+    return ContextSize(used, limit) if is_known else None
 
 
 def classify_rpc_error(error: RpcError) -> tuple[ErrorCategory, str]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from remoteclaw.events import CompactionEvent
-from remoteclaw.runtimes.wire import count, mapping, text
+from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 #: The beginning of claude's instructions after the summary, which are for claude only.
 _AFTER_SUMMARY = "\n\nIf you need specific details from before compaction"
@@ -44,4 +44,7 @@ def _compaction_of(metadata: dict[str, Any]) -> CompactionEvent:
 def _summary_of(message: dict[str, Any]) -> str:
     if not message.get("isSynthetic"):
         return ""
-    return text(mapping(message.get("message")).get("content")).partition(_AFTER_SUMMARY)[0]
+    content = mapping(message.get("message")).get("content")
+    # A summary on request is a text; one that claude makes unasked is a list of blocks.
+    whole = text(content) or "".join(text(block.get("text")) for block in mappings(content))
+    return whole.partition(_AFTER_SUMMARY)[0]

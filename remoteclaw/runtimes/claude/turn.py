@@ -60,6 +60,10 @@ class ClaudeConversation:
         self.totals = Totals()
         self.context = 0
         """The number of tokens that the last request has read."""
+        self.limit: tuple[str | None, int] = (None, 0)
+        """A chosen model (None for the default), and the number of tokens that it takes; 0 if claude has not told it yet."""
+        self.tells_size = True
+        """Whether claude answers the question how long the conversation is."""
         self.is_answering = False
         """Whether a turn runs, whose result will have the totals."""
         self.last_answer: tuple[str, ...] = ()
@@ -194,6 +198,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         if compactions or message.get("type") in _OF_ANSWER:
             self.has_answer.set()
         self._conversation.context = self._tokens.context or self._conversation.context
+        if compactions and compactions[-1].phase == "done":
+            self._conversation.context = compactions[-1].after or 0
         match message.get("type"):
             case "control_request":
                 events += await self._take_request(message)
@@ -240,7 +246,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         ):
             events.append(TextEvent(answer))  # a reply of claude itself, without the model
         if not (failure or aborted):
-            self._conversation.last_answer = tuple(filter(None, (answer, self._answer.last_text)))
+            said = tuple(filter(None, (answer, self._answer.last_text)))
+            self._conversation.last_answer = said or self._conversation.last_answer
         is_refused = failure is not None and failure.category in _REFUSALS and not answer
         self._conversation.refused = self._answer.message_id if is_refused else ""
         run = self._run(message, answer, aborted)

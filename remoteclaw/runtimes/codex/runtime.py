@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.events import AgentUsage
+from remoteclaw.events import AgentUsage, ContextSize
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch, Remedies
@@ -60,6 +60,7 @@ class CodexRuntime(BaseRuntime):
         has_points=True,
         asides="copy",
         compacts=True,
+        compact_at=0.85,
         rules=frozenset(("Bash", "Edit", "mcp")),
         tested="0.169.0",
     )
@@ -337,6 +338,10 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         """Begin a compaction, codex's only command."""
         request = await self._peer.request("thread/compact/start", {"threadId": self._thread})
         return self._new_turn(request, compacts=True)
+
+    async def context_size(self) -> ContextSize | None:
+        """Return the size of the conversation after its last request."""
+        return self._tokens.context
 
     def _new_turn(self, request: int, *, compacts: bool = False) -> CodexTurn:
         return CodexTurn(

@@ -11,6 +11,7 @@ from remoteclaw.events import (
     AgentRunResult,
     AgentUsage,
     CompactionEvent,
+    ContextSize,
     DoneEvent,
     ErrorEvent,
     FormEvent,
@@ -62,18 +63,25 @@ class ThreadTokens:
     """The totals that are counted; None if they are not known yet."""
     total: AgentUsage = field(default_factory=AgentUsage)
     """The totals that codex has reported last."""
+    context: ContextSize | None = None
+    """The size of the conversation after the last request; None before codex reports it."""
+    is_estimated: bool = False
+    """Whether `context` is an estimate, as codex makes it for a summary."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
         """Return the tokens from their `state()`."""
         counted = state["counted"]
-        return cls(AgentUsage(*counted) if counted else None, AgentUsage(*state["total"]))
+        context = ContextSize(*state["context"]) if state["context"] else None
+        counted = AgentUsage(*counted) if counted else None
+        return cls(counted, AgentUsage(*state["total"]), context)
 
     def state(self) -> dict[str, Any]:
         """Return the tokens as JSON."""
         return {
             "counted": astuple(self.counted) if self.counted else None,
             "total": astuple(self.total),
+            "context": astuple(self.context) if self.context else None,
         }
 
     def read(self, params: Mapping[str, Any], *, has_answer: bool) -> None:
@@ -84,6 +92,10 @@ class ThreadTokens:
         """
         usage = mapping(params.get("tokenUsage"))
         self.total = _usage(mapping(usage.get("total")))
+        newest = mapping(usage.get("last"))
+        used, limit = count(newest.get("totalTokens")), count(usage.get("modelContextWindow"))
+        self.context = ContextSize(used, limit) if used and limit else self.context
+        self.is_estimated = not _usage(newest).tokens
         if self.counted is None:
             last = _usage(mapping(usage.get("last"))) if has_answer else AgentUsage()
             self.counted = self.total.since(last)
@@ -323,6 +335,8 @@ class CodexTurn(CliTurn[RpcMessage]):
                 return self._withdraw()
             case "contextCompaction":
                 self._is_compacting = True
+                size = self._tokens.context
+                self._compaction = replace(self._compaction, before=size.used if size else None)
                 return [self._compaction]
             case kind if kind in TOOLS:
                 if kind == "mcpToolCall":
@@ -348,7 +362,8 @@ class CodexTurn(CliTurn[RpcMessage]):
                 return self._text.complete(text(item.get("text")))
             case "contextCompaction":
                 self._is_compacting = False
-                return [replace(self._compaction, phase="done")]
+                size = self._tokens.context if self._tokens.is_estimated else None
+                return [replace(self._compaction, phase="done", after=size.used if size else None)]
             case kind if kind in TOOLS:
                 self._open_calls.pop(item_id, None)
                 self._changes.pop(item_id, None)

@@ -22,6 +22,8 @@ class Limit:
     """
     busy: int = 0
     """For how many requests for a summary the model is busy, before any is refused or answered."""
+    summary_s: float = 0.0
+    """How long each request for a summary takes that is answered, in seconds."""
 
     away: str = ""
     """The API or the model, by the beginning of its name, whose plan is used up; empty for none."""

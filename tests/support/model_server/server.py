@@ -109,7 +109,7 @@ class ModelServer:
             "status": plan.status,
         }
         self._log.write(json.dumps(record) + "\n")
-        await asyncio.sleep(plan.sleep_s)
+        await asyncio.sleep(plan.sleep_s + self._limit.summary_s * is_summary(conversation))
         is_broken = plan.fails_in_stream and conversation.streams
         if plan.status != 200 and not is_broken:
             status, error = dialect.error(plan)

@@ -46,6 +46,7 @@ export function sessionPanel(link, sessionKey) {
       fact("Conversation", session.title),
       fact("Key", el("code", { text: session.key })),
       fact("Agent", [session.agent, session.model, session.project && `project ${session.project}`].filter(Boolean).join(" · ")),
+      fact("Context", session.context && `${session.context.percent} % · ${count(session.context.used)} of ${count(session.context.limit)} tokens`),
       fact("State", [session.state, session.host && `on ${session.host}`, session.waiting && `${count(session.waiting)} waiting`,
         pauseOf(session)].filter(Boolean).join(" · ")),
       fact("Last message", moment(session.lastMessageMs)),

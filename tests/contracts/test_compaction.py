@@ -1,0 +1,287 @@
+"""Compactions of the real CLIs: shown, recorded, told about and asked for."""
+
+import json
+import re
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.events import MAKES_ROOM, ContextSize
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.runtimes import CLIS, create_cli_runtime
+from remoteclaw.session.notices import MADE_ROOM, NOT_SUMMARIZED, NOTHING_TO_SUMMARIZE
+from remoteclaw.session.record import read_lines
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.cli import run
+from tests.support.model_server.conversation import INPUT_TOKENS
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import eventually
+
+#: How each CLI is told to summarize a conversation of 90,000 tokens.
+EARLY: dict[str, dict[str, Any]] = {
+    "claude": {"env": {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"}},
+    "codex": {"command": ["-c", "model_auto_compact_token_limit=90000"]},
+    "opencode": {},
+}
+COMPACTING = [name for name in CLIS if create_cli_runtime(name).capabilities.compacts]
+#: The sizes of a conversation of 61,000 tokens.
+SIZES = {"claude": (61_000, 100_000), "codex": (61_007, 258_400), "opencode": (61_000, 100_000)}
+#: The sentence in the record about a compaction whose size the CLI tells.
+WITH_SIZES = r"The conversation was summarized \([\d,]+ → [\d,]+ tokens\)\."
+
+
+@pytest.fixture
+def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
+    return required(request.param, model_server)
+
+
+async def started(
+    stack: Stack, cli: AgentCli, *, window: int = 0, compact_at: float | None = None, **fleet: Any
+) -> None:
+    """Start a worker for a CLI that summarizes a conversation of 90,000 tokens unasked.
+
+    With a `window`, it has room for more.
+    """
+    config = cli.config(permissions="auto")
+    early = EARLY.get(cli.name, {})
+    config["env"] |= early.get("env", {})
+    if window and cli.name == "claude":
+        config["env"]["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(window)
+    elif not window:
+        config["command"] += early.get("command", [])
+    if cli.name == "opencode":
+        models = json.loads(config["env"]["OPENCODE_CONFIG_CONTENT"])
+        limit = {"context": window or 100_000, "output": 8_000}
+        models["provider"]["scripted"]["models"]["scripted"]["limit"] = limit
+        config["env"]["OPENCODE_CONFIG_CONTENT"] = json.dumps(models)
+    if compact_at is not None:
+        config["compact_at"] = compact_at
+    stack.configure(config, **fleet)
+    await stack.start_worker()
+
+
+async def command(stack: Stack, text: str) -> Accepted:
+    return await stack.fleet.inbound.append(message(text), agent="main", is_command=True)
+
+
+async def view_of(stack: Stack, accepted: Accepted) -> SessionView:
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    return view
+
+
+async def record(stack: Stack, accepted: Accepted) -> list[dict[str, Any]]:
+    return [*read_lines(await stack.fleet.records.of(accepted.session.sid))]
+
+
+def texts(lines: list[dict[str, Any]], role: str) -> list[str]:
+    return [line["text"] for line in lines if line["role"] == role]
+
+
+@pytest.mark.parametrize("cli", EARLY, indirect=True)
+async def test_a_cli_that_summarizes_unasked_is_shown_recorded_and_told_about(
+    stack: Stack, cli: AgentCli
+) -> None:
+    await started(stack, cli)
+    await stack.ask("SAY:noted")
+
+    with cli.model.limited(summary_s=1.5):
+        long = await stack.append("USED:99000 LONG:40000")  # opencode summarizes behind it
+        short = await stack.append("SAY:short")  # the others before this one
+
+        async def activity() -> list[str]:
+            live = await stack.fleet.scripts.client.get(keys.live(long.session.sid))
+            shown = orjson.loads(live) if live else {}
+            tools = [tool["tool"] for tool in shown.get("activity", ())]
+            return tools if [call["tool"] for call in shown.get("tools", ())] == tools else []
+
+        assert await eventually(activity) == [MAKES_ROOM]
+        answers = [said(await stack.outcome(each)) for each in (long, short)]
+
+    assert [answer.endswith(f"\n\n{MADE_ROOM}") for answer in answers].count(True) == 1
+    assert answers[1].removesuffix(f"\n\n{MADE_ROOM}") == "short"
+    lines = await record(stack, long)
+    (notice,) = texts(lines, "notice")
+    assert re.fullmatch(WITH_SIZES, notice) or cli.name == "opencode"
+    summaries = texts(lines, "summary")
+    assert len(summaries) == (cli.name != "codex")  # which does not report it
+    assert all(text.endswith("Scripted summary") for text in summaries)
+    assert await stack.ask("SAY:next") == "next"
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
+async def test_a_quiet_chat_is_not_told_of_a_summary(stack: Stack, cli: AgentCli) -> None:
+    await started(stack, cli)
+    first = await stack.append("SAY:noted")
+    await stack.outcome(first)
+    await stack.fleet.sessions.quieten(first.session, is_quiet=True)
+    await stack.ask("USED:99000 LONG:40000")
+
+    assert await stack.ask("SAY:short") == "short"
+    (notice,) = texts(await record(stack, first), "notice")
+    assert re.fullmatch(WITH_SIZES, notice)
+
+
+@pytest.mark.parametrize("cli", COMPACTING, indirect=True)
+async def test_a_person_has_the_conversation_summarized(stack: Stack, cli: AgentCli) -> None:
+    """It waits for the running turn; the conversation goes on in the same process."""
+    await started(stack, cli)
+    empty = await command(stack, "/compact")
+    assert said(await stack.outcome(empty)) == NOTHING_TO_SUMMARIZE
+    await stack.ask("SAY:noted")
+    running = await stack.append("DRIP:20:50")
+    asked = await command(stack, "/compact keep my colour")
+    number = len(cli.model.requests())
+
+    outcome = await stack.outcome(asked)
+
+    assert (await stack.outcome_so_far(running)).status == "done"
+    sizes = "" if cli.name == "opencode" else r": [\d,]+ → [\d,]+ tokens"
+    assert re.fullmatch(rf"Summarized{sizes}\.", said(outcome))
+    assert [each["is_summary"] for each in cli.model.requests()[number:]][-1]
+    assert ("keep my colour" in cli.model.bodies().splitlines()[-1]) is (
+        create_cli_runtime(cli.name).capabilities.keeps_on_request
+    )
+    assert outcome.usage is not None
+    assert outcome.usage.read_tokens == INPUT_TOKENS
+    assert await stack.ask("SAY:next") == "next"
+    last = await stack.append("SAY:last")
+    assert (await stack.reached(last, "spawned")).startswith("warm")
+
+
+@pytest.mark.parametrize("cli", COMPACTING, indirect=True)
+async def test_a_summary_that_the_model_refuses_leaves_the_conversation_as_it_is(
+    stack: Stack, cli: AgentCli
+) -> None:
+    await started(stack, cli)
+    await stack.ask("SAY:my colour is green")
+    await stack.ask("LONG:2000")
+
+    with cli.model.limited(summaries=99):
+        refused = await stack.outcome(await command(stack, "/compact"))
+
+    assert refused.status == "failed"
+    assert said(refused) == NOT_SUMMARIZED.format(why="")
+    assert "my colour is green" in await stack.ask("RECALL")
+
+
+@pytest.mark.parametrize("cli", COMPACTING, indirect=True)
+async def test_a_stop_ends_a_summary_on_request(stack: Stack, cli: AgentCli) -> None:
+    await started(stack, cli)
+    await stack.ask("SAY:my colour is green")
+    await stack.ask("LONG:2000")
+    number = len(cli.model.requests())
+
+    with cli.model.limited(summary_s=600):
+        asked = await command(stack, "/compact")
+        await eventually(lambda: len(cli.model.requests()) > number)
+        await stack.fleet.sessions.stop(asked.session.sid)
+        outcome = await stack.outcome(asked)
+
+    assert outcome.status == "stopped"
+    assert "my colour is green" in await stack.ask("RECALL")
+
+
+# -- the size -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cli", CLIS, indirect=True)
+async def test_the_size_of_the_conversation_is_known_after_a_turn(
+    stack: Stack, cli: AgentCli
+) -> None:
+    await started(stack, cli)
+    await stack.ask("SAY:zero")
+    accepted = await stack.append("USED:61000 SAY:one")
+    await stack.outcome(accepted)
+    if cli.name == "gemini":  # it tells none
+        await stack.until_idle(accepted)
+        assert (await view_of(stack, accepted)).size is None
+        return
+
+    size = ContextSize(*SIZES[cli.name])
+
+    async def is_known() -> bool:
+        return (await view_of(stack, accepted)).size == size
+
+    await eventually(is_known)
+    shown = json.loads(run(stack, "sessions", "show", str(accepted.session), "--json").stdout)
+    assert shown["context"] == {"used": size.used, "limit": size.limit, "percent": size.percent}
+    facts = run(stack, "sessions", "show", str(accepted.session)).stdout
+    assert re.search(rf"^context +{size.percent} %$", facts, re.MULTILINE)
+
+    await stack.outcome(await command(stack, "/compact"))
+    await stack.until_idle(accepted)
+    after = (await view_of(stack, accepted)).size
+    assert after is None if cli.name == "opencode" else after and after.used < size.used
+    await stack.ask("/new")
+    assert (await view_of(stack, accepted)).size is None
+
+
+# -- while it is idle -----------------------------------------------------------------------------
+
+IDLE = {"claude": "USED:151000", "codex": "USED:221000"}
+
+
+async def summarized(stack: Stack, accepted: Accepted) -> None:
+    """Wait until the conversation is summarized while it is idle."""
+
+    async def has_notice() -> bool:
+        return bool(texts(await record(stack, accepted), "notice"))
+
+    await eventually(has_notice)
+
+
+@pytest.mark.parametrize("cli", IDLE, indirect=True)
+async def test_an_idle_conversation_is_summarized_before_anyone_waits_for_it(
+    stack: Stack, cli: AgentCli
+) -> None:
+    """Its tokens count without a further turn, and its people are told with the next answer."""
+    await started(stack, cli, window=200_000)
+    await stack.ask("SAY:my colour is green")
+    await stack.ask("LONG:2000")
+    accepted = await stack.append(f"{IDLE[cli.name]} SAY:long")
+    assert said(await stack.outcome(accepted)) == "long"
+
+    await summarized(stack, accepted)
+    await stack.until_idle(accepted)
+
+    (used,) = (await stack.fleet.usage.agents()).values()
+    assert used.read_tokens == 3 * INPUT_TOKENS + int(IDLE[cli.name].removeprefix("USED:"))
+    assert used.turns == 3
+    assert await stack.ask("SAY:next") == f"next\n\n{MADE_ROOM}"
+    last = await stack.append("SAY:last")
+    assert said(await stack.outcome(last)) == "last"
+    assert (await stack.reached(last, "spawned")).startswith("warm")
+    assert sum(each["is_summary"] for each in cli.model.requests()) >= 1
+
+
+@pytest.mark.parametrize("cli", IDLE, indirect=True)
+async def test_a_message_interrupts_the_summary_of_an_idle_conversation(
+    stack: Stack, cli: AgentCli
+) -> None:
+    """After two of these, the next one follows once the conversation has grown by a tenth."""
+    await started(stack, cli, window=200_000)
+    await stack.ask("SAY:my colour is green")
+    await stack.ask("LONG:2000")
+    number = len(cli.model.requests())
+
+    def summaries() -> int:
+        return sum(each["is_summary"] for each in cli.model.requests()[number:])
+
+    with cli.model.limited(summary_s=600):
+        for count in (1, 2):
+            await stack.ask(f"{IDLE[cli.name]} SAY:long {count}")
+            await eventually(lambda: summaries() == count)  # noqa: B023 - it is awaited here
+        recalled = await stack.append(f"RECALL {IDLE[cli.name]}")
+        outcome = await stack.outcome(recalled)
+        await stack.until_idle(recalled)
+
+    assert "my colour is green" in said(outcome)
+    assert MADE_ROOM not in said(outcome)
+    assert (await stack.reached(recalled, "spawned")).startswith("warm")
+    assert summaries() == 2
+    assert texts(await record(stack, recalled), "notice") == []
