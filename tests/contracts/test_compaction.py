@@ -1,7 +1,9 @@
 """Compactions of the real CLIs: shown, recorded, told about and asked for."""
 
+import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,13 +14,20 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.runtimes import CLIS, create_cli_runtime
-from remoteclaw.session.notices import MADE_ROOM, NOT_SUMMARIZED, NOTHING_TO_SUMMARIZE
+from remoteclaw.session.notices import (
+    CONTEXT_LOST,
+    MADE_ROOM,
+    NOT_SUMMARIZED,
+    NOTHING_TO_SUMMARIZE,
+    SECOND_TRY,
+)
 from remoteclaw.session.record import read_lines
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.cli import run
+from tests.support.kills import kill_all
 from tests.support.model_server.conversation import INPUT_TOKENS
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import eventually
 
 #: How each CLI is told to summarize a conversation of 90,000 tokens.
@@ -285,3 +294,101 @@ async def test_a_message_interrupts_the_summary_of_an_idle_conversation(
     assert (await stack.reached(recalled, "spawned")).startswith("warm")
     assert summaries() == 2
     assert texts(await record(stack, recalled), "notice") == []
+
+
+@pytest.mark.parametrize("cli", IDLE, indirect=True)
+async def test_a_worker_that_is_killed_in_the_summary_of_an_idle_conversation_costs_nothing(
+    stack: Stack, cli: AgentCli
+) -> None:
+    await started(stack, cli, window=200_000)
+    await stack.ask("SAY:my colour is green")
+    await stack.ask("LONG:2000")
+    number = len(cli.model.requests())
+
+    with cli.model.limited(summary_s=600):
+        await stack.ask(f"{IDLE[cli.name]} SAY:long")
+        await eventually(lambda: any(each["is_summary"] for each in cli.model.requests()[number:]))
+        await kill_all(stack)
+    await stack.start_worker()
+    recalled = await stack.ask("RECALL")
+
+    assert "my colour is green" in recalled
+    assert MADE_ROOM not in recalled
+    assert SECOND_TRY not in recalled
+
+
+# -- what goes on behind it -----------------------------------------------------------------------
+
+
+@pytest.mark.thorough("claude", "opencode")
+@pytest.mark.parametrize("cli", CLIS, indirect=True)
+async def test_twenty_messages_are_answered_once_through_overflows_and_summaries(
+    stack: Stack, cli: AgentCli
+) -> None:
+    """Three answers are too long for the next request, and a person asks for two summaries."""
+    await started(stack, cli, window=400_000)
+    before = len(cli.model.requests())
+    await stack.ask("SAY:my colour is green")
+    size = cli.model.requests()[before]["size"]
+    answers: list[str] = []
+
+    with cli.model.limited(size=size + 30_000):
+        for number in range(1, 20):
+            text = "LONG:40000" if number in (3, 9, 15) else f"SAY:m{number}"
+            answers.append(await stack.ask(text))
+            if number in (7, 13) and cli.name != "gemini":
+                assert said(await stack.outcome(await command(stack, "/compact")))
+
+    for number, answer in enumerate(answers, 1):
+        expected = "END-OF-LONG" if number in (3, 9, 15) else f"m{number}"
+        assert answer.count(expected) == 1
+    sent: Any = await stack.fleet.scripts.client.xrange(REPLIES)
+    replies = [orjson.loads(fields[b"reply"])["text"] for _, fields in sent]
+    for number in range(1, 20):
+        assert sum(text.split() == [f"m{number}"] for text in replies) == (number not in (3, 9, 15))
+    body = cli.model.bodies().splitlines()[-1]
+    assert "my colour is green" in body or "Scripted summary" in body
+    assert "m18" in body
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex", "opencode"], indirect=True)
+async def test_copies_of_a_summarized_conversation_have_the_summary(
+    stack: Stack, cli: AgentCli, directory: Path
+) -> None:
+    """A fork behind a summary and one behind a turn that began with one, and a branch."""
+    await started(stack, cli, queue={"mode": "aside", "debounce_ms": 0})
+    await stack.start_worker()
+    first = await stack.append("SAY:noted")
+    await stack.outcome(first)
+    await stack.ask("LONG:2000")
+    assert said(await stack.outcome(await command(stack, "/compact"))).startswith("Summarized")
+    copies = [await forked(stack, first, "behind")]
+
+    if create_cli_runtime(cli.name).capabilities.has_points:
+        began, go_on = directory / "began", directory / "go on"
+        work = await stack.append(
+            f"SHELL:touch '{began}'; until test -e '{go_on}'; do sleep 0.05; done"
+        )
+        await eventually(began.exists)
+        moved = await stack.append("SAY:from the branch\nVERDICT:branch On it.")
+        copies.append(said(await stack.outcome(moved)))
+        go_on.touch()
+        await stack.outcome(work)
+
+    await stack.ask("USED:99000 LONG:2000")
+    await stack.ask("SAY:short")
+    copies.append(await forked(stack, first, "again"))
+
+    assert not any(CONTEXT_LOST in answer for answer in copies)
+    bodies = [
+        body for body in cli.model.bodies().splitlines() if f"copy of {first.entry_id}" in body
+    ]
+    assert len(bodies) == 2
+    assert all("Scripted summary" in body for body in bodies)
+
+
+async def forked(stack: Stack, accepted: Accepted, thread: str) -> str:
+    """Fork a conversation, and return the answer to a message in the copy."""
+    fork = ("sessions", "fork", str(accepted.session), "--thread", thread)
+    await asyncio.to_thread(run, stack, *fork)
+    return await stack.ask(f"SAY:copy of {accepted.entry_id}", thread_id=thread)
