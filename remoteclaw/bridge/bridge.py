@@ -217,15 +217,16 @@ class ChannelBridge:
         abort: asyncio.Event,
         *,
         keep: str = "",
+        callbacks: BridgeCallbacks | None = None,
         model: str | None = None,
         workspace: str | None = None,
     ) -> Compacted:
         """Have the agent summarize the conversation that `turn` continues, or has continued.
 
-        `keep` says what the summary is to keep; `model` and `workspace` are those of `handle()`.
-        Setting `abort` stops it.
+        `keep` says what the summary is to keep; `callbacks`, of which only `on_phase` is called,
+        `model` and `workspace` are those of `handle()`. Setting `abort` stops it.
         """
-        run = self._newest = self._new_run(turn, model=model, workspace=workspace)
+        run = self._newest = self._new_run(turn, callbacks, model=model, workspace=workspace)
         await look_up_session(run)
         await run_hooks_before_spawn(run)
         try:

@@ -18,7 +18,7 @@ COMPACTION_S = 600.0
 #: The longest wait for the end of an interrupted compaction, in seconds: it takes 0.1 s.
 INTERRUPT_S = 2.0
 #: The pause between two interruptions, in seconds: a CLI ignores one before it has begun.
-INTERRUPT_AGAIN_S = 0.05
+INTERRUPT_AGAIN_S = 0.3
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ async def _compact(run: Run, keep: str) -> Compacted:
             session_id=run.session_id or run.fork_of,
             fork=run.fork_of is not None,
         )
+        if run.callbacks.on_phase:  # after a crash, the next worker ends this agent first
+            await run.callbacks.on_phase("spawned", run.setup.agents.description)
         made = await agent.compact(keep)
     except AgentUnavailable as failure:
         log.warning("turn %s: no agent for a compaction: %s", run.turn.reference, failure.category)

@@ -284,7 +284,7 @@ class DeliveryAdapter:
     def _take_compaction(self, event: CompactionEvent) -> None:
         """Show a compaction like a tool, and keep it once it is done."""
         if event.phase == "began":
-            self._compacting = ToolCall(MAKES_ROOM, "", id=COMPACTION_ID, since_ms=now_ms())
+            self._compacting = compaction_call(now_ms())
             if self._activity:
                 self._activity.begin_compaction()
         elif self._compacting:
@@ -492,6 +492,11 @@ class DeliveryAdapter:
             await callback(payload)
             payload = replace(payload, delivered=True)
         self._payloads.append(payload)
+
+
+def compaction_call(since_ms: int) -> ToolCall:
+    """Return the tool call that shows a compaction."""
+    return ToolCall(MAKES_ROOM, "", id=f"{COMPACTION_ID} {since_ms}", since_ms=since_ms)
 
 
 def _ended(call: ToolCall) -> ToolCall:

@@ -352,7 +352,14 @@ class AgentCaller:
             notice = switch_notice(attempt.own, choice, attempt.failure, told=told, zone=zone)
         return "\n\n".join(filter(None, (notice, ways.opening)))
 
-    async def compact(self, turn: Turn, abort: asyncio.Event, *, keep: str = "") -> Compacted:
+    async def compact(
+        self,
+        turn: Turn,
+        abort: asyncio.Event,
+        *,
+        keep: str = "",
+        callbacks: BridgeCallbacks | None = None,
+    ) -> Compacted:
         """Have the agent summarize the conversation of `turn`; `keep` says what is to be kept.
 
         Raises `ConfigError` if the session's project is no longer configured.
@@ -362,12 +369,18 @@ class AgentCaller:
             return Compacted(failure=ErrorEvent(ErrorCategory.NOT_INSTALLED, bridge.problem))
         workspace, (model, _) = bridge.workspace(state.turn_project), bridge.model_of(turn, state)
         return await bridge.channel.compact(
-            turn, abort, keep=keep, model=model, workspace=workspace
+            turn,
+            abort,
+            keep=keep,
+            callbacks=callbacks,
+            model=model,
+            workspace=workspace,
         )
 
     async def compact_for(self, attempt: Attempt, *, keep: str) -> Compacted:
         """Compact on behalf of a person, and show it."""
-        compacting = self.compact(attempt.turn, attempt.abort, keep=keep)
+        callbacks = BridgeCallbacks(on_phase=attempt.progress.reached)
+        compacting = self.compact(attempt.turn, attempt.abort, keep=keep, callbacks=callbacks)
         return await self._shown(attempt.reply, compacting)
 
     async def _make_room(self, attempt: Attempt) -> Compacted:
@@ -386,8 +399,12 @@ class AgentCaller:
                     made = await compacting
             finally:
                 showing.cancel()
-        reply.count_usage(replace(Usage.of(made.run), turns=0))
+        reply.count_usage(self.usage_of(made))
         return made
+
+    def usage_of(self, made: Compacted) -> Usage:
+        """Return what a compaction has used, which is no turn."""
+        return replace(Usage.of(made.run, self._bridge.price), turns=0)
 
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
         """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""

@@ -89,6 +89,7 @@ class Drain:
                     lease,
                     bridge,
                     runner.agent_caller,
+                    runner.budgets,
                     is_leaving=self._is_leaving,
                 )
                 async with asyncio.TaskGroup() as tasks:
@@ -134,7 +135,7 @@ class Drain:
             if last is None:
                 return None  # the turn is postponed, or open in a terminal
             turns += 1
-            if not last.left:
+            if runner.last_turn and not last.left:
                 await idle.measure()
             is_leaving, seconds = await self._is_leaving(), boottime() - began_at
             match after_turn(last, turns=turns, seconds=seconds, is_leaving=is_leaving):

@@ -17,11 +17,11 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.requests.requests import Requests
 from remoteclaw.fleet.sessions.state import ConversationSize
-from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Turn
 from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.bridge import SessionBridge
+from remoteclaw.session.budgets import SessionBudgets
 from remoteclaw.session.record import added, lines_of_compaction
 
 #: A conversation with a smaller limit is left to its CLI, in tokens: its summary is as quick as an
@@ -71,6 +71,7 @@ class IdleTime:
         lease: Lease,
         bridge: SessionBridge,
         caller: AgentCaller,
+        budgets: SessionBudgets,
         *,
         is_leaving: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -80,6 +81,7 @@ class IdleTime:
         self._lease = lease
         self._bridge = bridge
         self._caller = caller
+        self._budgets = budgets
         self._is_leaving = is_leaving
 
     async def measure(self) -> None:
@@ -114,7 +116,11 @@ class IdleTime:
         Ends as soon as anything needs the session, or its worker.
         """
         context = self._lease.state.context
-        if context is None or not is_due(context, self._compact_at) or await self._has_work():
+        if context is None or not is_due(context, self._compact_at):
+            return
+        if await self._has_work() or await self._budgets.reached(
+            await self._budgets.of(turn.entries)
+        ):
             return
         abort = asyncio.Event()
         compacting = asyncio.create_task(self._caller.compact(turn, abort))
@@ -127,7 +133,7 @@ class IdleTime:
             return  # the project is no longer configured, which the next turn reports
         finally:
             await _cancel(compacting, wanted)
-        usage = replace(Usage.of(made.run), turns=0, duration_ms=0) or None
+        usage = replace(self._caller.usage_of(made), duration_ms=0) or None
         if made.done is None:
             log.info("session %s: no summary while idle", self._lease.sid[:8])
             await self._lease.note_context(after_attempt(context), usage=usage)
@@ -142,6 +148,11 @@ class IdleTime:
             record=added(record, lines) if record.keep_days else None,
         )
         await self.measure()
+        after = self._lease.state.context
+        if after and is_due(after, self._compact_at):  # its summary alone is too long
+            at = after.size.used
+            after = replace(after, attempts=MAX_ATTEMPTS, attempted_at=at)
+            await self._lease.note_context(after)
 
     @property
     def _compact_at(self) -> float:

@@ -15,7 +15,9 @@ SUMMARIZED = "(This conversation had become too long. I go on from a summary of 
 MADE_ROOM = (
     "(I have summarized our earlier conversation to make room; details of it may be missing.)"
 )
-NOTHING_TO_SUMMARIZE = "There is nothing to summarize yet: this conversation has only begun."
+NOTHING_TO_SUMMARIZE = (
+    "There is nothing to summarize: this conversation has only begun, or was just summarized."
+)
 NOT_SUMMARIZED = (
     "I could not summarize this conversation{why}, so it continues as it is: try `/compact` again "
     "later, or begin an empty one with `/new`."

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from remoteclaw.bridge.activity import COMPACTION_ID
+from remoteclaw.bridge.delivery import compaction_call
 from remoteclaw.bridge.time_limits import PeopleWait
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Price
@@ -87,7 +87,7 @@ class TurnReply:
         """Show a compaction during the block, like a tool."""
         since_ms = now_ms()
         self.show_activity((ToolActivity(MAKES_ROOM, "", since_ms),))
-        call = ToolCall(MAKES_ROOM, "", id=COMPACTION_ID, since_ms=since_ms)
+        call = compaction_call(since_ms)
         self.show_tool(call)
         try:
             yield

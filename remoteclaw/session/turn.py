@@ -87,12 +87,12 @@ class TurnRunner:
         self._lease = lease
         self._bridge = bridge
         self._config = config
-        self._budgets = SessionBudgets(lease, config, bridge.zone)
+        self.budgets = SessionBudgets(lease, config, bridge.zone)
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
         self.agent_caller = AgentCaller(lease, bridge, config.record)
         self._running: Attempt | None = None
         self.last_turn: Turn | None = None
-        """The last turn, if its agent has answered it; else None."""
+        """The last turn, if the session's own agent has answered it; else None."""
         self._was_stopped = False
         """Whether the last turn was stopped, and has said so in the chat."""
 
@@ -126,16 +126,10 @@ class TurnRunner:
                 case BatchStep.AGENT:
                     await self._start_conversation(attempt)
                     await self._send_notices(attempt)
-                    if (keep := self._bridge.keep_of(attempt.turn)) is not None:
-                        ending = await self._compact(attempt, keep)
-                        return await self._finish(attempt, ending)
-                    if attempt.asides:
-                        attempt.asides.begin()
-                    result = await self.agent_caller.ask(attempt)
-                    if result is None:
+                    answered = await self._answer(attempt)
+                    if answered is None:
                         return None
-                    ending = Ending(result, was_asked=True)
-                    self.last_turn = None if result.error_category else attempt.turn
+                    ending = answered
                 case BatchStep.RESET:
                     await self._start_conversation(attempt)
                     ending = Ending(notice_result(RESET), is_recorded=False)
@@ -145,7 +139,10 @@ class TurnRunner:
             if step is BatchStep.STOPPED and is_told and not attempt.turn.entries[0].waits:
                 ending = replace(ending, result=replace(ending.result, payloads=()))
             finished = await self._finish(attempt, ending)
-            await self._budgets.tell(finished.budgets)
+            await self.budgets.tell(finished.budgets)
+            is_own = ending.was_asked and not self._lease.state.fallback
+            is_last = is_own and ending.status != "failed" and not ending.result.error_category
+            self.last_turn = attempt.turn if is_last else None
             self._was_stopped = (
                 ending.result.error_category is ErrorCategory.ABORTED
                 and not attempt.is_superseded
@@ -160,6 +157,15 @@ class TurnRunner:
                 attempt.asides.abandon()
             self.agent_caller.release()
             self._running = None
+
+    async def _answer(self, attempt: Attempt) -> Ending | None:
+        """Have the agent answer, or summarize the conversation; None if the turn is postponed."""
+        if (keep := self._bridge.keep_of(attempt.turn)) is not None:
+            return await self._compact(attempt, keep)
+        if attempt.asides:
+            attempt.asides.begin()
+        result = await self.agent_caller.ask(attempt)
+        return Ending(result, was_asked=True) if result else None
 
     async def _compact(self, attempt: Attempt, keep: str) -> Ending:
         """Have the agent summarize the conversation, as a person has asked."""
@@ -191,7 +197,10 @@ class TurnRunner:
                 result = failed_result(turn, ErrorCategory.DIED, settled.reason)
             status = "stopped" if attempt.batch.is_stopped else ""
             ending = Ending(result, status, is_recorded=False, record=settled.record)
-            return await self._finish(attempt, ending)
+            finished = await self._finish(attempt, ending)
+            if self._lease.state.context:  # the program may have made it longer
+                await self._lease.note_context(None)
+            return finished
         step = batch_step(attempt.batch, turn, command=None)
         if step is BatchStep.AGENT:
             try:
@@ -254,7 +263,7 @@ class TurnRunner:
         will_reset = await self._resets.reason_for(planned[0].id, planned, was_asked=False)
         needs_other = will_reset or planned[0].terminal or lease.state.kept_size
         ready_agent = None if needs_other else bridge.keeper.ready
-        limits = () if plan.is_dropped else await self._budgets.of_new(planned)
+        limits = () if plan.is_dropped else await self.budgets.of_new(planned)
         begin = partial(
             lease.turns.begin,
             phase="dropped" if plan.is_dropped else "spawned" if ready_agent else "accepted",
@@ -312,7 +321,7 @@ class TurnRunner:
             attempt.permissions = permissions
         if self._config.budgets:
             attempt.budgets = TurnBudgets(
-                self._budgets,
+                self.budgets,
                 lease,
                 attempt.reply,
                 entries=lambda: (*attempt.turn.entries, *attempt.joined_so_far),
@@ -344,7 +353,7 @@ class TurnRunner:
         reached: list[AtLimit] = []
         others = waiting
         while True:
-            limited, others = self._budgets.divide(standing, planned, others)
+            limited, others = self.budgets.divide(standing, planned, others)
             reached.append(AtLimit(standing, limited))
             if not others:
                 break
@@ -352,11 +361,11 @@ class TurnRunner:
             plan = next_batch(others, self.queue, busy_since_ms=None)
             planned = [entry for entry in others if entry.id in plan.batch]
             try:
-                return await begin(plan.batch, budgets=await self._budgets.of_new(planned))
+                return await begin(plan.batch, budgets=await self.budgets.of_new(planned))
             except LimitReached as limit:
                 standing = limit.standing
         await self._bridge.keeper.park()
-        refused = await self._budgets.wait(reached, waiting)
+        refused = await self.budgets.wait(reached, waiting)
         if refused is None:
             return None
         ids = [entry.id for entry in refused.entries]

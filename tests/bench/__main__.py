@@ -18,6 +18,7 @@ from remoteclaw.fleet.turns.inbound import Accepted
 from tests.bench.asides import bench_asides
 from tests.bench.baselines import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
 from tests.bench.chats import bench_chats
+from tests.bench.compaction import LONG, bench_compaction
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
@@ -182,6 +183,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
                 rows += await bench_tools(stack, claude, rounds)
                 await worker(stack)
                 rows.append(Row(*await bench_asides(stack, claude, directory, rounds)))
+                await worker(stack)
+                rows.append(Row(*await bench_compaction(stack, claude, rounds)))
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
@@ -191,6 +194,9 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
                     cli = AgentCli(name, program, claude.model)
                     await worker(stack)
                     rows.append(Row(*await bench_asides(stack, cli, directory, rounds)))
+                    if name in LONG:
+                        await worker(stack)
+                        rows.append(Row(*await bench_compaction(stack, cli, rounds)))
                 else:
                     sys.stderr.write(f"{name} is not installed: its rows are left out\n")
         finally:

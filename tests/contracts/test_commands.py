@@ -230,7 +230,7 @@ async def own_commands(chat: Chat) -> None:
     assert answer in await chat.say(command)
     assert await chat.say("SAY:one") == "one"
     summarized = {
-        "claude": "There is nothing to summarize yet",
+        "claude": "There is nothing to summarize",
         "codex": "Summarized: ",
         "gemini": "gemini can't summarize a conversation when it is asked",
         "opencode": "Summarized.",

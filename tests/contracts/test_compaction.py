@@ -26,7 +26,7 @@ from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.cli import run
 from tests.support.kills import kill_all
-from tests.support.model_server.conversation import INPUT_TOKENS
+from tests.support.model_server.charge import INPUT_TOKENS
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import eventually
 
@@ -49,13 +49,13 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
 
 
 async def started(
-    stack: Stack, cli: AgentCli, *, window: int = 0, compact_at: float | None = None, **fleet: Any
+    stack: Stack, cli: AgentCli, *, window: int = 0, warm_s: float = 600, **fleet: Any
 ) -> None:
     """Start a worker for a CLI that summarizes a conversation of 90,000 tokens unasked.
 
     With a `window`, it has room for more.
     """
-    config = cli.config(permissions="auto")
+    config = cli.config(permissions="auto", warm_s=warm_s)
     early = EARLY.get(cli.name, {})
     config["env"] |= early.get("env", {})
     if window and cli.name == "claude":
@@ -67,8 +67,6 @@ async def started(
         limit = {"context": window or 100_000, "output": 8_000}
         models["provider"]["scripted"]["models"]["scripted"]["limit"] = limit
         config["env"]["OPENCODE_CONFIG_CONTENT"] = json.dumps(models)
-    if compact_at is not None:
-        config["compact_at"] = compact_at
     stack.configure(config, **fleet)
     await stack.start_worker()
 
@@ -193,6 +191,27 @@ async def test_a_stop_ends_a_summary_on_request(stack: Stack, cli: AgentCli) -> 
 
     assert outcome.status == "stopped"
     assert "my colour is green" in await stack.ask("RECALL")
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
+async def test_a_worker_that_is_killed_in_a_summary_on_request_makes_it_again(
+    stack: Stack, cli: AgentCli
+) -> None:
+    """The next worker first ends the agent that the first one has started for it."""
+    await started(stack, cli, warm_s=0)
+    await stack.ask("SAY:my colour is green")
+    await stack.until_idle(long := await stack.append("LONG:2000"))
+    number = len(cli.model.requests())
+
+    with cli.model.limited(summary_s=600):
+        asked = await command(stack, "/compact")
+        await eventually(lambda: any(each["is_summary"] for each in cli.model.requests()[number:]))
+        view = await view_of(stack, long)
+        assert view.agent_path
+        await kill_all(stack)
+    await stack.start_worker()
+
+    assert said(await stack.outcome(asked)).startswith(f"{SECOND_TRY}\n\nSummarized: ")
 
 
 # -- the size -------------------------------------------------------------------------------------

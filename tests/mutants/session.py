@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "the tokens of an idle conversation's summary, which are not counted",
-        before="usage = replace(Usage.of(made.run), turns=0, duration_ms=0) or None",
+        before="usage = replace(self._caller.usage_of(made), duration_ms=0) or None",
         after="usage = None",
         test="test_a_summary_is_recorded_and_counted_and_told_with_the_next_answer",
     ),

@@ -61,7 +61,7 @@ class ClaudeConversation:
         self.context = 0
         """The number of tokens that the last request has read."""
         self.limit: tuple[str | None, int] = (None, 0)
-        """A chosen model (None for the default), and the number of tokens that it takes; 0 if claude has not told it yet."""
+        """A chosen model, None for the default, and how many tokens it takes; 0 if unknown."""
         self.tells_size = True
         """Whether claude answers the question how long the conversation is."""
         self.is_answering = False
