@@ -11,6 +11,7 @@ import click
 from remoteclaw.cli.access import call_method, on_fleet
 from remoteclaw.cli.output import echo, echo_json, echo_text, json_option, print_table, short_id
 from remoteclaw.cli.sessions import session_argument, sessions
+from remoteclaw.cli.usage import print_budgets
 from remoteclaw.clock import format_duration
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _show(tree: Mapping[str, Any], *, as_json: bool, is_line: bool = False) -> N
         print_table(HEADERS, rows, empty=NO_TASKS, cut_column="DOING")
         if tree["leftOut"]:
             echo(f"And {tree['leftOut']} more.")
+        print_budgets(tree)
     sys.stdout.flush()
 
 

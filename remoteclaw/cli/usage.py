@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from remoteclaw.cli.access import call_method
-from remoteclaw.cli.output import json_option, print_result, short_id
+from remoteclaw.cli.output import echo_text, json_option, print_result, short_id
 from remoteclaw.clock import format_exact_duration
 
 #: The number of days that `remoteclaw.fleet.sessions.usage` keeps. They are repeated here, so that
@@ -33,7 +33,7 @@ COLUMNS = ("TURNS", "ASIDES", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT")
 )
 @json_option
 def usage(by: str, days: int, as_json: bool) -> None:
-    """Add up the tokens, the time and the cost of turns and asides.
+    """Add up the tokens, the time and the cost of turns and asides; show what is left of budgets.
 
     ASIDES counts the messages that were answered or judged during a turn. INPUT counts the tokens
     that the model read and no cache had. ESTIMATED counts the tokens that the CLI does not report
@@ -76,6 +76,14 @@ def usage(by: str, days: int, as_json: bool) -> None:
         empty="No agent has taken a turn in these days.",
         cut_column="TITLE" if by == "session" else "",
     )
+    if not as_json:
+        print_budgets(result)
+
+
+def print_budgets(result: Mapping[str, Any]) -> None:
+    """Print what is left of the budgets in a result, each on a line."""
+    for budget in result["budgets"]:
+        echo_text(budget["left"])
 
 
 def usage_line(used: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from remoteclaw.commands.call import CommandCall, CommandReply
+from remoteclaw.config.budgets import lacks_price
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
@@ -49,6 +50,11 @@ async def model(call: CommandCall) -> CommandReply:
         AgentConfig(model=name)
     except ValidationError:
         return CommandReply("A model's name has no spaces, and no - at its beginning.")
+    if lacks_price(call.config, call.session.agent, name):
+        return CommandReply(
+            f"A budget in dollars limits {call.session.agent}, and `{name}` has no price: add it "
+            "to [prices] in the configuration first."
+        )
     await call.fleet.sessions.choose_model(call.session, name)
     return CommandReply(
         f"From the next turn on, the model is `{name}`, in new conversations too. "

@@ -10,6 +10,7 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.config.requests import request_settings
 from remoteclaw.errors import ConfigError
+from remoteclaw.fleet.budgets.words import left_text
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.host.terminal import one_line
@@ -164,7 +165,7 @@ async def sessions(call: CommandCall) -> CommandReply:
 
 
 async def usage(call: CommandCall) -> CommandReply:
-    """Show the usage of the session, and the total of its agent."""
+    """Show the usage of the session, the total of its agent, and what is left of budgets."""
     session = await call.fleet.usage.session(
         call.session.agent, call.session.sid, also=call.config.agents
     )
@@ -188,6 +189,10 @@ async def usage(call: CommandCall) -> CommandReply:
         for name, each in rows
         if each.estimated_tokens
     ]
+    root = await call.fleet.sessions.root(call.session)
+    standings = await call.fleet.budgets.of_session(call.config, call.session, root, [call.person])
+    if standings:
+        lines += ["", *(f"- {left_text(standing)}" for standing in standings)]
     return CommandReply("\n".join(lines))
 
 

@@ -186,7 +186,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
             scope="owner",
         ),
         CommandSpec("sessions", "List the newest sessions.", status.sessions, scope="owner"),
-        CommandSpec("usage", "Show tokens, time and cost.", status.usage),
+        CommandSpec("usage", "Show tokens, time, cost and budgets.", status.usage),
         CommandSpec("whoami", "Show who you are here, and what you may do.", status.whoami),
     )
 }

@@ -1,6 +1,6 @@
 """Budgets: which of them limit a turn, and the checks of them, of people and of prices."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from remoteclaw.config.model import AgentConfig, Budget, Config
@@ -33,18 +33,37 @@ def budgets_of(
     2026-11-26. A person's own budget takes the place of that of `person:*` for the same time.
     """
     names = person_names(config, people)
+    return _applied(config, agents=[agent], names=names, day=day, root=root)
+
+
+def current_budgets(config: Config, *, names: Iterable[str], day: str) -> list[AppliedBudget]:
+    """Return the budgets of a day and its month, except those of trees.
+
+    `names` are those of the people who have used anything.
+    """
+    own = (_person_named(config, budget.of) for budget in config.budgets)
+    known = dict.fromkeys((*filter(None, own), *names))
+    return _applied(config, agents=config.agents, names=[*known], day=day, root=None)
+
+
+def _applied(
+    config: Config, *, agents: Collection[str], names: Sequence[str], day: str, root: str | None
+) -> list[AppliedBudget]:
     own = {(_person_named(config, each.of), each.per) for each in config.budgets}
     found = []
     for budget in config.budgets:
+        kind, _, of = budget.of.partition(":")
         scopes: Iterable[str]
         if budget.of == "person:*":
             scopes = [f"person {name}" for name in names if (name, budget.per) not in own]
         elif name := _person_named(config, budget.of):
             scopes = [f"person {name}"] if name in names else []
-        elif budget.of.startswith("agent:"):
-            scopes = [f"agent {agent}"] if budget.of == f"agent:{agent}" else []
+        elif kind == "agent":
+            scopes = [f"agent {of}"] if of in agents else []
+        elif kind == "tree":
+            scopes = [f"tree {root}"] if root else []
         else:
-            scopes = [f"tree {root}"] if budget.of == "tree" else ["all"]
+            scopes = ["all"]
         period = {"day": day, "month": day[: len("2026-11")], None: ""}[budget.per]
         found += [AppliedBudget(budget, scope, period) for scope in scopes]
     return found
@@ -54,6 +73,14 @@ def person_names(config: Config, people: Iterable[str]) -> list[str]:
     """Return the names of people, who are given as CHANNEL:ID: each person once, in their order."""
     named = (config.person_of(*each.split(":", 1)) for each in people)
     return list(dict.fromkeys(named))
+
+
+def lacks_price(config: Config, agent: str, model: str) -> bool:
+    """Whether a budget in dollars limits an agent and could not count a model."""
+    _, settings = config.agent(agent)
+    in_dollars = (budget.of for budget in config.budgets if budget.usd is not None)
+    is_limited = any(of == f"agent:{agent}" or not of.startswith("agent:") for of in in_dollars)
+    return is_limited and settings.runtime not in TELL_COST and model not in config.prices
 
 
 def check_budgets(config: Config) -> None:
@@ -139,8 +166,7 @@ def _check_prices(config: Config, where: str, agent: str, settings: AgentConfig)
 
 def _models(settings: AgentConfig) -> Iterator[str]:
     """Yield the models that an agent may use without a person's choice."""
-    if settings.model is not None:
-        yield settings.model
+    yield from filter(None, (settings.model, settings.task_model))
 
 
 def _person_named(config: Config, of: str) -> str | None:

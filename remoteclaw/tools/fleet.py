@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result, Tool
+from remoteclaw.tools.budgets import BudgetState
 from remoteclaw.tools.sessions import PauseFacts
 
 
@@ -213,7 +214,7 @@ class UsageParams(Params):
     by: Literal["agent", "session", "day"] = "agent"
     """What a row is the sum of."""
     days: Annotated[int, Field(ge=1, le=92)] = 30
-    """The number of days, including today, in the workers' time zone."""
+    """The number of days, including today, in the time zone of the installation."""
 
 
 class UsageRow(Result):
@@ -242,6 +243,8 @@ class UsageRow(Result):
 class UsageResult(Result):
     rows: tuple[UsageRow, ...]
     """Days in their order; agents and sessions by their tokens, largest first."""
+    budgets: tuple[BudgetState, ...] = ()
+    """The budgets of this day and this month, in the order of the configuration."""
 
 
 METHODS = (

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from remoteclaw.tools.base import Id, Method, Params, Result, Text, Tool
+from remoteclaw.tools.budgets import BudgetState
 from remoteclaw.tools.sessions import Label, SessionParams
 
 
@@ -131,6 +132,8 @@ class TreeResult(Result):
     newest first."""
     left_out: int
     """How many more tasks there are."""
+    budgets: tuple[BudgetState, ...] = ()
+    """The budget of the conversation with its tasks, if there is one."""
 
 
 METHODS = (

@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.commands.call import CommandCall
+from remoteclaw.commands.settings import model
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.usage import Usage
 from tests.support.bridges import claude_script
@@ -75,3 +78,34 @@ async def test_the_price_of_the_model_counts_where_the_cli_reports_no_cost(
     await stack.append("two")
     await drain(stack, accepted)
     assert (await spent(stack))["all"].cost_micro_usd == 101 * 10 + 10 * 100 + 111
+
+
+async def test_a_model_without_a_price_is_not_chosen_where_dollars_are_limited(
+    stack: Stack,
+) -> None:
+    """Its turns would cost nothing, and never reach the limit."""
+    codex = {"runtime": "codex", "model": "m"}
+    prices = {"m": {"input": 1, "output": 1}, "n": {"input": 1, "output": 1}}
+    session = (await stack.append("hello")).session
+
+    async def choose(name: str, **sections: Any) -> str:
+        stack.configure(codex, prices=prices, **sections)
+        call = CommandCall(
+            id="1",
+            arguments=name,
+            session=session,
+            sender="alice",
+            is_owner=True,
+            fleet=stack.fleet,
+            config=load_config(stack.home.config_file, {}),
+            home=stack.home,
+        )
+        return (await model(call)).text
+
+    dollars = [{"of": "all", "usd": 5, "per": "day"}]
+    refusal = "A budget in dollars limits main, and `x` has no price: add it to [prices] in"
+    assert (await choose("x", budgets=dollars)).startswith(refusal)
+    assert "the model is `n`" in await choose("n", budgets=dollars)
+    assert "the model is `x`" in await choose(
+        "x", budgets=[{**dollars[0], "of": "agent:o"}], agents={"o": {"runtime": "claude"}}
+    )

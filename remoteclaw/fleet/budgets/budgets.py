@@ -7,12 +7,19 @@ from typing import Literal
 import orjson
 
 from remoteclaw.clock import local_day, now_ms
-from remoteclaw.config.budgets import AppliedBudget, budgets_of
+from remoteclaw.config.budgets import AppliedBudget, budgets_of, current_budgets
 from remoteclaw.config.model import Config
 from remoteclaw.config.requests import owners_place
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.budgets import words
-from remoteclaw.fleet.budgets.standing import Standing, end_ms, end_of, limit_args, of_reached
+from remoteclaw.fleet.budgets.standing import (
+    Standing,
+    end_ms,
+    end_of,
+    limit_args,
+    of_reached,
+    standings,
+)
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.card import make_card, request_args
@@ -50,6 +57,35 @@ class Budgets:
         checked = await self._scripts.run("check_budgets", **limit_args(applied))
         return of_reached(applied, checked.reached, checked.budgets)
 
+    async def standings(self, applied: Sequence[AppliedBudget]) -> list[Standing]:
+        """Return the standings of budgets."""
+        if not applied:
+            return []
+        checked = await self._scripts.run("check_budgets", **limit_args(applied))
+        return standings(applied, checked.budgets)
+
+    async def current(self, config: Config) -> list[Standing]:
+        """Return the standings of all budgets of this day and this month."""
+        if not config.budgets:
+            return []
+        client, day = self._scripts.client, await self._today(config)
+        fields: list[bytes] = await self._scripts.call(client.hkeys, keys.spent(day[:7]))
+        named = (field.decode().partition("person ") for field in fields)
+        names = sorted(name for before, _, name in named if not before)
+        return await self.standings(current_budgets(config, names=filter(None, names), day=day))
+
+    async def of_session(
+        self, config: Config, session: SessionKey, root: SessionKey, people: Iterable[str]
+    ) -> list[Standing]:
+        """Return the standings of the budgets that limit what `people` ask in a session."""
+        day = await self._today(config)
+        return await self.standings(
+            budgets_of(config, agent=session.agent, people=people, root=root.sid, day=day)
+        )
+
+    async def _today(self, config: Config) -> str:
+        return local_day(await self._scripts.now_ms(), config.fleet.timezone).isoformat()
+
     async def refusal(
         self, config: Config, session: SessionKey, root: SessionKey, people: Iterable[str]
     ) -> str | None:
@@ -60,10 +96,8 @@ class Budgets:
         """
         if not config.budgets:
             return None
-        today = local_day(await self._scripts.now_ms(), config.fleet.timezone)
-        applied = budgets_of(
-            config, agent=session.agent, people=people, root=root.sid, day=today.isoformat()
-        )
+        day = await self._today(config)
+        applied = budgets_of(config, agent=session.agent, people=people, root=root.sid, day=day)
         reached = await self.reached(applied)
         if reached is None:
             return None

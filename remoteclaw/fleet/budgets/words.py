@@ -71,6 +71,28 @@ def spent_text(standing: Standing, session: SessionKey) -> str:
     )
 
 
+def left_text(standing: Standing) -> str:
+    """Return what is left of a budget, such as `main: $12.40 of $20.00 left today`."""
+    sums = []
+    for unit, (spent, limit) in standing.measures.items():
+        left = max(0.0, limit - spent)
+        if unit == "usd":
+            sums.append(f"${left:,.2f} of ${limit:,.2f}")
+        else:
+            sums.append(f"{math.floor(left):,} of {math.floor(limit):,} {unit}")
+    when = {"day": " today", "month": " this month", None: ""}[standing.applied.budget.per]
+    decided = {"": "", "lifted": " (no limit holds)", "stopped": " (stopped by an owner)"}
+    text = f"{scope_name(standing.applied)}: {', '.join(sums)} left{when}"
+    return text + decided[standing.verdict]
+
+
+def scope_name(applied: AppliedBudget) -> str:
+    """Return the name of what a budget limits."""
+    kind, _, name = applied.scope.partition(" ")
+    whole = {"all": "all agents", "tree": "this conversation with its tasks"}
+    return whole.get(kind, name)
+
+
 def time_text(at: datetime | None, before: str) -> str:
     """Return a time as people read it, after `before`; empty without a time."""
     return f"{before} {at:%a %d %b, %H:%M %Z}" if at else ""

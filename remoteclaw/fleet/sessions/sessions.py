@@ -163,6 +163,12 @@ class Sessions:
             current = await self.view(current.parent.sid)
         return ancestors
 
+    async def root(self, session: SessionKey) -> SessionKey:
+        """Return the session above all others; the session itself if no other has started it."""
+        view = await self.view(session.sid)
+        above = await self.ancestors(view) if view else ()
+        return above[-1] if above else session
+
     async def children(self, sid: str) -> Sequence[SessionView]:
         """Return the sessions that a session started, oldest first."""
         client = self._scripts.client

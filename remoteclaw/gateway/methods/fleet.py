@@ -21,6 +21,7 @@ from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.sessions.usage import sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
+from remoteclaw.gateway.budget_states import budget_states
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.holder.runs import warm_agents
 from remoteclaw.host.process import run_to_end
@@ -266,7 +267,8 @@ async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResu
                 title=view.name if view else None,
             )
             for name, used in rows
-        )
+        ),
+        budgets=budget_states(await call.fleet.budgets.current(call.config)),
     )
 
 

@@ -18,6 +18,7 @@ from remoteclaw.fleet.terminals.state import HeldLease, LeaseRenewal
 from remoteclaw.gateway.terminals.viewers import TerminalViewers
 from remoteclaw.holder.terminal_client import TerminalClient, TerminalEnded
 from remoteclaw.host.process import end_strays, is_alive
+from remoteclaw.messages import SessionKey
 from remoteclaw.session.terminal_requests import TerminalRequests
 from remoteclaw.tty import handover
 from remoteclaw.tty.handover import TerminalStatus
@@ -82,7 +83,8 @@ class HeldTerminal:
         """The other session of each conversation that the program has switched to; None if none."""
         self._publisher = TranscriptPublisher(fleet.terminals, held.sid, held.epoch, held.place)
         self._usage = TerminalUsage(fleet.terminals, held.session, held.epoch, held.place)
-        self._root_sid: str | None = None
+        self._root: SessionKey | None = None
+        """The session above all others; None until it is read."""
 
     async def run(self, *, has_screens: bool) -> Literal["ended", "replaced"]:
         """Maintain the terminal until it has ended or another gateway has attached to it.
@@ -256,20 +258,12 @@ class HeldTerminal:
                 return
             self._publisher.follow(watch.conversation, watch.transcript)
             await self._publisher.publish()
-            await self._usage.update(
-                self._config(), await self._root(), is_active=watch.activity != "idle"
-            )
+            self._root = self._root or await self._fleet.sessions.root(self.held.session)
+            is_active = watch.activity != "idle"
+            await self._usage.update(self._config(), self._root.sid, is_active=is_active)
             self._is_asked = await self._requests.sync(watch)
             self.watching.check_composer()
             await self._end_if_due()
-
-    async def _root(self) -> str:
-        """Return the id of the session above all others."""
-        if self._root_sid is None:
-            view = await self._fleet.sessions.view(self.held.sid)
-            above = await self._fleet.sessions.ancestors(view) if view else ()
-            self._root_sid = above[-1].sid if above else self.held.sid
-        return self._root_sid
 
     async def _other_with(self, conversation: str | None) -> str | None:
         """Return the id of another session that owns the open conversation; None if none does.

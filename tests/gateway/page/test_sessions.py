@@ -29,8 +29,9 @@ async def test_a_session_is_found_read_managed_and_written_in(
     browser: Browser, stack: Stack
 ) -> None:
     """A person's own session has a message field wherever it is opened from, even if no chat was
-    opened since the page was loaded. The usage is shown by day, agent and session.
+    opened since the page was loaded. The usage is shown by day, agent and session, with budgets.
     """
+    stack.configure(budgets=[{"of": "all", "tokens": 1000, "per": "day"}])
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await write(page, "mine")
@@ -48,6 +49,8 @@ async def test_a_session_is_found_read_managed_and_written_in(
         bars = days.locator(".bar")
         widths = await bars.evaluate_all("all => all.map(one => one.style.width)")
         assert sorted(widths) == ["0%"] * 6 + ["100%"]
+        left = page.get_by_text("all agents: 1,000 of 1,000 tokens left today")
+        await expect(left).to_be_visible()
         await expect(page.get_by_role("row", name=re.compile("^main 1"))).to_be_visible()
         await expect(main.get_by_role("link", name="mine")).to_have_count(1)
         await page.get_by_role("button", name="30 days").click()

@@ -39,6 +39,7 @@ export function usageView(link) {
     const rows = {};
     ends = ["day", "agent", "session"].map((by) => link.follow("usage", { by, days }, (result) => {
       rows[by] = result.rows;
+      rows.budgets = result.budgets;
       if (rows.day && rows.agent && rows.session) show(rows);
     }, (error) => setMessage(problem, error.message)));
   }
@@ -47,16 +48,18 @@ export function usageView(link) {
     ends.forEach((end) => end());
   }
 
-  async function show({ day, agent, session }) {
+  async function show({ day, agent, session, budgets }) {
     setMessage(problem, "");
+    const limits = budgets.length ? [el("h2", { text: "Budgets" }), el("ul", { class: "budgets" }, budgets.map(({ left }) => el("li", { text: left })))] : [];
     fill(tables, agent.length ? [
+      ...limits,
       el("h2", { text: "By day" }), dayTable(day, days),
       el("h2", { text: "By agent" }), sumTable(agent, "Agent", (row) => row.name),
       el("h2", { text: "By session" }), sumTable(session.slice(0, MAX_SESSIONS), "Session",
         (row) => sessionLink(row.name, row.title ?? row.name)),
       session.length > MAX_SESSIONS ? el("p", { class: "about", text: `${count(session.length - MAX_SESSIONS)} more sessions took less.` }) : null,
-      el("p", { class: "about", text: "Costs are those that the agents' CLIs report; with a subscription, what the same would cost by the token." }),
-    ] : el("p", { class: "notice", text: "No agent has taken a turn in these days." }));
+      el("p", { class: "about", text: "Costs are those that the agents' CLIs report, or follow from configured prices; with a subscription, what the same would cost by the token." }),
+    ] : [...limits, el("p", { class: "notice", text: "No agent has taken a turn in these days." })]);
     const metrics = await readMetrics();
     fill(facts, METRICS.filter(([name]) => name in metrics).flatMap(([name, text]) => [el("dt", { text }), el("dd", { text: count(metrics[name]) })]));
   }
