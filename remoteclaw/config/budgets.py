@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from remoteclaw.config.model import AgentConfig, Budget, Config
+from remoteclaw.config.model.agents import ANOTHER_AGENT
 from remoteclaw.config.tool_lists import quoted
 from remoteclaw.errors import ConfigError, did_you_mean
 from remoteclaw.profiles import CHANNELS, id_problem, profile_of
@@ -166,7 +167,8 @@ def _check_prices(config: Config, where: str, agent: str, settings: AgentConfig)
 
 def _models(settings: AgentConfig) -> Iterator[str]:
     """Yield the models that an agent may use without a person's choice."""
-    yield from filter(None, (settings.model, settings.task_model))
+    own = (each for each in settings.fallbacks if not each.startswith(ANOTHER_AGENT))
+    yield from filter(None, (settings.model, settings.task_model, *own))
 
 
 def _person_named(config: Config, of: str) -> str | None:

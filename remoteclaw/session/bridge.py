@@ -58,6 +58,8 @@ class SessionBridge:
     """The model that the agent which works now is asked to use; None for its CLI's default."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """The prices of models."""
+    default_price: Price | None = None
+    """The price of the agent's `model`, for a chosen model without a price of its own."""
     memory: SessionMemory | None = None
     """The agent's memory; None if `channel` is None."""
     scrubber: Scrubber = field(default_factory=Scrubber)
@@ -81,7 +83,7 @@ class SessionBridge:
     @property
     def price(self) -> Price | None:
         """The price of the model that works now; None without one."""
-        return self.prices.get(self.working_model or "")
+        return self.prices.get(self.working_model or "", self.default_price)
 
     def model_of(self, turn: Turn, state: SessionState) -> tuple[str | None, ModelSetting]:
         """Return the model of a turn, and the setting that has it; None for the agent's `model`."""
@@ -195,6 +197,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         zone=settings.timezone,
         working_model=settings.model,
         prices=config.prices,
+        default_price=config.prices.get(settings.model or ""),
         memory=SessionMemory(lease, config, home),
         scrubber=Scrubber(secrets),
     )

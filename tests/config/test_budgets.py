@@ -166,6 +166,18 @@ CODEX = "[agents.main]\nruntime = 'codex'\nmodel = 'gpt-5'\n"
             CODEX + budget("agent:main", "usd = 1"),
             'codex of agents.main reports no cost: set [prices."gpt-5"], or limit tokens.',
         ),
+        (
+            CODEX
+            + "task_model = 'small'\n[prices.gpt-5]\ninput = 1\noutput = 1\n"
+            + budget("all", "usd = 1"),
+            'codex of agents.main reports no cost: set [prices."small"], or limit tokens.',
+        ),
+        (
+            CODEX
+            + "fallbacks = ['mini']\n[prices.gpt-5]\ninput = 1\noutput = 1\n"
+            + budget("all", "usd = 1"),
+            'codex of agents.main reports no cost: set [prices."mini"], or limit tokens.',
+        ),
         ("[prices.x]\ninput = 1", "[prices.x] output is not valid: Field required"),
         ("[prices.x]\ninput = -1\noutput = 1", "[prices.x] input is not valid"),
         ("[fleet]\ntimezone = 'Berlin'", "must be a time zone such as Europe/Berlin"),

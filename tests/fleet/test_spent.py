@@ -22,7 +22,8 @@ ZONE = "Europe/Berlin"
 
 
 def shared(lease: Lease, *payers: str, agent: str = "main", root: str | None = None) -> None:
-    scopes = UsageScopes(agent, root or lease.sid, payers, ZONE)
+    lease.fallback_agent = agent if agent != "main" else ""
+    scopes = UsageScopes("main", root or lease.sid, payers, ZONE)
     lease.usage_scopes = lambda: scopes
 
 

@@ -79,6 +79,12 @@ async def test_the_price_of_the_model_counts_where_the_cli_reports_no_cost(
     await drain(stack, accepted)
     assert (await spent(stack))["all"].cost_micro_usd == 101 * 10 + 10 * 100 + 111
 
+    # It was chosen before its turns had to have a price: it costs as much as the agent's own.
+    await stack.fleet.sessions.choose_model(accepted.session, "o")
+    await stack.append("three")
+    await drain(stack, accepted)
+    assert (await spent(stack))["all"].cost_micro_usd == 2 * (101 * 10 + 10 * 100) + 111
+
 
 async def test_a_model_without_a_price_is_not_chosen_where_dollars_are_limited(
     stack: Stack,
