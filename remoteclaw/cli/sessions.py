@@ -146,9 +146,9 @@ def _conversations(conversations: Mapping[str, str]) -> Iterator[str]:
 
 def _fallback_of(session: Mapping[str, Any]) -> str | None:
     """Return who answers in place of the agent or its model, and why; None if nobody does."""
-    if not session["fallbackBy"]:
-        return None
     until_ms = session["fallbackUntilMs"]
+    if not session["fallbackBy"] or (until_ms and until_ms <= now_ms()):
+        return None
     until = f", until {format_time(until_ms)}" if until_ms else ""
     return f"{session['fallbackBy']} ({session['fallbackFor']}{until})"
 

@@ -39,10 +39,11 @@ async def status(call: CommandCall) -> CommandReply:
         lines.append(f"- model: {model}")
     if view and view.size:
         lines.append(f"- context {view.size.percent} %")
-    if view and (by := view.fallback_by):
-        left_ms = (view.fallback_until_ms or now_ms()) - now_ms()
-        span = f", for {format_duration(left_ms)}" if left_ms > 0 else ""
-        lines.append(f"- answers meanwhile: {by} ({view.fallback_for}{span})")
+    if view and view.fallback_by:
+        left_ms = (view.fallback_until_ms or 0) - now_ms()
+        if view.fallback_until_ms is None or left_ms > 0:
+            span = f", for {format_duration(left_ms)}" if left_ms > 0 else ""
+            lines.append(f"- answers meanwhile: {view.fallback_by} ({view.fallback_for}{span})")
     try:
         works_in = f"`{await call.workspace()}`"
     except ConfigError as problem:

@@ -70,7 +70,8 @@ class CoolingModels:
     async def key(self, runtime: str, account: Sequence[str], model: str | None) -> str:
         """Return the key of a model; `account` identifies the account and may contain secrets."""
         if not self._secret:
-            self._secret = await self._read_secret()
+            new = secrets.token_hex(32)
+            self._secret = str(await self._scripts.run("account_digests", new=new)).encode()
         told = orjson.dumps([runtime, *account])
         digest = hmac.new(self._secret, told, hashlib.sha256).hexdigest()[:DIGITS]
         return keys.cool(runtime, digest, model or "")
@@ -79,10 +80,3 @@ class CoolingModels:
         """Return why each model, by its key, is left alone; None for one that can be asked."""
         noted = await self._scripts.run("cooling", cooling=names)
         return [Failure.parse(each.decode()) for each in noted]
-
-    async def _read_secret(self) -> bytes:
-        client = self._scripts.client
-        if secret := await self._scripts.call(client.get, keys.ACCOUNT_DIGESTS):
-            return bytes(secret)
-        await self._scripts.call(client.set, keys.ACCOUNT_DIGESTS, secrets.token_hex(32), nx=True)
-        return bytes(await self._scripts.call(client.get, keys.ACCOUNT_DIGESTS))

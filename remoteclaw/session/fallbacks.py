@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from remoteclaw.bridge import ChannelBridge
+from remoteclaw.bridge.failures import as_code
 from remoteclaw.clock import local_time, now_ms
 from remoteclaw.config.model.agents import ANOTHER_AGENT
 from remoteclaw.config.permissions.permissions import PermissionRule
@@ -34,7 +35,7 @@ OF_THE_AGENT = frozenset((ErrorCategory.BILLING, ErrorCategory.UNREACHABLE))
 _WHY = {
     ErrorCategory.USAGE_LIMIT: "{agent}'s plan is used up{until}",
     ErrorCategory.RETRYABLE: "The model behind {agent} is busy",
-    ErrorCategory.UNKNOWN_MODEL: "{agent}'s account can't use its model",
+    ErrorCategory.UNKNOWN_MODEL: "{agent}'s account can't use {model}",
     ErrorCategory.BILLING: "{agent}'s account has no credit left",
     ErrorCategory.UNREACHABLE: "{agent} can't reach its model",
 }
@@ -186,5 +187,6 @@ def switch_notice(
             form = "%H:%M" if end.date() == now.date() else "%a %d %b, %H:%M %Z"
             until = f" until {end:{form}}"
     text = _BY_MODEL if to.agent == own.agent else _BY_AGENT
-    by = to.agent if to.agent != own.agent else f"`{to.name}`"
-    return text.format(why=why.format(agent=own.agent, until=until), by=by)
+    by = to.agent if to.agent != own.agent else as_code(to.name)
+    model = f"the model {as_code(own.asked_model)}" if own.asked_model else "its model"
+    return text.format(why=why.format(agent=own.agent, until=until, model=model), by=by)

@@ -19,7 +19,6 @@ from tests.conftest import shifted
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.limits import HOUR_MS, Chat, subscribed
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually
 
 #: The beginning of notes of a conversation in the body of a request.
 BEFORE = '\\"conversation_before\\":['
@@ -156,9 +155,9 @@ async def test_codex_sees_and_answers_a_message_beside_its_work_in_claudes_place
     queue = {"mode": "aside", "debounce_ms": 0}
     chat.stack.configure(main, agents={"codex": codex.config()}, queue=queue)
     with chat.model.limited(away="anthropic"):
-        working = await chat.append(f"SHELL:sleep 30 {uuid.uuid4().hex}")
+        working = await chat.append(f"{uuid.uuid4().hex} SHELL:sleep 600")
         turn = asyncio.create_task(chat.drain(working))
-        await eventually(lambda: bool(chat.requests(to="responses")))
+        await chat.stack.reached(working, "tool")
         beside = await chat.append("what is new? VERDICT:answered beside")
         outcome = await chat.stack.outcome(beside)
         await chat.append("/stop")

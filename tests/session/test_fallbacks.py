@@ -3,34 +3,40 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from remoteclaw.bridge import Hooks
+from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import AgentConfig
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.cooling import Failure
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.bridge import spec_in_place_of
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.fallbacks import misfit
+from remoteclaw.session.fallbacks import Choice, misfit, switch_notice
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY
 from tests.conftest import shifted
 from tests.support.bridges import script
 from tests.support.cli import run
 from tests.support.failpoints import Side
-from tests.support.limits import HOUR_MS, Chat, busy, in_an_hour, limit
+from tests.support.leases import started_task
+from tests.support.limits import HOUR_MS, ZONE, Chat, busy, in_an_hour, limit
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
@@ -266,7 +272,7 @@ async def test_if_no_fallback_answers_the_message_is_kept_as_the_agents_own_fail
     view = await team.stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
     assert until < (view.postponed_until_ms or 0) < until + 2 * 60_000
-    assert (view.postponed, view.fallback_by) == ("usage_limit", "agent:third")
+    assert (view.postponed, view.fallback_by) == ("usage_limit", None)
     assert team.asks() == {"main": 1, "second": 1, "third": 1}
 
     await team.let_pass(HOUR_MS + 60_000)
@@ -392,6 +398,52 @@ async def test_operators_see_who_answers_and_usage_counts_for_them(team: Team) -
     await team.say("three", channel_id="alice")
 
     assert "answers meanwhile" not in await output_of(*command)
+
+
+async def test_a_task_has_the_fallbacks_of_its_agent(team: Team) -> None:
+    parent = await team.say("one")
+    team.fails("main", limit(in_an_hour()))
+    child, entry = await started_task(
+        team.stack.fleet, parent.session, message("two", from_="main"), call="1"
+    )
+    await team.drain(Accepted(child, entry, is_duplicate=False))
+
+    assert team.asks() == {"main": 2, "second": 1}
+
+
+@pytest.mark.parametrize(
+    ("told", "by", "category", "in_s", "notice"),
+    [
+        ("", "", "usage_limit", 60, ""),
+        ("agent:b", "agent:b", "usage_limit", 60, ""),
+        ("", "agent:b", "usage_limit", 0, "(a's plan is used up; b answers meanwhile, with "),
+        ("", "agent:b", "usage_limit", 1, r"(a's plan is used up until \d\d:\d\d; b answers "),
+        (
+            *("", "agent:b", "usage_limit", 3 * 86_400),
+            r"(a's plan is used up until \w{3} \d\d \w{3}, \d\d:\d\d CES?T; b answers ",
+        ),
+        ("agent:c", "agent:b", "retryable", 0, "(The model behind a is busy; b answers meanwhile"),
+        ("", "x", "unknown_model", 0, "(a's account can't use the model `m`; it answers with `x` "),
+        ("", "agent:b", "unreachable", 0, "(a can't reach its model; b answers meanwhile"),
+        ("", "agent:b", "billing", 0, "(a's account has no credit left; b answers meanwhile"),
+        ("agent:b", "", "", 0, "(a answers again, and knows what was said meanwhile.)"),
+        ("x", "", "", 0, "(a answers with its usual model again.)"),
+    ],
+)
+def test_a_chat_is_told_who_answers_if_it_does_not_know(
+    told: str, by: str, category: str, in_s: int, notice: str
+) -> None:
+    spec = AgentSpec("demo", ("x",), "/w", {}, model="m")
+    of: Any = SimpleNamespace(spec=spec, channel=None)
+    own, other = Choice("", "a", None, of), Choice(by, by.removeprefix("agent:") or "a", None, of)
+    other = replace(other, agent="a") if by == "x" else other
+    until = now_ms() + in_s * 1000 if in_s else None
+    failure = Failure(ErrorCategory(category), until) if category else None
+
+    said = switch_notice(own, other, failure, told=told, zone=ZONE)
+
+    assert re.match(notice.replace("(", r"\(").replace(")", r"\)"), said)
+    assert bool(said) is bool(notice)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

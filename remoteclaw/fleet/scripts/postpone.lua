@@ -25,7 +25,7 @@ local now = now_ms()
 redis.call('HSET', keys.state, 'status', 'scheduled', 'postponed_until_ms', args.until_ms,
   'postponed_reason', args.reason, 'tries', args.tries, 'last_notice', args.last_notice, 'phase', 'postponed')
 if args.usage then add_usage_so_far(keys, args) end
-redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
+redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker', 'fallback')
 redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)
 redis.call('ZADD', keys.active, args.until_ms, args.sid)
 announce_sessions()
