@@ -22,6 +22,7 @@ from tests.bench.compaction import LONG, bench_compaction
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
+from tests.bench.models import MODELS, bench_model
 from tests.bench.rows import Row, table
 from tests.bench.stack import FleetStack
 from tests.bench.start import bench_start
@@ -182,6 +183,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
                 rows += await bench_claude(stack, claude, directory, rounds)
                 rows += await bench_tools(stack, claude, rounds)
                 await worker(stack)
+                rows.append(Row(*await bench_model(stack, claude, rounds)))
+                await worker(stack)
                 rows.append(Row(*await bench_asides(stack, claude, directory, rounds)))
                 await worker(stack)
                 rows.append(Row(*await bench_compaction(stack, claude, rounds)))
@@ -197,6 +200,9 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
                     if name in LONG:
                         await worker(stack)
                         rows.append(Row(*await bench_compaction(stack, cli, rounds)))
+                    if name in MODELS:
+                        await worker(stack)
+                        rows.append(Row(*await bench_model(stack, cli, rounds)))
                 else:
                     sys.stderr.write(f"{name} is not installed: its rows are left out\n")
         finally:

@@ -43,17 +43,17 @@ async def bench_asides(stack: Stack, cli: AgentCli, directory: Path, rounds: int
     stack.configure(cli.config(permissions="auto"), queue=queue, linger_s=30)
     if not stack.workers:
         await stack.start_worker()
-    await _seconds(stack, "SAY:first")
+    await seconds(stack, "SAY:first")
     ours: list[float] = []
     baseline: list[float] = []
     while len(ours) < rounds:
-        baseline += [await _seconds(stack, "SAY:x") for _ in range(ASIDES + 1)][1:]
+        baseline += [await seconds(stack, "SAY:x") for _ in range(ASIDES + 1)][1:]
         started, end = (directory / f"{name} {len(ours)}" for name in ("started", "end"))
         work = await stack.append(
             f"SHELL:touch '{started}'; until test -e '{end}'; do sleep 0.1; done"
         )
         await eventually(started.exists)
-        ours += [await _seconds(stack, "VERDICT:answered x") for _ in range(ASIDES + 1)][1:]
+        ours += [await seconds(stack, "VERDICT:answered x") for _ in range(ASIDES + 1)][1:]
         end.touch()
         await stack.outcome(work)
         await stack.fleet.scripts.client.delete(REPLIES)
@@ -111,7 +111,7 @@ async def _task(stack: Stack, parent: Accepted, knows: str) -> tuple[float, floa
     return (at_ms["output"] - at_ms["accepted"]) / 1000, (result_ms - at_ms["finished"]) / 1000
 
 
-async def _seconds(stack: Stack, text: str) -> float:
+async def seconds(stack: Stack, text: str) -> float:
     """Return the seconds from the acceptance of a message to its reply."""
     client = stack.fleet.scripts.client
     await client.delete(REPLIES)
