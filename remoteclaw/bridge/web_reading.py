@@ -12,8 +12,12 @@ from remoteclaw.messages import OWN_SERVER
 #: Our own tools that return texts of other chats.
 _OF_OTHER_CHATS = ("message_read", "sessions_history")
 #: Names of tools, or titles, of which one part tells that they read the web. Tools of MCP servers
-#: begin with `mcp_`, or with any other name: most of them read something elsewhere.
-_NAME = re.compile(r"^mcp_|web|brows|fetch|http|search_?engine|crawl|scrape", re.IGNORECASE)
+#: begin with `mcp_`, or with any other name: most of them read something elsewhere. An agent that
+#: the agent starts may read anything, and not every CLI reports what it does.
+_NAME = re.compile(
+    r"^mcp_|^(?:task|agent|\w+_agent)$|web|brows|fetch|http|search_?engine|crawl|scrape",
+    re.IGNORECASE,
+)
 #: Arguments that name a page, or a program that reads one.
 _PAGE = re.compile(r"https?://|(?<![\w-])(?:curl|wget|lynx|w3m|links)(?![\w-])", re.IGNORECASE)
 _ARGUMENTS = ("command", "cmd", "url", "uri", "query", "prompt", "code", "title")

@@ -18,6 +18,8 @@ from tests.support.rows import for_each
         ("webfetch", {"url": "http://example.org"}),
         ("fetch", {}),
         ("mcp__browser__navigate", {}),
+        ("Task", {"prompt": "look it up"}),
+        ("invoke_agent", {"agent": "researcher"}),
         ("mcp_mail_read_mail", {}),
         ("notes_open", {"url": "https://example.org"}),
         ("Bash", {"command": "curl example.org"}),
@@ -43,6 +45,7 @@ def test_a_tool_that_reads_the_web_or_other_chats_counts(
         ("mcp__remoteclaw__memory_write", {"text": "see https://example.org"}),
         ("mcp_remoteclaw_message_send", {"message": "https://example.org"}),
         ("todowrite", {}),
+        ("TaskUpdate", {"taskId": "1"}),
     ],
 )
 def test_other_tools_do_not_count(name: str, arguments: dict[str, Any]) -> None:
