@@ -13,7 +13,7 @@ import pytest
 from remoteclaw.bridge.exchange import FORM
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.events import PermissionEvent, PlanStep
+from remoteclaw.events import PermissionEvent, PlanStep, TextEvent
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,
@@ -26,7 +26,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision, TurnSources
 from remoteclaw.runtimes.acp.process import AcpProcess
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
-from tests.support.bridges import OneFile, acp_script, agent_bridge
+from tests.support.bridges import OneFile, acp_script, agent_bridge, agent_process
 from tests.support.pictures import png
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
@@ -557,6 +557,33 @@ async def test_an_acp_model_that_cannot_be_set_is_reported(home: Home, directory
     assert texts_of(result)[0].startswith(
         "main's account can't use the model `best` (acp: `no such model`). "
     )
+
+
+async def test_an_acp_model_whose_change_was_cut_off_is_set_again(
+    home: Home, directory: Path
+) -> None:
+    """The agent may have changed it, so neither model is certain."""
+    body = (
+        "answer(asked('initialize'))\n"
+        f"answer(asked('session/new'), sessionId='s', {MODELS})\n"
+        "late = asked('session/set_model')\n"
+        "open('heard', 'w').close()\n"
+        "again = asked('session/set_model'); answer(late); answer(again)\n"
+        "prompt = asked('session/prompt')\n"
+        "text(again['params']['modelId']); answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_process(home, "acp", command=command) as (process, _):
+        changing = asyncio.create_task(process.set_model("a/2"))
+        await eventually((home.path / "work" / "heard").exists)
+        changing.cancel()
+        await asyncio.wait((changing,))
+        async with asyncio.timeout(HANG_S):
+            assert await process.set_model(None) is True
+            events = [event async for event in process.turn("hello")]
+
+    assert TextEvent("a/1") in events
 
 
 async def test_an_unknown_command_is_not_sent(home: Home, directory: Path) -> None:

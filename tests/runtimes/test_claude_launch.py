@@ -52,8 +52,9 @@ def test_a_resumed_claude_uses_the_configured_model_or_the_noted_one(
     assert models == ([note] if expected is None else expected)
 
 
-def test_the_note_of_a_conversation_does_not_change_the_fingerprint() -> None:
+def test_neither_note_nor_model_change_the_fingerprint() -> None:
     assert replace(SPEC, note="claude-opus-4-8[1m]").fingerprint == SPEC.fingerprint
+    assert replace(SPEC, model="haiku").fingerprint == SPEC.fingerprint
 
 
 @pytest.mark.parametrize("permissions", ["ask", "edits", "deny", "auto"])

@@ -50,6 +50,19 @@ def options_of(argv: tuple[str, ...]) -> dict[str, Any]:
 # -- the start ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("chosen", "note", "expected"),
+    [("o", "hash d @point", "o"), (None, "hash d @point", "d"), (None, "hash @point", None)],
+)
+def test_codexs_terminal_has_the_chosen_or_the_default_model(
+    directory: Path, chosen: str | None, note: str, expected: str | None
+) -> None:
+    """Without one, codex continues a thread with its last model."""
+    launch = launched(replace(SPEC, model=chosen, note=note), directory / "run")
+
+    assert options_of(launch.argv).get("model") == expected
+
+
 def test_secrets_are_in_no_command_line(directory: Path) -> None:
     launch = launched(SPEC, directory / "run", prompt="--help")
 

@@ -46,6 +46,16 @@ def configuration(launch: Launch) -> dict[str, Any]:
 # -- the start ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("chosen", "expected"), [("p/o", "p/o"), (None, "p/d")])
+def test_opencodes_terminal_has_the_chosen_or_the_default_model(
+    directory: Path, chosen: str | None, expected: str
+) -> None:
+    """Without one, opencode continues a session with its last model."""
+    argv = launched(directory, model=chosen, note="p/d").argv
+
+    assert argv[argv.index("--model") + 1] == expected
+
+
 def test_the_port_of_opencodes_terminal_has_a_password_in_a_private_file(directory: Path) -> None:
     launch = launched(directory)
 

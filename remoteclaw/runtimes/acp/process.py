@@ -171,10 +171,11 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         request = self._session_model.request(self._session, name)
         if request is None or not name:
             return bool(name)
+        before = self._session_model
+        self._session_model = replace(before, current="")  # it is not certain before the answer
         answer = await self._request(*request)
-        if answer.error is None:
-            self._session_model = replace(self._session_model, current=name)
-        elif model:
+        self._session_model = before if answer.error else replace(before, current=name)
+        if answer.error and model:
             why = classify_rpc_error(answer.error)[1]
             raise AgentUnavailable(why, category=ErrorCategory.UNKNOWN_MODEL)
         return answer.error is None
