@@ -57,14 +57,18 @@ class SessionBudgets:
             day=self._day,
         )
 
-    async def of_new(self, planned: Sequence[Entry]) -> Sequence[AppliedBudget]:
+    async def of_new(
+        self, planned: Sequence[Entry], *, begins_anew: bool = False
+    ) -> Sequence[AppliedBudget]:
         """Return the budgets that may refuse a new turn of `planned`.
 
-        None refuses a command or a terminal's turn.
+        None refuses a command or a terminal's turn; and the old conversation's none that
+        `begins_anew`.
         """
         if any(map(_is_never_refused, planned)):
             return ()
-        return await self.of(planned)
+        limits = await self.of(planned)
+        return [each for each in limits if each.period or not begins_anew]
 
     def divide(
         self, standing: Standing, planned: Sequence[Entry], waiting: Sequence[Entry]

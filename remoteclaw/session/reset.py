@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from remoteclaw.bridge.freshness import kind_of, staleness
 from remoteclaw.config.model import Config
+from remoteclaw.fleet.budgets.standing import tree_keys
 from remoteclaw.fleet.turns.commands import command_of
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.messages import Entry
@@ -74,6 +75,7 @@ class Resets:
             stops_tasks=reason not in BY_AGE,
             copy_of=first.copy_of,
             notes=first.notes,
+            budgets=tree_keys(self._config, self._lease.sid),
         )
 
     def in_new_conversation(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -263,14 +263,19 @@ class TurnRunner:
         will_reset = await self._resets.reason_for(planned[0].id, planned, was_asked=False)
         needs_other = will_reset or planned[0].terminal or lease.state.kept_size
         ready_agent = None if needs_other else bridge.keeper.ready
-        limits = () if plan.is_dropped else await self.budgets.of_new(planned)
+        begins_anew = will_reset is not None
+        limits = await self.budgets.of_new(planned, begins_anew=begins_anew)
         begin = partial(
             lease.turns.begin,
             phase="dropped" if plan.is_dropped else "spawned" if ready_agent else "accepted",
             detail=ready_agent or "",
         )
         try:
-            batch = await begin(plan.batch, left_out=plan.left_out, budgets=limits)
+            batch = await begin(
+                plan.batch,
+                left_out=plan.left_out,
+                budgets=() if plan.is_dropped else limits,
+            )
         except LimitReached as limit:
             batch = await self._begin_at_limit(limit.standing, planned, waiting, begin)
         if batch is None:

@@ -15,6 +15,7 @@ from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.requests.request import Request
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import RESET
 from tests.conftest import shifted
@@ -537,3 +538,36 @@ async def test_in_an_owners_own_chat_the_request_says_all(agent: Stack) -> None:
 
     (asked,) = await notices(agent, "telegram")
     assert asked.startswith("**Budget:** main has spent 1,000 of 1,000 tokens today. Messages wait")
+
+
+async def test_a_new_conversation_has_a_new_budget_and_nothing_is_decided_about_it(
+    agent: Stack,
+) -> None:
+    configure(agent, {"of": "tree", "tokens": 1000})
+    first = await agent.append("one")
+    await serve(agent, first)
+    client: Any = agent.fleet.scripts.client
+
+    async def spend_all() -> None:
+        name = f"tree {first.session.sid}"
+        spent = Usage(input_tokens=1000).encode()
+        await client.hset(keys.state(first.session.sid), name, spent)
+
+    await spend_all()
+    second = await agent.append("two")
+    await serve(agent, second)
+    (request,) = await waiting(agent)
+    await answered(agent, request, "deny")
+    await serve(agent, second)
+    assert "/new begins a conversation" in said(await agent.outcome(second))
+
+    third = await agent.append("/new three")
+    await serve(agent, third)
+    assert said(await agent.outcome(third)).startswith("heard three")
+    await spend_all()
+    fourth = await agent.append("four")
+    await serve(agent, fourth)
+    (request,) = await waiting(agent)
+    await answered(agent, request, "once")
+    await serve(agent, fourth)
+    assert said(await agent.outcome(fourth)).startswith("heard four")

@@ -9,6 +9,7 @@ import orjson
 
 from remoteclaw.clock import local_time, now_ms
 from remoteclaw.config.budgets import AppliedBudget
+from remoteclaw.config.model import Config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.sessions.usage import Usage
@@ -134,6 +135,12 @@ def refused_args(refused: Refused | None) -> Values:
         return {"budget": None, "refused": ()}
     texts = (refused.notice, refused.day, *refused.people)
     return {"budget": keys.budget(refused.standing.id), "refused": texts}
+
+
+def tree_keys(config: Config, sid: str) -> list[str]:
+    """Return the keys of what is decided about the budgets of a conversation with its tasks."""
+    trees = (each for each in config.budgets if each.of == "tree")
+    return [keys.budget(budget_id(AppliedBudget(each, f"tree {sid}", ""))) for each in trees]
 
 
 def end_of(applied: AppliedBudget, zone: str | None) -> datetime | None:

@@ -1,8 +1,9 @@
 -- End a session's conversation, once for each turn that asks for it: archive the record, and remove everything from which
 -- the conversation could continue. The session's settings stay.
 -- uses: replies, requests, sessions
--- keys: state, session_map, record, archive, outcome, outcome_channel
+-- keys: state, session_map, record, archive, outcome, outcome_channel, budgets*
 -- args: epoch, turn, reason, keep_ms, max_archived, sid, stops_tasks, outcome_ms, copy_name?, copy_of?, map_ms, notes?
+--   budgets: those of the conversation and its tasks
 --   copy_name, copy_of: the next conversation's name in the session map, and the marked id that it copies; notes: the
 --   record that it begins with
 -- → when the conversation ended ms
@@ -45,6 +46,11 @@ redis.call('LTRIM', keys.archive, 0, max - 1)
 if max == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
 void_requests(args.sid, nil, 'The conversation has ended.')
+for _, budget in ipairs(keys.budgets) do
+  local asked = redis.call('HGET', budget, 'request')
+  if asked then close_request(asked, 'void', 'The conversation has ended.') end
+  redis.call('UNLINK', budget)
+end
 redis.call('DEL', 'rc:rules:{' .. args.sid .. '}', 'rc:grants:{' .. args.sid .. '}',
   'rc:unreported-denials:{' .. args.sid .. '}', 'rc:aside-notes:{' .. args.sid .. '}')
 if args.copy_name then

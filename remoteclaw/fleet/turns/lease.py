@@ -6,7 +6,7 @@ Once another worker acquires the lease, Redis refuses every write of the previou
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -75,6 +75,7 @@ class Lease(LeasedSession):
         stops_tasks: bool = False,
         copy_of: tuple[str, str] | None = None,
         notes: str | None = None,
+        budgets: Sequence[str] = (),
     ) -> None:
         """End the conversation on behalf of `turn`; the next conversation starts without it.
 
@@ -84,7 +85,8 @@ class Lease(LeasedSession):
         The conversation's record is archived for `keep_ms`, with the reason `why` for people; the
         archive keeps the newest `keep` records. With `stops_tasks`, all tasks that the session
         started are stopped. The next conversation is a copy of `copy_of` (its name in the session
-        map, and the CLI's id), or begins with the record `notes`, if either is given.
+        map, and the CLI's id), or begins with the record `notes`, if either is given. What owners
+        have decided about its `budgets`, which are keys, is over.
         """
         name = copy_of[0] if copy_of else None
         copied = Conversation(FORK_OF + copy_of[1]) if copy_of else None
@@ -100,6 +102,7 @@ class Lease(LeasedSession):
             copy_of=copied.encode() if copied else None,
             map_ms=SESSION_MAP_MS,
             notes=notes if keep_ms else None,
+            budgets=budgets,
         )
         self.session_map.clear()
         if name and copied:
