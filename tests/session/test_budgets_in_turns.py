@@ -78,7 +78,7 @@ async def test_three_children_at_once_reach_the_budget_of_their_tree(
     assert all("the budget of this conversation and its tasks is used up" in text for text in texts)
     (request,) = await stack.fleet.requests.waiting()
     assert request.session == parent.lease.session
-    assert request.what.startswith("The conversation `test:chat-1` and its tasks have spent 1,0")
+    assert request.what.startswith("The conversation `test:chat-1` and its tasks have spent 1,")
     refusal = await refused(stack, parent, "sessions_spawn", prompt="more")
     assert refusal == (
         "The budget of this conversation and its tasks is used up: an owner can allow more with "
